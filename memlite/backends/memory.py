@@ -1,0 +1,136 @@
+"""The memory backend: a dict in order of use, bounded in bytes. Synchronous."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from memlite.backends.base import Item
+from memlite.errors import OutOfMemoryError
+
+__all__ = ["ITEM_OVERHEAD", "MemoryBackend"]
+
+# Bytes an item costs beside its key and its wire form, on 64-bit CPython 3.11: two bytes headers
+# (2 × 33, and 2 × 8 of rounding), the Item (88), its version (32), and its share of the
+# OrderedDict (a node of 56 and, between two doublings of the table, about 64 of slots).
+ITEM_OVERHEAD = 322
+
+
+class MemoryBackend:
+    """Items in least-recently-used order; the oldest makes room for the newest.
+
+    Args:
+        limit: bytes that keys, values and their overhead may take (``-m``).
+        evict: whether to evict when full; otherwise storing raises (``-M``).
+        on_evict: called with each evicted key and item.
+
+    Attributes:
+        limit: as above; lower it with `shrink`.
+        used: bytes accounted for.
+        get: returns a key's item or None; whether it has expired is the caller's to judge.
+        promote: marks a present key as the most recently used one.
+    """
+
+    def __init__(
+        self, limit: int, *, evict: bool = True, on_evict: Callable[[bytes, Item], None]
+    ) -> None:
+        self.limit = limit
+        self.used = 0
+        self._evict = evict
+        self._on_evict = on_evict
+        self._items: OrderedDict[bytes, Item] = OrderedDict()
+        # What flush left behind: absent for everybody, freed a few at a time.
+        self._flushed: OrderedDict[bytes, Item] = OrderedDict()
+        self._bind()
+
+    def _bind(self) -> None:
+        # Bound once: an attribute that is a C method costs no Python frame on the hot path.
+        self.get: Callable[[bytes], Item | None] = self._items.get
+        self.promote: Callable[[bytes], None] = self._items.move_to_end
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, key: bytes, item: Item) -> None:
+        """Store `item` under `key`, as the most recently used, evicting what it displaces.
+
+        Raises:
+            OutOfMemoryError: it does not fit and nothing may be evicted; an older item under
+                the key stays.
+        """
+        items = self._items
+        old = items.get(key)
+        used = self.used + len(item.wire)
+        if old is None:
+            used += len(key) + ITEM_OVERHEAD
+        else:
+            used -= len(old.wire)
+        if used > self.limit:
+            used -= self._make_room(used - self.limit, key, item)
+        self.used = used
+        items[key] = item
+        if old is not None:
+            items.move_to_end(key)
+        elif self._flushed:
+            self.reclaim(2)  # as fast as new items come, the flushed ones go
+
+    def _make_room(self, excess: int, key: bytes, item: Item) -> int:
+        """Evict at least `excess` bytes, sparing `key`; return how many it was."""
+        if not self._evict or self._cost(key, item) > self.limit:
+            raise OutOfMemoryError
+        items = self._items
+        if key in items:
+            items.move_to_end(key)
+        freed = 0
+        while freed < excess:
+            victim, evicted = items.popitem(last=False)
+            freed += self._cost(victim, evicted)
+            self._on_evict(victim, evicted)
+        return freed
+
+    def delete(self, key: bytes) -> Item | None:
+        """Remove a key; return its item, or None when there was none."""
+        item = self._items.pop(key, None)
+        if item is not None:
+            self.used -= self._cost(key, item)
+        return item
+
+    def flush(self) -> None:
+        """Make every item absent at once; `reclaim` frees them."""
+        if self._flushed:
+            self._flushed.clear()
+        self._flushed = self._items
+        self._items = OrderedDict()
+        self.used = 0
+        self._bind()
+
+    def pop_flushed(self, key: bytes) -> Item | None:
+        """Return and free what the last flush took from `key`, or None."""
+        return self._flushed.pop(key, None) if self._flushed else None
+
+    def reclaim(self, at_most: int) -> int:
+        """Free up to `at_most` flushed items; return how many were freed."""
+        flushed = self._flushed
+        count = min(at_most, len(flushed))
+        for _ in range(count):
+            flushed.popitem()
+        return count
+
+    def shrink(self, limit: int) -> None:
+        """Set the limit, evicting down to it when that is allowed."""
+        self.limit = limit
+        if self._evict:
+            while self.used > limit:
+                victim, item = self._items.popitem(last=False)
+                self.used -= self._cost(victim, item)
+                self._on_evict(victim, item)
+
+    def scan(self) -> Iterator[tuple[bytes, Item]]:
+        """Yield every key and item, least recently used first, while nothing is stored."""
+        yield from self._items.items()
+
+    def scan_recent(self) -> Iterator[tuple[bytes, Item]]:
+        """Yield every key and item, most recently used first, while nothing is stored."""
+        yield from reversed(self._items.items())
+
+    @staticmethod
+    def _cost(key: bytes, item: Item) -> int:
+        return len(key) + len(item.wire) + ITEM_OVERHEAD

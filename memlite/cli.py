@@ -1,0 +1,246 @@
+"""The command line: settings in, a running server or one line of error out."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memlite import __version__, logs
+from memlite.config import OPTIONS, REFUSED, Config, Option, Settings, load
+from memlite.errors import ConfigError, StartError
+from memlite.extended import EXTENDED
+
+if TYPE_CHECKING:
+    from memlite.server.server import Server
+
+__all__ = ["help_text", "main"]
+
+_log = logging.getLogger("memlite")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Args:
+        arguments: the command line without the program's name; default, the process's.
+
+    Returns:
+        The exit code: 0, 64 for wrong settings, 71 when the server cannot start.
+    """
+    try:
+        settings = load(sys.argv[1:] if arguments is None else arguments, os.environ)
+        if settings.actions:
+            sys.stdout.write(_answer(settings))
+            sys.stdout.flush()
+            return 0
+        return _serve(settings)
+    except (ConfigError, StartError) as error:
+        sys.stderr.write(f"memlite: {error}\n")
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of --help went away; the interpreter must not complain at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _answer(settings: Settings) -> str:
+    if "help" in settings.actions:
+        return help_text()
+    if "version" in settings.actions:
+        return f"memlite {__version__}\n"
+    if "license" in settings.actions:
+        return _license()
+    return _print_config(settings)
+
+
+def _serve(settings: Settings) -> int:
+    # Imported here: --help and a typo need not wait for the event loop's modules.
+    from memlite.server import process, sockets
+    from memlite.server.server import Server
+
+    config = settings.config
+    logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
+    _say_what_has_no_effect(settings)
+    config = _with_absolute_paths(config)
+    process.raise_file_limit(config.conn_limit)
+    if config.enable_coredumps:
+        process.allow_coredumps()
+    if config.unix_socket:
+        listeners = [
+            sockets.listen_unix(config.unix_socket, config.unix_mask, config.listen_backlog)
+        ]
+    else:
+        listeners = sockets.listen_tcp(config.listen, config.port, config.listen_backlog)
+        for listener in listeners:
+            if not sockets.is_loopback(listener):
+                _log.warning(
+                    "listening on %s without authentication: whoever can reach it can read and "
+                    "change the cache",
+                    listener.label.partition(":")[2],
+                )
+    try:
+        process.become(config.user)
+        if config.daemon:
+            process.daemonize(keep_streams=config.verbose > 0)
+        if config.lock_memory:
+            process.lock_memory()
+        with process.pid_file(config.pidfile):
+            sockets.write_ports(listeners)
+            with _runner(config.loop) as run:
+                run(Server(config, listeners))
+    finally:
+        for listener in listeners:
+            listener.close()
+    return 0
+
+
+@contextlib.contextmanager
+def _runner(choice: str) -> Iterator[Callable[["Server"], None]]:
+    """Give a function that runs a server on the event loop of `choice`."""
+    factory = None
+    if choice != "asyncio":
+        try:
+            import uvloop
+
+            factory = uvloop.new_event_loop
+        except ImportError:
+            if choice == "uvloop":
+                raise StartError("--loop: uvloop is not installed") from None
+            _log.info("uvloop is not installed; serving on asyncio's own loop")
+    with asyncio.Runner(loop_factory=factory) as runner:
+        yield lambda server: runner.run(server.run())
+
+
+def _say_what_has_no_effect(settings: Settings) -> None:
+    for option in OPTIONS:
+        if not option.effect and settings.sources[option.name] != "default":
+            _log.info("%s: has no effect in memlite", settings.sources[option.name])
+    for key in settings.config.extended.given:
+        if not EXTENDED[key].help:
+            _log.info("-o %s: has no effect in memlite", key)
+    if settings.config.protocol == "binary":
+        _log.warning("-B binary: this version does not speak it; every connection will be closed")
+
+
+def _with_absolute_paths(config: Config) -> Config:
+    """Make the files' paths independent of the directory, which a daemon leaves."""
+    if not config.pidfile:
+        return config
+    return replace(config, pidfile=str(Path(config.pidfile).absolute()))
+
+
+# Texts
+
+_COLUMN = 27
+_WIDTH = 79
+
+
+def help_text() -> str:
+    """Return what ``--help`` prints."""
+    defaults = Config()
+    lines = [
+        f"memlite {__version__}",
+        "Usage: memlite [options]   or: python -m memlite [options]",
+        "",
+    ]
+    for option in OPTIONS:
+        lines += _help_lines(_spelling(option), option.help + _default(option, defaults))
+    lines += _help_lines("    --config=FILE", "read settings from a TOML file")
+    lines += _help_lines(
+        "    --print-config", "print the settings and where each came from, and exit"
+    )
+    lines += _help_lines("-h, --help", "print this help and exit")
+    lines += _help_lines("-i, --license", "print the licence and exit")
+    lines += _help_lines("-V, --version", "print the version and exit")
+    lines += ["", "Extended options (-o):"]
+    for key, extended in EXTENDED.items():
+        if extended.help:
+            lines += _help_lines(f"   - {key}", extended.help)
+    lines.append("   Without effect, accepted for scripts written for memcached:")
+    without = ", ".join(key for key, extended in EXTENDED.items() if not extended.help)
+    lines += textwrap.wrap(without, _WIDTH, initial_indent="   ", subsequent_indent="   ")
+    lines += ["", "Known to memcached and not in this version of memlite (refused):"]
+    for letter, (name, what) in REFUSED.items():
+        lines += _help_lines(f"-{letter}, --{name}", what)
+    lines += [
+        "",
+        "Each option can also be set by an environment variable (--conn-limit:",
+        "MEMLITE_CONN_LIMIT) or in the --config file (conn-limit = 2048). Flags go before",
+        "environment, environment before file, file before default.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _spelling(option: Option) -> str:
+    value = f"=<{option.metavar.lower()}>" if option.metavar else ""
+    letter = f"-{option.short}," if option.short else "   "
+    return f"{letter} --{option.name}{value}"
+
+
+def _default(option: Option, defaults: Config) -> str:
+    value = getattr(defaults, option.field)
+    if not option.metavar or value in (None, (), "") or option.name == "extended":
+        return "" if option.effect else " (no effect)"
+    if option.name == "unix-mask":
+        value = f"{value:o}"
+    if option.name == "max-item-size":
+        value = "1m"
+    return f" (default: {value}{'' if option.effect else '; no effect'})"
+
+
+def _help_lines(left: str, right: str) -> list[str]:
+    wrapped = textwrap.wrap(right, _WIDTH - _COLUMN)
+    if len(left) >= _COLUMN:
+        return [left] + [" " * _COLUMN + line for line in wrapped]
+    return [
+        (left if index == 0 else "").ljust(_COLUMN) + line for index, line in enumerate(wrapped)
+    ]
+
+
+def _license() -> str:
+    from importlib import metadata
+
+    text = ""
+    with contextlib.suppress(metadata.PackageNotFoundError, FileNotFoundError):
+        for file in metadata.files("memlite") or []:
+            if file.name == "LICENSE":
+                text = file.read_text()
+    return text or "memlite is licensed under the Apache License, Version 2.0.\n"
+
+
+def _print_config(settings: Settings) -> str:
+    """Return the settings as a TOML file that says where each value came from."""
+    rows = []
+    for option in OPTIONS:
+        value = getattr(settings.config, option.field)
+        source = settings.sources[option.name]
+        if value is None or value == () or (option.name == "extended" and not value.given):
+            rows.append((f"# {option.name} =", source))
+        else:
+            rows.append((f"{option.name} = {_toml(option, value)}", source))
+    width = min(40, max(len(left) for left, _ in rows))
+    return "".join(f"{left.ljust(width)}  # {source}\n" for left, source in rows)
+
+
+def _toml(option: Option, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if option.name == "unix-mask":
+        return f'"{value:o}"'
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_quoted(part) for part in value) + "]"
+    return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,6 @@
+"""memcached's semantics, once for every protocol."""
+
+__all__ = ["Engine", "Outcome"]
+
+from memlite.engine.engine import Engine
+from memlite.engine.semantics import Outcome

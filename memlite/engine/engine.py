@@ -1,0 +1,339 @@
+"""The engine over the memory backend: synchronous, so every command is atomic by itself."""
+
+from collections.abc import Callable
+
+from memlite.backends import Item, MemoryBackend
+from memlite.clock import Clock
+from memlite.engine import semantics
+from memlite.engine.prefixes import PrefixStats
+from memlite.engine.semantics import Content, Decision, Outcome
+from memlite.engine.sizes import SizeClasses
+from memlite.errors import CommandError, OutOfMemoryError
+from memlite.protocol import replies
+from memlite.protocol.limits import item_total
+from memlite.stats import Counters
+
+__all__ = ["Engine"]
+
+_RECLAIMED_PER_TICK = 10_000
+
+
+class Engine:
+    """Carries out commands on items, and counts them.
+
+    Args:
+        limit: bytes the items may take (``-m``).
+        clock: tells when items expire.
+        counters: what is counted goes there.
+        evict: evict when full, else refuse (``-M``).
+        item_size: the largest item, as `memlite.protocol.limits.item_total` counts it.
+        cas: give out cas uniques (not with ``-C``).
+        sizes: the classes in which evictions and reclaims are counted.
+
+    Attributes:
+        backend: the store.
+        prefixes: counters per key prefix, while ``stats detail on`` holds, else None.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        clock: Clock,
+        counters: Counters,
+        *,
+        evict: bool = True,
+        item_size: int = 1024 * 1024,
+        cas: bool = True,
+        sizes: SizeClasses | None = None,
+    ) -> None:
+        self.backend = MemoryBackend(limit, evict=evict, on_evict=self._evicted)
+        self.clock = clock
+        self.counters = counters
+        self.cas_enabled = cas
+        self.sizes = sizes or SizeClasses(item_size_max=item_size)
+        self.prefixes: PrefixStats | None = None
+        self._item_size = item_size
+        self._version = 0
+        self._flush_at = 0.0
+
+    # Reading
+
+    def fetch(self, key: bytes) -> Item | None:
+        """Return the item for get and gets, counting the hit or miss."""
+        backend = self.backend
+        item = backend.get(key)
+        if item is not None and (not item.expires or item.expires > self.clock.now()):
+            backend.promote(key)
+            item.fetched = True
+            self.counters.get_hits += 1
+        else:
+            self._count_miss(key, item)
+            item = None
+        if self.prefixes is not None:
+            self.prefixes.record_get(key, item is not None)
+        return item
+
+    def _count_miss(self, key: bytes, expired: Item | None) -> None:
+        counters = self.counters
+        counters.get_misses += 1
+        if expired is not None:
+            counters.get_expired += 1
+            self._drop_expired(key, expired)
+        elif self.backend.pop_flushed(key) is not None:
+            counters.get_flushed += 1
+
+    def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
+        """Return the item for gat and gats, with its new expiry."""
+        item = self._retime(key, exptime)
+        if item is not None:
+            item.fetched = True
+        if self.prefixes is not None:
+            self.prefixes.record_get(key, item is not None)
+        return item
+
+    def peek(self, key: bytes) -> Item | None:
+        """Return the item if it is there and has not expired, counting nothing."""
+        item = self.backend.get(key)
+        if item is not None and item.expires and item.expires <= self.clock.now():
+            return None
+        return item
+
+    def unique(self, item: Item) -> int:
+        """Return the cas unique that gets shows for an item; 0 for all with ``-C``."""
+        return item.version if self.cas_enabled else 0
+
+    # Storing
+
+    def set(self, key: bytes, flags: int, exptime: int, value: bytes) -> None:
+        """Store, whatever was there.
+
+        Raises:
+            OutOfMemoryError: it does not fit and may not evict; an older item is removed.
+        """
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
+        self._begin_store(key)
+        try:
+            self._put(key, self.backend.get(key), value, flags, expires)
+        except OutOfMemoryError:
+            # What could not be replaced must not be served as if it were current.
+            self.backend.delete(key)
+            raise
+
+    def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Store if absent; see `semantics.add`. A present item counts as used."""
+        outcome = self._store(key, flags, exptime, value, semantics.add)
+        if outcome is Outcome.NOT_STORED:
+            self.backend.promote(key)
+        return outcome
+
+    def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Store if present; see `semantics.replace`."""
+        return self._store(key, flags, exptime, value, semantics.replace)
+
+    def append(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Put behind the present value; see `semantics.append`."""
+        return self._store(key, flags, exptime, value, semantics.append)
+
+    def prepend(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Put before the present value; see `semantics.prepend`."""
+        return self._store(key, flags, exptime, value, semantics.prepend)
+
+    def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
+        """Store if unchanged; see `semantics.cas`. With ``-C`` nothing is ever unchanged."""
+
+        def decide(current: Item | None, new: Content) -> Decision:
+            return semantics.cas(current, new, unique if self.cas_enabled else -1)
+
+        outcome = self._store(key, flags, exptime, value, decide)
+        counters = self.counters
+        if outcome is Outcome.STORED:
+            counters.cas_hits += 1
+        elif outcome is Outcome.EXISTS:
+            counters.cas_badval += 1
+        else:
+            counters.cas_misses += 1
+        return outcome
+
+    def _store(
+        self,
+        key: bytes,
+        flags: int,
+        exptime: int,
+        value: bytes,
+        decide: Callable[[Item | None, Content], Decision],
+    ) -> Outcome:
+        self._begin_store(key)
+        current = self.peek(key)
+        expires = semantics.expiry(exptime, self.clock.now())
+        outcome, content = decide(current, Content(value, flags, expires))
+        if content is None:
+            return outcome
+        if current is not None and len(content.value) != len(value):
+            # Only append and prepend make a value longer than the parser let through.
+            total = item_total(len(key), content.flags, len(content.value), cas=self.cas_enabled)
+            if total > self._item_size:
+                # memcached fails to allocate the joined item and says so by NOT_STORED.
+                return Outcome.NOT_STORED
+        self._put(key, self.backend.get(key), *content)
+        return outcome
+
+    def _begin_store(self, key: bytes) -> None:
+        self.counters.cmd_set += 1
+        if self.prefixes is not None:
+            self.prefixes.record_set(key)
+
+    def refuse_large(self, key: bytes, *, removes: bool) -> None:
+        """Count a value over the item size; with `removes` (for set) an older item goes."""
+        self.counters.store_too_large += 1
+        if removes:
+            self.backend.delete(key)
+
+    def _put(self, key: bytes, old: Item | None, value: bytes, flags: int, expires: float) -> None:
+        self._version = version = self._version + 1
+        counters = self.counters
+        item = Item(
+            replies.value_block(key, flags, value),
+            len(value),
+            flags,
+            expires,
+            version,
+            self.clock.second,
+        )
+        if old is None and self.backend.pop_flushed(key) is not None:
+            self._count_reclaimed(key, item)
+        try:
+            self.backend.put(key, item)
+        except OutOfMemoryError:
+            counters.store_no_memory += 1
+            raise
+        counters.total_items += 1
+        if old is not None and old.expires and old.expires <= self.clock.now():
+            if not old.fetched:
+                counters.expired_unfetched += 1
+            self._count_reclaimed(key, item)
+
+    def _count_reclaimed(self, key: bytes, item: Item) -> None:
+        self.counters.reclaimed += 1
+        self.sizes.reclaimed[self.sizes.of_item(key, item)] += 1
+
+    # Changing and removing
+
+    def delete(self, key: bytes) -> bool:
+        """Remove a key; return whether it was there."""
+        if self.prefixes is not None:
+            self.prefixes.record_delete(key)
+        item = self.peek(key)
+        if item is None:
+            self.counters.delete_misses += 1
+            return False
+        self.backend.delete(key)
+        self.counters.delete_hits += 1
+        return True
+
+    def incr(self, key: bytes, delta: int) -> int | Outcome:
+        """Add; return the new number, or why there is none. See `semantics.count`."""
+        result = self._count(key, delta)
+        if result is Outcome.NOT_FOUND:
+            self.counters.incr_misses += 1
+        elif isinstance(result, int):
+            self.counters.incr_hits += 1
+        return result
+
+    def decr(self, key: bytes, delta: int) -> int | Outcome:
+        """Subtract, down to 0; return the new number, or why there is none."""
+        result = self._count(key, -delta)
+        if result is Outcome.NOT_FOUND:
+            self.counters.decr_misses += 1
+        elif isinstance(result, int):
+            self.counters.decr_hits += 1
+        return result
+
+    def _count(self, key: bytes, delta: int) -> int | Outcome:
+        current = self.peek(key)
+        outcome, number, content = semantics.count(current, delta)
+        if content is None:
+            return outcome
+        try:
+            self._put(key, current, *content)
+        except OutOfMemoryError as error:
+            raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
+        return number
+
+    def touch(self, key: bytes, exptime: int) -> bool:
+        """Set a new expiry; return whether the key was there."""
+        return self._retime(key, exptime) is not None
+
+    def _retime(self, key: bytes, exptime: int) -> Item | None:
+        counters = self.counters
+        counters.cmd_touch += 1
+        item = self.peek(key)
+        if item is None:
+            counters.touch_misses += 1
+            return None
+        counters.touch_hits += 1
+        item.expires = semantics.expiry(exptime, self.clock.now())
+        self.backend.promote(key)
+        return item
+
+    # Expiring and flushing
+
+    def flush_all(self, exptime: int) -> None:
+        """Make all items absent, now or, for a positive `exptime`, then.
+
+        A later call replaces an earlier one that is still waiting.
+        """
+        self._flush_at = 0.0
+        if exptime > 0:
+            self._flush_at = semantics.expiry(exptime, self.clock.now())
+            self.tick()
+        else:
+            self.backend.flush()
+
+    def tick(self) -> None:
+        """Do what is due: a delayed flush, and freeing some of what was flushed."""
+        if self._flush_at and self._flush_at <= self.clock.now():
+            self._flush_at = 0.0
+            self.backend.flush()
+        self.backend.reclaim(_RECLAIMED_PER_TICK)
+
+    @property
+    def flush_pending(self) -> float:
+        """The unix time of a delayed flush, 0 when there is none."""
+        return self._flush_at
+
+    def crawl(self) -> None:
+        """Remove every expired item (``lru_crawler crawl``)."""
+        now = self.clock.now()
+        counters = self.counters
+        counters.lru_crawler_starts += 1
+        counters.crawler_items_checked += len(self.backend)
+        expired = [
+            (key, item) for key, item in self.backend.scan() if item.expires and item.expires <= now
+        ]
+        for key, item in expired:
+            self._drop_expired(key, item)
+        counters.crawler_reclaimed += len(expired)
+
+    def _drop_expired(self, key: bytes, item: Item) -> None:
+        if not item.fetched:
+            self.counters.expired_unfetched += 1
+        self.backend.delete(key)
+
+    def _evicted(self, key: bytes, item: Item) -> None:
+        counters = self.counters
+        size_class = self.sizes.of_item(key, item)
+        if item.expires and item.expires <= self.clock.now():
+            # memcached's allocator takes an expired tail first, and calls that reclaiming.
+            counters.reclaimed += 1
+            self.sizes.reclaimed[size_class] += 1
+            if not item.fetched:
+                counters.expired_unfetched += 1
+            return
+        counters.evictions += 1
+        self.sizes.evicted[size_class] += 1
+        if item.expires:
+            self.sizes.evicted_nonzero[size_class] += 1
+        if not item.fetched:
+            counters.evicted_unfetched += 1
+            self.sizes.evicted_unfetched[size_class] += 1
+        self.sizes.evicted_time[size_class] = self.clock.second - item.stored

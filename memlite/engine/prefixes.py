@@ -1,0 +1,60 @@
+"""Counters per key prefix (``stats detail``)."""
+
+__all__ = ["PrefixStats"]
+
+
+class PrefixStats:
+    """Counts gets, hits, sets and deletes of keys by what stands before their delimiter.
+
+    Keys without the delimiter are not counted, as in memcached.
+
+    Args:
+        delimiter: one byte (``-D``, default a colon).
+        at_most: prefixes kept; those beyond are not counted, so that keys a peer makes up
+            cannot fill the memory.
+    """
+
+    def __init__(self, delimiter: bytes = b":", at_most: int = 100_000) -> None:
+        self._delimiter = delimiter
+        self._at_most = at_most
+        self._counts: dict[bytes, list[int]] = {}  # get, hit, set, delete
+
+    def _of(self, key: bytes) -> list[int] | None:
+        prefix, delimiter, _ = key.partition(self._delimiter)
+        if not delimiter:
+            return None
+        counts = self._counts.get(prefix)
+        if counts is None and len(self._counts) < self._at_most:
+            counts = self._counts[prefix] = [0, 0, 0, 0]
+        return counts
+
+    def record_get(self, key: bytes, hit: bool) -> None:
+        """Count a get of one key."""
+        counts = self._of(key)
+        if counts is not None:
+            counts[0] += 1
+            counts[1] += hit
+
+    def record_set(self, key: bytes) -> None:
+        """Count a storage command."""
+        counts = self._of(key)
+        if counts is not None:
+            counts[2] += 1
+
+    def record_delete(self, key: bytes) -> None:
+        """Count a delete."""
+        counts = self._of(key)
+        if counts is not None:
+            counts[3] += 1
+
+    def clear(self) -> None:
+        """Forget all counts (``stats reset``)."""
+        self._counts.clear()
+
+    def dump(self) -> bytes:
+        r"""Return ``PREFIX <prefix> get <n> hit <n> set <n> del <n>\r\n`` lines and END."""
+        lines = [
+            b"PREFIX %b get %d hit %d set %d del %d\r\n" % (prefix, gets, hits, sets, deletes)
+            for prefix, (gets, hits, sets, deletes) in self._counts.items()
+        ]
+        return b"".join(lines) + b"END\r\n"

@@ -1,0 +1,157 @@
+"""memcached's extended options (``-o key=value,…``)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["EXTENDED", "ExtendedOption", "ExtendedOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedOption:
+    """One key of ``-o``.
+
+    Attributes:
+        help: what it does; empty for what only makes sense in memcached.
+        low: the least value allowed, or None where the key takes no value.
+        high: the largest.
+        optional: whether the value may be left out.
+        text: whether the value is any text, not a number.
+        fraction: whether the number may have a decimal point.
+    """
+
+    help: str = ""
+    low: float | None = None
+    high: float = 2**32 - 1
+    optional: bool = False
+    text: bool = False
+    fraction: bool = False
+
+
+EXTENDED: Mapping[str, ExtendedOption] = {
+    "idle_timeout": ExtendedOption("seconds after which an idle connection is closed; 0: never", 0),
+    "maxconns_fast": ExtendedOption("refuse connections over the limit at once (always so)"),
+    "track_sizes": ExtendedOption('enable "stats sizes"'),
+    # Accepted, without effect: they tune memcached's hash table, slabs, LRU threads and loggers.
+    "drop_privileges": ExtendedOption(),
+    "hash_algorithm": ExtendedOption(text=True, low=0),
+    "hashpower": ExtendedOption(low=12, high=32),
+    "hot_lru_pct": ExtendedOption(low=1, high=80),
+    "hot_max_factor": ExtendedOption(low=0, fraction=True),
+    "inline_ascii_resp": ExtendedOption(),
+    "lru_crawler": ExtendedOption(),
+    "lru_crawler_sleep": ExtendedOption(low=0, high=1_000_000),
+    "lru_crawler_tocrawl": ExtendedOption(low=0),
+    "lru_maintainer": ExtendedOption(),
+    "modern": ExtendedOption(),
+    "no_chunked_items": ExtendedOption(),
+    "no_drop_privileges": ExtendedOption(),
+    "no_hashexpand": ExtendedOption(),
+    "no_inline_ascii_resp": ExtendedOption(),
+    "no_lru_crawler": ExtendedOption(),
+    "no_lru_maintainer": ExtendedOption(),
+    "no_maxconns_fast": ExtendedOption(),
+    "no_modern": ExtendedOption(),
+    "no_slab_automove": ExtendedOption(),
+    "no_slab_reassign": ExtendedOption(),
+    "read_buf_mem_limit": ExtendedOption(low=0),
+    "relaxed_privileges": ExtendedOption(),
+    "resp_obj_mem_limit": ExtendedOption(low=0),
+    "slab_automove": ExtendedOption(low=0, high=2, optional=True),
+    "slab_automove_freeratio": ExtendedOption(low=0, high=1, fraction=True),
+    "slab_automove_ratio": ExtendedOption(low=0, high=1, fraction=True),
+    "slab_automove_window": ExtendedOption(low=3, high=1800),
+    "slab_chunk_max": ExtendedOption(low=1),
+    "slab_reassign": ExtendedOption(),
+    "slab_sizes": ExtendedOption(text=True, low=0),
+    "tail_repair_time": ExtendedOption(low=10),
+    "temporary_ttl": ExtendedOption(low=0),
+    "warm_lru_pct": ExtendedOption(low=1, high=80),
+    "warm_max_factor": ExtendedOption(low=0, fraction=True),
+    "watcher_logbuf_size": ExtendedOption(low=1),
+    "worker_logbuf_size": ExtendedOption(low=1),
+}
+"""The keys memlite accepts. Those of TLS, extstore and the proxy promise what is not there, and
+are refused."""
+
+_REFUSED = {
+    "ssl_": "TLS",
+    "ext_": "external storage",
+    "proxy_": "the proxy",
+    "sock_cookie_id": "socket cookies",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedOptions:
+    """The extended options given.
+
+    Attributes:
+        given: each key and its value as text, empty where it takes none.
+    """
+
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: "ExtendedOptions") -> "ExtendedOptions":
+        return ExtendedOptions({**self.given, **other.given})
+
+    def __str__(self) -> str:
+        return ",".join(f"{key}={value}" if value else key for key, value in self.given.items())
+
+    @property
+    def idle_timeout(self) -> int:
+        """Seconds after which an idle connection is closed; 0 for never."""
+        return int(self.given.get("idle_timeout", 0))
+
+    @property
+    def track_sizes(self) -> bool:
+        """Whether ``stats sizes`` answers."""
+        return "track_sizes" in self.given
+
+    @classmethod
+    def parse(cls, text: str) -> "ExtendedOptions":
+        """Read ``key=value,key,…``.
+
+        Raises:
+            ValueError: a key is unknown or its value is not what it takes.
+        """
+        given = {}
+        for part in text.split(","):
+            key, equals, value = part.strip().partition("=")
+            if not key and not equals:
+                continue
+            option = EXTENDED.get(key)
+            if option is None:
+                raise ValueError(_unknown(key))
+            given[key] = _check(key, option, value)
+        return cls(given)
+
+
+def _unknown(key: str) -> str:
+    for prefix, what in _REFUSED.items():
+        if key.startswith(prefix):
+            return f"{key}: {what} is not in this version of memlite"
+    import difflib  # only on the way to an error message
+
+    close = difflib.get_close_matches(key, EXTENDED, 1)
+    return f"unknown option {key!r}" + (f", did you mean {close[0]!r}?" if close else "")
+
+
+def _check(key: str, option: ExtendedOption, value: str) -> str:
+    if option.low is None:
+        if value:
+            raise ValueError(f"{key} takes no value, not {value!r}")
+        return ""
+    if not value:
+        if option.optional:
+            return ""
+        raise ValueError(f"{key} needs a value: {key}=…")
+    if option.text:
+        return value
+    try:
+        number = float(value) if option.fraction else int(value)
+    except ValueError:
+        kind = "a number" if option.fraction else "a whole number"
+        raise ValueError(f"{key} must be {kind}, not {value!r}") from None
+    if not option.low <= number <= option.high:
+        raise ValueError(f"{key} must be between {option.low:g} and {option.high:g}, not {value}")
+    return value

@@ -1,0 +1,10 @@
+"""The wire, sans-IO: bytes in, calls on a handler out; replies in, bytes out.
+
+Nothing here knows sockets, clocks or event loops, so every case can be tested with bytes alone.
+"""
+
+__all__ = ["Handler", "Limits", "TextParser"]
+
+from memlite.protocol.handler import Handler
+from memlite.protocol.limits import Limits
+from memlite.protocol.text import TextParser

@@ -1,0 +1,71 @@
+"""What a parser calls: one method per command."""
+
+from typing import Protocol
+
+__all__ = ["COMMAND_CLASS", "Handler"]
+
+
+class Handler(Protocol):
+    """Carries out commands in the order they arrived and sees to their replies.
+
+    Values come without their line end. `noreply` means that the peer wants no answer, not even
+    an error. Methods return nothing: a handler may answer at once (memory) or later, in order.
+    """
+
+    def get(self, keys: list[bytes]) -> None: ...
+    def gets(self, keys: list[bytes]) -> None: ...
+    def gat(self, exptime: int, keys: list[bytes]) -> None: ...
+    def gats(self, exptime: int, keys: list[bytes]) -> None: ...
+
+    def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
+    def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
+    def replace(
+        self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool
+    ) -> None: ...
+    def append(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
+    def prepend(
+        self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool
+    ) -> None: ...
+    def cas(
+        self, key: bytes, flags: int, exptime: int, value: bytes, unique: int, noreply: bool
+    ) -> None: ...
+
+    def delete(self, key: bytes, noreply: bool) -> None: ...
+    def incr(self, key: bytes, delta: int, noreply: bool) -> None: ...
+    def decr(self, key: bytes, delta: int, noreply: bool) -> None: ...
+    def touch(self, key: bytes, exptime: int, noreply: bool) -> None: ...
+
+    def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
+        """Refuse a value that is over the item size limit; the parser swallows it."""
+
+    def admin(self, words: list[bytes], noreply: bool) -> None:
+        """Carry out any other command; `words` is never empty, and its first may be unknown."""
+
+    def quit(self) -> None:
+        """Close the connection once earlier replies are out."""
+
+    def reject(self, reply: bytes, noreply: bool) -> None:
+        """Answer a malformed command with the wire line `reply`."""
+
+
+COMMAND_CLASS = {
+    "get": "get",
+    "gets": "get",
+    "gat": "touch",
+    "gats": "touch",
+    "set": "store",
+    "add": "store",
+    "replace": "store",
+    "append": "store",
+    "prepend": "store",
+    "cas": "store",
+    "delete": "delete",
+    "incr": "arithmetic",
+    "decr": "arithmetic",
+    "touch": "touch",
+    "too_large": "other",
+    "admin": "other",
+    "quit": "other",
+    "reject": "other",
+}
+"""Every handler method and the class its latency counts in (`memlite.stats.COMMAND_CLASSES`)."""

@@ -1,0 +1,64 @@
+"""The text protocol's reply lines, ready to send, and the few that must be made."""
+
+from collections.abc import Iterable
+
+__all__ = [
+    "BAD_DATA_CHUNK",
+    "BAD_FORMAT",
+    "DELETED",
+    "END",
+    "ERROR",
+    "EXISTS",
+    "INVALID_DELTA",
+    "INVALID_EXPTIME",
+    "NON_NUMERIC",
+    "NOT_FOUND",
+    "NOT_STORED",
+    "OK",
+    "OUT_OF_MEMORY",
+    "RESET",
+    "STORED",
+    "TOO_LARGE",
+    "TOO_MANY_CONNECTIONS",
+    "TOUCHED",
+    "stat_lines",
+    "value_block",
+    "value_block_with_cas",
+]
+
+STORED = b"STORED\r\n"
+NOT_STORED = b"NOT_STORED\r\n"
+EXISTS = b"EXISTS\r\n"
+NOT_FOUND = b"NOT_FOUND\r\n"
+DELETED = b"DELETED\r\n"
+TOUCHED = b"TOUCHED\r\n"
+OK = b"OK\r\n"
+RESET = b"RESET\r\n"
+END = b"END\r\n"
+
+ERROR = b"ERROR\r\n"
+BAD_FORMAT = b"CLIENT_ERROR bad command line format\r\n"
+BAD_DATA_CHUNK = b"CLIENT_ERROR bad data chunk\r\n"
+INVALID_EXPTIME = b"CLIENT_ERROR invalid exptime argument\r\n"
+INVALID_DELTA = b"CLIENT_ERROR invalid numeric delta argument\r\n"
+NON_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
+OUT_OF_MEMORY = b"SERVER_ERROR out of memory storing object\r\n"
+TOO_MANY_CONNECTIONS = b"ERROR Too many open connections\r\n"
+
+
+def value_block(key: bytes, flags: int, value: bytes) -> bytes:
+    r"""Return a hit as get sends it: ``VALUE <key> <flags> <bytes>\r\n<value>\r\n``."""
+    return b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(value), value)
+
+
+def value_block_with_cas(key: bytes, flags: int, value: bytes, unique: int) -> bytes:
+    """Return a hit as gets sends it, with the cas unique behind the length."""
+    return b"VALUE %b %d %d %d\r\n%b\r\n" % (key, flags, len(value), unique, value)
+
+
+def stat_lines(stats: Iterable[tuple[str, object]]) -> bytes:
+    r"""Return ``STAT <name> <value>\r\n`` for each pair, and the END line."""
+    lines = [f"STAT {name} {value}\r\n" for name, value in stats]
+    lines.append("END\r\n")
+    return "".join(lines).encode("utf-8", "surrogateescape")

@@ -1,0 +1,399 @@
+"""The text protocol's parser (memcached's ``doc/protocol.txt``): bytes in, handler calls out."""
+
+import re
+from typing import Final
+
+from memlite.errors import CommandError, ProtocolViolation
+from memlite.protocol import replies
+from memlite.protocol.handler import Handler
+from memlite.protocol.limits import Limits, item_total
+
+__all__ = ["TextParser", "signed", "unsigned"]
+
+_CR: Final = 13
+_BINARY_MAGIC: Final = b"\x80"  # the first byte of a binary request, which no text begins with
+_MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
+_FLAGS_END: Final = 2**32
+_UNIQUE_END: Final = 2**64
+_CHUNKS_PER_BLOCK: Final = 1024
+
+# Numbers on the wire are mostly small: a dict hit costs a quarter of a checked int().
+_SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
+
+_SIGNED: Final = re.compile(rb"-?[0-9]{1,20}")
+
+
+def unsigned(token: bytes, end: int) -> int | None:
+    """Return the number that `token` spells in decimal digits if it is below `end`."""
+    number = _SMALL_NUMBERS.get(token)
+    # isdigit() as int() alone would take "1_0" and "+1". 20 digits are 2**64.
+    if number is None and token.isdigit() and (len(token) <= 20 or not token.lstrip(b"0")[20:]):
+        number = int(token)
+    return number if number is not None and number < end else None
+
+
+def signed(token: bytes) -> int | None:
+    """Return the number that `token` spells in decimal digits, perhaps with a minus sign."""
+    number = _SMALL_NUMBERS.get(token)
+    if number is None and _SIGNED.fullmatch(token):
+        number = int(token)
+    return number
+
+
+class _MalformedError(CommandError):
+    """A malformed command: `swallow` bytes of value still follow it."""
+
+    def __init__(self, reply: bytes, noreply: bool = False, swallow: int = 0) -> None:
+        super().__init__(reply)
+        self.noreply = noreply
+        self.swallow = swallow
+
+
+class _Store:
+    """A storage command whose value has not arrived in full."""
+
+    __slots__ = ("_blocks", "_chunks", "key", "missing", "name", "noreply", "numbers")
+
+    def __init__(self, name: bytes, key: bytes, numbers: list[int], size: int, noreply: bool):
+        self.name = name
+        self.key = key
+        self.numbers = numbers  # flags, exptime and, for cas, the unique
+        self.noreply = noreply
+        self.missing = size + 2
+        self._blocks: list[bytes] = []
+        self._chunks: list[bytes] = []
+
+    def append(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.missing -= len(chunk)
+        # A peer that sends a byte at a time would make the list outgrow its content.
+        if len(self._chunks) == _CHUNKS_PER_BLOCK:
+            self._blocks.append(b"".join(self._chunks))
+            self._chunks.clear()
+
+    def block(self) -> bytes:
+        """Return the value and its line end, in one copy."""
+        return b"".join(self._blocks + self._chunks)
+
+
+class TextParser:
+    """Finds commands in a stream and calls the handler's methods, in order.
+
+    Lines end with a line feed, perhaps after a carriage return; words are parted by one or more
+    spaces; a value is framed by its declared length, whatever its bytes. What is incomplete is
+    kept for the next `receive`, and no byte is searched twice.
+
+    Args:
+        limits: what the peer may send.
+
+    Attributes:
+        in_value: whether a storage command waits for the rest of its value.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_backlog_position",
+        "_cas",
+        "_commands_per_read",
+        "_key_length",
+        "_limits",
+        "_line",
+        "_safe_size",
+        "_store",
+        "_swallow",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._commands_per_read = limits.commands_per_read
+        self._key_length = limits.key_length
+        self._cas = limits.cas
+        # Below this no item is too large, whatever its key and flags.
+        self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
+        # What was left when a read's share was used up begins here; not sliced off, as that
+        # would copy the rest once per share.
+        self._backlog = b""
+        self._backlog_position = 0
+        self._line = bytearray()  # an unfinished line
+        self._store: _Store | None = None
+        self._swallow = 0  # bytes of a refused value still to come
+
+    @property
+    def in_value(self) -> bool:
+        """Whether a storage command waits for the rest of its value."""
+        return self._store is not None or self._swallow > 0
+
+    @property
+    def in_command(self) -> bool:
+        """Whether a command has begun to arrive and is not complete."""
+        return bool(self._line or self._backlog) or self.in_value
+
+    def receive(self, data: bytes, handler: Handler) -> bool:
+        """Take bytes from the peer and carry out what they complete.
+
+        Args:
+            data: what has arrived; empty to go on after True was returned.
+            handler: whose methods are called.
+
+        Returns:
+            True when `Limits.commands_per_read` commands were carried out and more is left: call
+            again with ``b""`` once others had their turn.
+
+        Raises:
+            ProtocolViolation: the connection must be cut (an endless line, an HTTP request).
+        """
+        position = 0
+        if self._backlog:
+            if data:
+                data = self._backlog[self._backlog_position :] + data
+            else:
+                data = self._backlog
+                position = self._backlog_position
+            self._backlog = b""
+        elif self._line or self._store is not None or self._swallow:
+            data = self._resume(data, handler)
+        length = len(data)
+        share = self._commands_per_read
+        while position < length:
+            newline = data.find(b"\n", position)
+            if newline < 0:
+                self._keep_line(data[position:] if position else data)
+                return False
+            if not share:
+                self._backlog = data
+                self._backlog_position = position
+                return True
+            share -= 1
+            stop = newline
+            if newline > position and data[newline - 1] == _CR:
+                stop -= 1
+            line = data[position:stop]
+            try:
+                words = line.split(b" ")
+                name = words[0]
+                if name == b"get" and len(line) <= self._key_length and b"" not in words:
+                    # The straight path: no key of this line can be over-long.
+                    del words[0]
+                    if words:
+                        position = newline + 1
+                        handler.get(words)
+                        continue
+                if newline + 1 - position < 4:
+                    raise _MalformedError(replies.BAD_FORMAT)
+                position = newline + 1
+                method = _COMMANDS.get(name)
+                if method is None:
+                    self._other(words, handler)
+                else:
+                    if b"" in words:
+                        words = [word for word in words if word]
+                    position = method(self, words, handler, data, position)
+            except _MalformedError as malformed:
+                position = newline + 1
+                handler.reject(malformed.reply, malformed.noreply)
+                if malformed.swallow:
+                    position = self._skip(malformed.swallow, position, length)
+        return False
+
+    # What is incomplete
+
+    def _keep_line(self, part: bytes) -> None:
+        """Keep the beginning of a line until its end arrives; cut off who never ends one."""
+        line = self._line
+        known_as_get = len(line) > self._limits.line_length
+        line += part
+        size = len(line)
+        if line.startswith(_BINARY_MAGIC):
+            raise ProtocolViolation("the binary protocol, which this version does not speak")
+        if size <= self._limits.line_length:
+            return
+        if not known_as_get:
+            # Only get and gets may be longer, after at most 100 spaces, as in memcached.
+            start = bytes(line[: 100 + len(b"gets ")])
+            stripped = start.lstrip(b" ")
+            known_as_get = len(start) - len(stripped) <= 100 and stripped.startswith(
+                (b"get ", b"gets ")
+            )
+        if not known_as_get or size > self._limits.get_line_length:
+            raise ProtocolViolation("a line without an end")
+
+    def _resume(self, data: bytes, handler: Handler) -> bytes:
+        """Complete what an earlier read began, as far as `data` goes; return what is left."""
+        if self._line:
+            if b"\n" not in data:
+                self._keep_line(data)
+                return b""
+            data = bytes(self._line) + data
+            self._line.clear()
+            return data
+        if self._swallow:
+            return data[self._skip(self._swallow, 0, len(data)) :]
+        store = self._store
+        assert store is not None  # noqa: S101 - the caller saw it
+        rest = data[store.missing :]
+        store.append(data[: store.missing] if rest else data)
+        if store.missing:
+            return b""
+        self._store = None
+        block = store.block()
+        if block.endswith(b"\r\n"):
+            method = getattr(handler, store.name.decode())
+            flags, exptime, *unique = store.numbers
+            method(store.key, flags, exptime, block[:-2], *unique, store.noreply)
+        else:
+            handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
+        return rest
+
+    def _skip(self, count: int, position: int, length: int) -> int:
+        """Pass over `count` bytes from `position`, now and, where they lack, later."""
+        end = position + count
+        self._swallow = max(0, end - length)
+        return min(end, length)
+
+    # Commands. Each takes the line's words, and the data from where a value would begin, and
+    # returns the position of the next command.
+
+    def _get(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        keys = self._keys(words, 1)
+        if words[0] == b"get":
+            handler.get(keys)
+        else:
+            handler.gets(keys)
+        return position
+
+    def _gat(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        keys = self._keys(words, 2)
+        exptime = signed(words[1])
+        if exptime is None:
+            raise _MalformedError(replies.INVALID_EXPTIME)
+        if words[0] == b"gat":
+            handler.gat(exptime, keys)
+        else:
+            handler.gats(exptime, keys)
+        return position
+
+    def _keys(self, words: list[bytes], first: int) -> list[bytes]:
+        keys = words[first:]
+        # One bad key and the whole request answers only the error line.
+        if not keys or max(map(len, keys)) > self._key_length:
+            raise _MalformedError(replies.BAD_FORMAT)
+        return keys
+
+    def _set(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        """Take set, add, replace, append, prepend and cas."""
+        name = words[0]
+        count = len(words)
+        size = unsigned(words[4], _MAX_VALUE_LENGTH + 1) if count > 4 else None
+        if size is None:
+            # Nothing tells how long the value is, so it will be read as commands.
+            raise _MalformedError(replies.BAD_FORMAT)
+        noreply = count > 5 and words[-1] == b"noreply"
+        key = words[1]
+        flags = unsigned(words[2], _FLAGS_END)
+        exptime = signed(words[3])
+        if flags is None or exptime is None or len(key) > self._key_length:
+            raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
+        unique = 0
+        if name == b"cas":
+            checked = unsigned(words[5], _UNIQUE_END) if count > 5 else None
+            if checked is None:
+                raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
+            unique = checked
+        length = len(data)
+        if size > self._safe_size and (
+            item_total(len(key), flags, size, cas=self._cas) > self._limits.item_size
+        ):
+            handler.too_large(name, key, noreply)
+            return self._skip(size + 2, position, length)
+        end = position + size
+        if end + 2 > length:
+            numbers = [flags, exptime, unique] if name == b"cas" else [flags, exptime]
+            self._store = store = _Store(name, key, numbers, size, noreply)
+            store.append(data[position:])
+            return length
+        if not data.startswith(b"\r\n", end):
+            handler.reject(replies.BAD_DATA_CHUNK, noreply)
+        elif name == b"set":
+            handler.set(key, flags, exptime, data[position:end], noreply)
+        elif name == b"cas":
+            handler.cas(key, flags, exptime, data[position:end], unique, noreply)
+        else:
+            method = getattr(handler, name.decode())
+            method(key, flags, exptime, data[position:end], noreply)
+        return end + 2
+
+    def _delete(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        key, noreply = self._key(words, 2)
+        # Words between are passed over: old clients send "delete <key> 0".
+        handler.delete(key, noreply)
+        return position
+
+    def _arithmetic(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        key, noreply = self._key(words, 3)
+        delta = unsigned(words[2], _UNIQUE_END)
+        if delta is None:
+            raise _MalformedError(replies.INVALID_DELTA, noreply)
+        if words[0] == b"incr":
+            handler.incr(key, delta, noreply)
+        else:
+            handler.decr(key, delta, noreply)
+        return position
+
+    def _touch(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        key, noreply = self._key(words, 3)
+        exptime = signed(words[2])
+        if exptime is None:
+            raise _MalformedError(replies.INVALID_EXPTIME, noreply)
+        handler.touch(key, exptime, noreply)
+        return position
+
+    def _key(self, words: list[bytes], at_least: int) -> tuple[bytes, bool]:
+        if len(words) < at_least:
+            raise _MalformedError(replies.BAD_FORMAT)
+        noreply = words[-1] == b"noreply"
+        if len(words[1]) > self._key_length:
+            raise _MalformedError(replies.BAD_FORMAT, noreply)
+        return words[1], noreply
+
+    def _quit(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        handler.quit()
+        # What was sent behind it is nobody's any more.
+        return len(data)
+
+    def _admin(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        handler.admin(words, False)
+        return position
+
+    def _other(self, words: list[bytes], handler: Handler) -> None:
+        """Pass on a command that is not about a key; the handler knows which there are."""
+        words = [word for word in words if word]
+        if not words:
+            handler.reject(replies.ERROR, False)
+            return
+        if words[0].startswith(_BINARY_MAGIC):
+            raise ProtocolViolation("the binary protocol, which this version does not speak")
+        if len(words) > 1 and words[-1].startswith(b"HTTP/"):
+            raise ProtocolViolation("an HTTP request")
+        handler.admin(words, words[-1] == b"noreply")
+
+
+_COMMANDS: Final = {
+    b"get": TextParser._get,
+    b"gets": TextParser._get,
+    b"gat": TextParser._gat,
+    b"gats": TextParser._gat,
+    b"set": TextParser._set,
+    b"add": TextParser._set,
+    b"replace": TextParser._set,
+    b"append": TextParser._set,
+    b"prepend": TextParser._set,
+    b"cas": TextParser._set,
+    b"delete": TextParser._delete,
+    b"incr": TextParser._arithmetic,
+    b"decr": TextParser._arithmetic,
+    b"touch": TextParser._touch,
+    b"quit": TextParser._quit,
+    # These two answer although their last word is "noreply".
+    b"stats": TextParser._admin,
+    b"version": TextParser._admin,
+}

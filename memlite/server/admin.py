@@ -1,0 +1,213 @@
+"""The text protocol's commands that are not about keys."""
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from memlite import __version__
+from memlite.protocol import replies
+from memlite.protocol.text import signed, unsigned
+from memlite.server import statistics
+
+if TYPE_CHECKING:
+    from memlite.server.server import Server
+
+__all__ = ["Admin"]
+
+_log = logging.getLogger("memlite")
+_U32 = 2**32
+_MEGABYTE = 1024 * 1024
+_MAX_VERBOSITY = 3
+_NOTHING = b""
+_BAD_LINE = b"CLIENT_ERROR bad command line\r\n"
+
+_Words = list[bytes]
+_Close = Callable[[], None]
+
+
+class Admin:
+    """Carries out commands such as stats, flush_all and verbosity.
+
+    Args:
+        server: whose state the commands show and change.
+    """
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._commands: dict[bytes, Callable[[_Words, bool, _Close], bytes]] = {
+            b"stats": self._stats,
+            b"version": self._version,
+            b"flush_all": self._flush_all,
+            b"verbosity": self._verbosity,
+            b"cache_memlimit": self._cache_memlimit,
+            b"shutdown": self._shutdown,
+            b"lru_crawler": self._lru_crawler,
+            b"slabs": self._slabs,
+            b"lru": self._lru,
+        }
+        if server.config.debug_commands:
+            self._commands[b"debugtime"] = self._debugtime
+
+    def execute(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        """Carry out a command.
+
+        Args:
+            words: the command and its arguments.
+            noreply: whether its last word asks for silence.
+            close: closes the connection it came from.
+
+        Returns:
+            The reply, empty where there is none.
+        """
+        command = self._commands.get(words[0])
+        return command(words, noreply, close) if command else replies.ERROR
+
+    def _version(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        return b"VERSION %b\r\n" % __version__.encode()
+
+    def _flush_all(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        server = self._server
+        server.counters.cmd_flush += 1
+        if server.config.disable_flush_all:
+            return b"CLIENT_ERROR flush_all not allowed\r\n"
+        exptime: int | None = 0
+        if len(words) != (2 if noreply else 1):
+            exptime = signed(words[1])
+        if exptime is None:
+            return replies.INVALID_EXPTIME
+        server.engine.flush_all(exptime)
+        return replies.OK
+
+    def _verbosity(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        level = unsigned(words[1], _U32) if len(words) > 1 else None
+        if level is None:
+            return replies.BAD_FORMAT
+        self._server.set_verbosity(min(level, _MAX_VERBOSITY))
+        return replies.OK
+
+    def _cache_memlimit(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        megabytes = unsigned(words[1], _U32) if len(words) > 1 else None
+        if megabytes is None:
+            return replies.ERROR
+        if megabytes < 8:
+            return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
+        if megabytes > 1_000_000_000:
+            return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
+        self._server.engine.backend.shrink(megabytes * _MEGABYTE)
+        _log.info("maxbytes adjusted to %dm", megabytes)
+        return replies.OK
+
+    def _shutdown(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        if not self._server.config.enable_shutdown:
+            # The colon is memcached's, and clients match it.
+            return b"SERVER_ERROR: shutdown not enabled\r\n"
+        if len(words) == 1:
+            close()
+            os.kill(os.getpid(), signal.SIGINT)
+        elif words[1:] == [b"graceful"]:
+            close()
+            os.kill(os.getpid(), signal.SIGUSR1)
+        else:
+            return b"CLIENT_ERROR invalid shutdown mode\r\n"
+        return _NOTHING
+
+    def _debugtime(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        seconds = signed(words[1]) if len(words) > 1 else None
+        if seconds is None:
+            return replies.ERROR
+        self._server.advance_clock(seconds)
+        return replies.OK
+
+    # memcached's tuning of what memlite has not: accepted, so that scripts run unchanged.
+
+    def _lru_crawler(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        arguments = words[1:]
+        match arguments:
+            case [b"enable" | b"disable"]:
+                return replies.OK
+            case [b"crawl", which]:
+                class_ids = [unsigned(part, 64) for part in which.split(b",")]
+                if which != b"all" and not all(class_ids):
+                    return b"BADCLASS invalid class id\r\n"
+                self._server.engine.crawl()
+                return replies.OK
+            case [b"tocrawl", count]:
+                return replies.BAD_FORMAT if unsigned(count, _U32) is None else replies.OK
+            case [b"sleep", text]:
+                microseconds = unsigned(text, _U32)
+                if microseconds is None:
+                    return replies.BAD_FORMAT
+                if microseconds > 1_000_000:
+                    return b"CLIENT_ERROR sleep must be one second or less\r\n"
+                return replies.OK
+        return replies.ERROR
+
+    def _slabs(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        match words[1:]:
+            case [b"reassign", source, destination]:
+                if signed(source) is None or signed(destination) is None:
+                    return replies.BAD_FORMAT
+                return b"CLIENT_ERROR slab reassignment disabled\r\n"
+            case [b"automove", mode, *_]:
+                level = unsigned(mode, _U32)
+                if level is None:
+                    return replies.BAD_FORMAT
+                return replies.OK if level <= 2 else replies.ERROR
+        return replies.ERROR
+
+    def _lru(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        match words[1:]:
+            case [b"mode", b"flat" | b"segmented"]:
+                return replies.OK
+            case [b"temp_ttl", ttl] if signed(ttl) is not None:
+                return replies.OK
+        return replies.ERROR
+
+    # stats
+
+    def _stats(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+        server = self._server
+        if len(words) == 1:
+            return replies.stat_lines(statistics.general(server))
+        group = statistics.GROUPS.get(words[1])
+        if group is not None:
+            return replies.stat_lines(group(server))
+        match words[1:]:
+            case [b"reset", *_]:
+                server.reset_statistics()
+                return replies.RESET
+            case [b"detail", *rest]:
+                return self._detail(rest[0] if rest else b"")
+            case [b"cachedump", *rest]:
+                return self._cachedump(rest)
+        return replies.ERROR
+
+    def _detail(self, what: bytes) -> bytes:
+        server = self._server
+        if server.config.disable_dumping:
+            return b"CLIENT_ERROR stats detail not allowed\r\n"
+        if what == b"on":
+            server.engine.prefixes = server.prefixes
+            return replies.OK
+        if what == b"off":
+            server.engine.prefixes = None
+            return replies.OK
+        if what == b"dump":
+            return server.prefixes.dump()
+        return b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"
+
+    def _cachedump(self, arguments: _Words) -> bytes:
+        server = self._server
+        if server.config.disable_dumping:
+            return b"CLIENT_ERROR stats cachedump not allowed\r\n"
+        if len(arguments) < 2:
+            return _BAD_LINE
+        class_id = unsigned(arguments[0], _U32)
+        limit = unsigned(arguments[1], _U32)
+        if class_id is None or limit is None:
+            return replies.BAD_FORMAT
+        if class_id >= 64:
+            return b"CLIENT_ERROR Illegal slab id\r\n"
+        return statistics.cachedump(server, class_id, limit)

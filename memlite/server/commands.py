@@ -1,0 +1,184 @@
+"""The text protocol's handler: each command becomes engine calls and reply bytes."""
+
+from collections.abc import Callable
+
+from memlite.backends import Item
+from memlite.engine import Engine, Outcome
+from memlite.errors import CommandError
+from memlite.protocol import replies
+from memlite.server.admin import Admin
+
+__all__ = ["TextCommands"]
+
+_REPLY = {
+    Outcome.STORED: replies.STORED,
+    Outcome.NOT_STORED: replies.NOT_STORED,
+    Outcome.EXISTS: replies.EXISTS,
+    Outcome.NOT_FOUND: replies.NOT_FOUND,
+    Outcome.NON_NUMERIC: replies.NON_NUMERIC,
+}
+
+
+class TextCommands:
+    """Answers a connection's commands at once, as the memory engine can.
+
+    Implements `memlite.protocol.Handler`. Replies gather in `out`; the connection sends all
+    those of one read together.
+
+    Args:
+        engine: holds the items.
+        admin: knows the commands that are not about keys.
+        out: where reply bytes are appended.
+        close: closes the connection once earlier replies are out.
+    """
+
+    __slots__ = ("_admin", "_close", "_engine", "_fetch", "_out")
+
+    def __init__(
+        self, engine: Engine, admin: Admin, out: list[bytes], close: Callable[[], None]
+    ) -> None:
+        self._engine = engine
+        self._fetch = engine.fetch
+        self._admin = admin
+        self._out = out
+        self._close = close
+
+    # Reading
+
+    def get(self, keys: list[bytes]) -> None:
+        """``get <key>*``."""
+        out = self._out
+        fetch = self._fetch
+        for key in keys:
+            item = fetch(key)
+            if item is not None:
+                out.append(item.wire)
+        out.append(b"END\r\n")
+
+    def gets(self, keys: list[bytes]) -> None:
+        """``gets <key>*``: with cas uniques."""
+        for key in keys:
+            item = self._fetch(key)
+            if item is not None:
+                self._out.append(self._with_unique(key, item))
+        self._out.append(replies.END)
+
+    def gat(self, exptime: int, keys: list[bytes]) -> None:
+        """``gat <exptime> <key>*``: get and touch."""
+        for key in keys:
+            item = self._engine.fetch_and_touch(key, exptime)
+            if item is not None:
+                self._out.append(item.wire)
+        self._out.append(replies.END)
+
+    def gats(self, exptime: int, keys: list[bytes]) -> None:
+        """``gats <exptime> <key>*``: get and touch, with cas uniques."""
+        for key in keys:
+            item = self._engine.fetch_and_touch(key, exptime)
+            if item is not None:
+                self._out.append(self._with_unique(key, item))
+        self._out.append(replies.END)
+
+    def _with_unique(self, key: bytes, item: Item) -> bytes:
+        unique = self._engine.unique(item)
+        return replies.value_block_with_cas(key, item.flags, item.value, unique)
+
+    # Storing
+
+    def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``set <key> <flags> <exptime> <bytes> [noreply]``."""
+        try:
+            self._engine.set(key, flags, exptime, value)
+        except CommandError as error:
+            self.reject(error.reply, noreply)
+            return
+        if not noreply:
+            self._out.append(b"STORED\r\n")
+
+    def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``add``: store if absent."""
+        self._answer(noreply, self._engine.add, key, flags, exptime, value)
+
+    def replace(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``replace``: store if present."""
+        self._answer(noreply, self._engine.replace, key, flags, exptime, value)
+
+    def append(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``append``: put behind the present value."""
+        self._answer(noreply, self._engine.append, key, flags, exptime, value)
+
+    def prepend(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``prepend``: put before the present value."""
+        self._answer(noreply, self._engine.prepend, key, flags, exptime, value)
+
+    def cas(
+        self, key: bytes, flags: int, exptime: int, value: bytes, unique: int, noreply: bool
+    ) -> None:
+        """``cas``: store if unchanged since the unique was read."""
+        self._answer(noreply, self._engine.cas, key, flags, exptime, value, unique)
+
+    def _answer(
+        self, noreply: bool, command: Callable[..., Outcome], *arguments: bytes | int
+    ) -> None:
+        try:
+            reply = _REPLY[command(*arguments)]
+        except CommandError as error:
+            reply = error.reply
+        if not noreply:
+            self._out.append(reply)
+
+    def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
+        """Refuse a value; set, which cannot keep its promise, also removes the old one."""
+        self._engine.refuse_large(key, removes=command == b"set")
+        self.reject(replies.TOO_LARGE, noreply)
+
+    # Changing and removing
+
+    def delete(self, key: bytes, noreply: bool) -> None:
+        """``delete <key> [noreply]``."""
+        reply = replies.DELETED if self._engine.delete(key) else replies.NOT_FOUND
+        if not noreply:
+            self._out.append(reply)
+
+    def incr(self, key: bytes, delta: int, noreply: bool) -> None:
+        """``incr <key> <delta>``: the reply is the new number."""
+        self._count(noreply, self._engine.incr, key, delta)
+
+    def decr(self, key: bytes, delta: int, noreply: bool) -> None:
+        """``decr <key> <delta>``: the reply is the new number."""
+        self._count(noreply, self._engine.decr, key, delta)
+
+    def _count(
+        self, noreply: bool, command: Callable[[bytes, int], int | Outcome], key: bytes, delta: int
+    ) -> None:
+        try:
+            result = command(key, delta)
+        except CommandError as error:
+            self.reject(error.reply, noreply)
+            return
+        if not noreply:
+            reply = _REPLY[result] if isinstance(result, Outcome) else b"%d\r\n" % result
+            self._out.append(reply)
+
+    def touch(self, key: bytes, exptime: int, noreply: bool) -> None:
+        """``touch <key> <exptime>``."""
+        reply = replies.TOUCHED if self._engine.touch(key, exptime) else replies.NOT_FOUND
+        if not noreply:
+            self._out.append(reply)
+
+    # Everything else
+
+    def admin(self, words: list[bytes], noreply: bool) -> None:
+        """Any other command, known or not."""
+        reply = self._admin.execute(words, noreply, self._close)
+        if not noreply:
+            self._out.append(reply)
+
+    def quit(self) -> None:
+        """``quit``."""
+        self._close()
+
+    def reject(self, reply: bytes, noreply: bool) -> None:
+        """Answer what could not be carried out."""
+        if not noreply:
+            self._out.append(reply)

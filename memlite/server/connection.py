@@ -1,0 +1,216 @@
+"""One client's connection: bytes from the transport to the parser, and replies back."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, cast
+
+from memlite.errors import ProtocolViolation
+from memlite.protocol import TextParser, replies
+from memlite.server.commands import TextCommands
+from memlite.server.sockets import address_label
+
+if TYPE_CHECKING:
+    from memlite.server.server import Server
+
+__all__ = ["Connection", "RefusingConnection"]
+
+_log = logging.getLogger("memlite")
+
+# Replies of one read are joined into one buffer up to this size; larger ones are handed to the
+# transport as they are, for joining would copy (and a get of a thousand keys multiply) them.
+_JOIN_AT_MOST = 64 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """Serves commands as they arrive, synchronously, with one write per read.
+
+    Stops reading while the peer does not take its replies, and takes turns with other
+    connections after `Limits.commands_per_read` commands.
+
+    Args:
+        server: what all connections share.
+
+    Attributes:
+        last_command: unix second at which the peer last sent something.
+    """
+
+    __slots__ = (
+        "_commands", "_eof", "_held", "_out", "_parser", "_reads", "_server", "_stalled",
+        "_transport", "_write_paused", "last_command",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._parser = TextParser(server.limits)
+        self._out: list[bytes] = []
+        self._commands = TextCommands(server.engine, server.admin, self._out, self._close)
+        # Spread, so that connections of few reads are sampled as often as those of many.
+        self._reads = server.counters.total_connections
+        self._stalled = False  # commands wait for their turn, or for the peer to take replies
+        self._write_paused = False
+        self._held: list[bytes] = []  # what arrived meanwhile
+        self._eof = False
+        self.last_command = server.clock.second
+
+    # What stats conns shows
+
+    @property
+    def number(self) -> int:
+        """The socket's file descriptor, -1 once closed."""
+        sock = self._transport.get_extra_info("socket")
+        return int(sock.fileno()) if sock is not None else -1
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        sock = self._transport.get_extra_info("socket")
+        name = self._transport.get_extra_info("peername")
+        return address_label(sock.family, name)
+
+    @property
+    def listener(self) -> str:
+        """The address it connected to."""
+        sock = self._transport.get_extra_info("socket")
+        return address_label(sock.family, self._transport.get_extra_info("sockname"))
+
+    @property
+    def state(self) -> str:
+        """What it is doing, in memcached's words."""
+        if self._parser.in_value:
+            return "conn_nread"
+        if self._write_paused:
+            return "conn_mwrite"
+        return "conn_parse_cmd" if self is self._server.serving else "conn_read"
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command is half received, or replies are not out."""
+        return (
+            self._stalled or self._parser.in_command or self._transport.get_write_buffer_size() > 0
+        )
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take part, or be turned away when there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._server.admit(self):
+            self._transport.write(replies.TOO_MANY_CONNECTIONS)
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave nothing behind."""
+        self._server.dismiss(self)
+        self._held.clear()
+        self._out.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what has arrived, unless something before it still waits."""
+        server = self._server
+        server.counters.bytes_read += len(data)
+        self.last_command = server.clock.second
+        if self._stalled:
+            self._held.append(data)
+            self._transport.pause_reading()
+        else:
+            self._serve(data)
+
+    def eof_received(self) -> bool:
+        """Stay open while commands that came before the end are still to be answered."""
+        self._eof = True
+        return self._stalled
+
+    def pause_writing(self) -> None:
+        """Stop serving: the peer does not take its replies."""
+        self._write_paused = True
+        self._stalled = True
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on: the peer took its replies."""
+        self._write_paused = False
+        self._go_on()
+
+    # Serving
+
+    def _serve(self, data: bytes) -> None:
+        server = self._server
+        commands = self._commands
+        self._reads = reads = self._reads + 1
+        server.serving = self
+        try:
+            if server.instrumented or not reads & 63:
+                more = self._parser.receive(data, server.instrument(self, commands, self._out))
+            else:
+                more = self._parser.receive(data, commands)
+        except ProtocolViolation as violation:
+            _log.info("<%d connection cut: %s", self.number, violation)
+            self._close()
+            return
+        finally:
+            server.serving = None
+        if self._out:
+            self._flush()
+        if more:
+            server.counters.conn_yields += 1
+            self._stalled = True
+            if not self._write_paused:
+                server.loop.call_soon(self._go_on)
+
+    def _flush(self) -> None:
+        out = self._out
+        if len(out) == 1:
+            reply = out[0]
+            self._server.counters.bytes_written += len(reply)
+            self._transport.write(reply)
+        else:
+            size = sum(map(len, out))
+            self._server.counters.bytes_written += size
+            if size <= _JOIN_AT_MOST:
+                self._transport.write(b"".join(out))
+            else:
+                self._transport.writelines(out)
+        out.clear()
+
+    def _go_on(self) -> None:
+        """Serve what waited for a turn, or for the peer."""
+        if self._write_paused or self._transport.is_closing():
+            return
+        self._stalled = False
+        data = b"".join(self._held)
+        self._held.clear()
+        self._serve(data)
+        if self._stalled or self._transport.is_closing():
+            return
+        if self._eof:
+            self._transport.close()
+        else:
+            self._transport.resume_reading()
+
+    def _close(self) -> None:
+        """Close once what is written is out."""
+        if self._out:
+            self._flush()
+        self._transport.close()
+
+    def close(self) -> None:
+        """Close once what is written is out (for the server's use)."""
+        self._close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+
+class RefusingConnection(Connection):
+    """For ``-B binary``, which this version does not speak: closes as soon as the peer speaks."""
+
+    __slots__ = ()
+
+    def data_received(self, data: bytes) -> None:
+        """Close, rather than let the client wait for an answer."""
+        self._server.counters.bytes_read += len(data)
+        self._close()

@@ -1,0 +1,157 @@
+"""The process around the server: limits, user, daemon, pid file. POSIX only."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from memlite.errors import StartError
+
+__all__ = [
+    "allow_coredumps",
+    "become",
+    "daemonize",
+    "lock_memory",
+    "pid_file",
+    "raise_file_limit",
+]
+
+_log = logging.getLogger("memlite")
+
+# Files beside connections: standard streams, listeners, the loop's own, a backend's.
+_RESERVED_FILES = 64
+_MCL_CURRENT_AND_FUTURE = 3
+
+
+def raise_file_limit(connections: int) -> None:
+    """Allow as many open files as `connections` need.
+
+    Raises:
+        StartError: the process may not have so many.
+    """
+    import resource
+
+    needed = connections + _RESERVED_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        hard = needed  # only root may; others learn so below
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    except (OSError, ValueError):
+        raise StartError(
+            f"-c: cannot open {needed} files for {connections} connections; "
+            "start as root, raise ulimit -n, or ask for fewer"
+        ) from None
+
+
+def allow_coredumps() -> None:
+    """Raise the core file limit as far as it goes (``-r``).
+
+    Raises:
+        StartError: it is zero and may not be raised.
+    """
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
+        return
+    if hard == 0:
+        raise StartError("-r: failed to ensure core file creation")
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+
+
+def lock_memory() -> None:
+    """Keep all pages in memory (``-k``); where that is forbidden, warn, as memcached does."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlockall(_MCL_CURRENT_AND_FUTURE) != 0:
+        _log.warning("-k: mlockall() failed: %s", os.strerror(ctypes.get_errno()))
+
+
+def become(user: str | None) -> None:
+    """Give up root for `user`; without effect for who is not root.
+
+    Raises:
+        StartError: there is no such user.
+    """
+    if os.geteuid() != 0:
+        return
+    if user is None:
+        _log.info("running as root; -u <user> gives that up")
+        return
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise StartError(f"-u: can't find the user {user}") from None
+    try:
+        os.initgroups(user, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    except OSError as error:
+        raise StartError(f"-u: failed to become {user}: {error.strerror}") from None
+
+
+def daemonize(*, keep_streams: bool) -> None:
+    """Go on in the background, in a session of its own; the caller's process exits with 0.
+
+    Args:
+        keep_streams: leave stdout and stderr open (with ``-v``).
+    """
+    sys.stdout.flush()
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0,) if keep_streams else (0, 1, 2):
+        os.dup2(null, stream)
+    if null > 2:
+        os.close(null)
+
+
+@contextlib.contextmanager
+def pid_file(path: str | None) -> Iterator[None]:
+    """Keep the process id in a file while the server runs.
+
+    Raises:
+        StartError: it cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    file = Path(path)
+    with contextlib.suppress(OSError, ValueError):
+        other = int(file.read_text(encoding="ascii"))
+        if other != os.getpid() and _alive(other):
+            _log.warning("the pid file %s contained the running pid %d", path, other)
+    partial = file.with_name(file.name + ".tmp")
+    try:
+        partial.write_text(f"{os.getpid()}\n", encoding="ascii")
+        partial.replace(file)
+    except OSError as error:
+        raise StartError(f"-P: could not write the pid file {path}: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+def _alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

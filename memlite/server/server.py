@@ -1,0 +1,250 @@
+"""The server: what connections share, from the first listening socket to the last reply."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Sequence
+
+from memlite import logs
+from memlite.clock import Clock
+from memlite.config import MEGABYTE, Config
+from memlite.engine import Engine
+from memlite.engine.prefixes import PrefixStats
+from memlite.engine.sizes import SizeClasses
+from memlite.protocol import Handler, Limits
+from memlite.server.admin import Admin
+from memlite.server.connection import Connection, RefusingConnection
+from memlite.server.instruments import LatencySampler, Tracer
+from memlite.server.sockets import Listener
+from memlite.server.statistics import loop_label
+from memlite.stats import Counters
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("memlite")
+
+_DRAIN_SECONDS = 1.0
+_GRACEFUL_SECONDS = 10.0
+
+
+class Server:
+    """A memcached-speaking server over the memory backend.
+
+    Args:
+        config: the settings.
+        listeners: bound sockets to accept connections from; the server closes them.
+        clock: tells the time; tests pass one that they move.
+
+    Attributes:
+        connections: those that are open.
+        serving: the connection whose commands are being carried out, while they are.
+        instrumented: whether every read goes through `instrument`.
+        verbosity: as set by ``-v`` or the verbosity command.
+    """
+
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(
+        self, config: Config, listeners: Sequence[Listener], *, clock: Clock | None = None
+    ) -> None:
+        self.config = config
+        self.listeners = list(listeners)
+        self.clock = clock or Clock()
+        self.counters = Counters()
+        self.limits = Limits(
+            item_size=config.max_item_size,
+            commands_per_read=config.max_reqs_per_event,
+            cas=not config.disable_cas,
+        )
+        self.engine = Engine(
+            config.memory_limit * MEGABYTE,
+            self.clock,
+            self.counters,
+            evict=not config.disable_evictions,
+            item_size=config.max_item_size,
+            cas=not config.disable_cas,
+            sizes=SizeClasses(
+                factor=config.slab_growth_factor,
+                chunk_size=config.slab_min_size,
+                item_size_max=config.max_item_size,
+                cas=not config.disable_cas,
+            ),
+        )
+        self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
+        if config.prefix_delimiter:
+            self.engine.prefixes = self.prefixes
+        self.admin = Admin(self)
+        self.sampler = LatencySampler()
+        self.connections: set[Connection] = set()
+        self.serving: Connection | None = None
+        self.verbosity = config.verbose
+        self.loop_name = ""
+        self._tracer = Tracer()
+        self._stop: asyncio.Future[float] | None = None
+        self._tick_handle: asyncio.TimerHandle | None = None
+        self._observe_verbosity()
+
+    # Connections
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in; False when it is one too many."""
+        if len(self.connections) >= self.config.conn_limit:
+            self.counters.rejected_connections += 1
+            return False
+        self.counters.total_connections += 1
+        self.connections.add(connection)
+        if self.instrumented:
+            _log.debug("<%d new client connection", connection.number)
+        return True
+
+    def dismiss(self, connection: Connection) -> None:
+        """Count a connection out."""
+        self.connections.discard(connection)
+        if self.instrumented:
+            _log.debug("<%d connection closed.", connection.number)
+
+    def instrument(self, connection: Connection, commands: Handler, out: list[bytes]) -> Handler:
+        """Return the handler for a read that is traced or whose latency is sampled."""
+        if self.instrumented:
+            return self._tracer.before(commands, out, connection.number)
+        return self.sampler.before(commands)
+
+    # What the admin commands change
+
+    def set_verbosity(self, level: int) -> None:
+        """Log more or less from now on (0 to 3)."""
+        self.verbosity = level
+        logging.getLogger("memlite").setLevel(logs.level_for(level))
+        self._observe_verbosity()
+
+    def _observe_verbosity(self) -> None:
+        self.instrumented = logging.getLogger("memlite.trace").isEnabledFor(logging.DEBUG)
+
+    def advance_clock(self, seconds: int) -> None:
+        """Move the clock forward, and do what is due then."""
+        self.clock.advance(seconds)
+        self.engine.tick()
+
+    def reset_statistics(self) -> None:
+        """Set the counters to zero (``stats reset``)."""
+        self.counters.reset()
+        self.engine.sizes.reset()
+        self.prefixes.clear()
+        self.sampler.reset()
+
+    # Life
+
+    def request_stop(self, patience: float = _DRAIN_SECONDS) -> None:
+        """Stop; connections have `patience` seconds to finish. A second request ends it at once."""
+        if self._stop is None:
+            return
+        if not self._stop.done():
+            self._stop.set_result(patience)
+        else:
+            for connection in list(self.connections):
+                connection.abort()
+
+    async def run(self) -> None:
+        """Serve until asked to stop, by a signal or `request_stop`."""
+        self.loop = asyncio.get_running_loop()
+        self.loop_name = loop_label(self.loop)
+        self._stop = self.loop.create_future()
+        self._install_signals()
+        servers = [
+            await self.loop.create_server(
+                self._connect, sock=listener.sock, backlog=self.config.listen_backlog
+            )
+            if listener.port
+            else await self.loop.create_unix_server(
+                self._connect, sock=listener.sock, backlog=self.config.listen_backlog
+            )
+            for listener in self.listeners
+        ]
+        self._tick()
+        report = asyncio.ensure_future(self._report()) if self.config.stats_interval else None
+        for listener in self.listeners:
+            _log.info("server listening (%s)", listener.label)
+        try:
+            patience = await self._stop
+            for listener, server in zip(self.listeners, servers, strict=True):
+                server.close()
+                listener.close()
+            await self._drain(patience)
+        finally:
+            if report is not None:
+                report.cancel()
+            if self._tick_handle is not None:
+                self._tick_handle.cancel()
+
+    def _connect(self) -> Connection:
+        return RefusingConnection(self) if self.config.protocol == "binary" else Connection(self)
+
+    def _install_signals(self) -> None:
+        actions = {
+            "SIGINT": self.request_stop,
+            "SIGTERM": self.request_stop,
+            "SIGUSR1": lambda: self.request_stop(_GRACEFUL_SECONDS),
+            "SIGHUP": lambda: _log.info("SIGHUP: nothing to read again in this version"),
+        }
+        for name, action in actions.items():
+            # Windows has no such signals for loops, and threads (tests) none at all.
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError, AttributeError):
+                self.loop.add_signal_handler(getattr(signal, name), action)
+
+    async def _drain(self, patience: float) -> None:
+        """Let connections finish what they have begun, then close them."""
+        deadline = self.loop.time() + patience
+        while self.connections:
+            for connection in list(self.connections):
+                if not connection.busy:
+                    connection.close()
+            if self.loop.time() >= deadline:
+                break
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _tick(self) -> None:
+        """Once a second: the coarse clock, what is due, and idle connections."""
+        self.clock.tick()
+        self.engine.tick()
+        timeout = self.config.extended.idle_timeout
+        if timeout:
+            self._kick_idle(self.clock.second - timeout)
+        self._tick_handle = self.loop.call_later(1, self._tick)
+
+    def _kick_idle(self, since: int) -> None:
+        for connection in [one for one in self.connections if one.last_command < since]:
+            self.counters.idle_kicks += 1
+            connection.close()
+
+    async def _report(self) -> None:
+        """Log a line of statistics every ``--stats-interval`` seconds."""
+        interval = self.config.stats_interval
+        counters = self.counters
+        names = ("operations", "get_hits", "get_misses", "evictions")
+        before = {name: getattr(counters, name) for name in names}
+        while True:
+            await asyncio.sleep(interval)
+            after = {name: getattr(counters, name) for name in names}
+            # "stats reset" sets them back in between.
+            since = {name: max(0, after[name] - before[name]) for name in names}
+            before = after
+            values = {
+                "operations_per_second": round(since["operations"] / interval, 1),
+                "hits": since["get_hits"],
+                "misses": since["get_misses"],
+                "evictions": since["evictions"],
+                "items": len(self.engine.backend),
+                "bytes": self.engine.backend.used,
+                "connections": len(self.connections),
+            }
+            text = " ".join(f"{name}={value}" for name, value in values.items())
+            _reports.info("stats %s", text, extra={"fields": values})
+
+
+# Asked for by a flag of its own, so it appears whatever the log level is.
+_reports = logging.getLogger("memlite.stats")
+_reports.setLevel(logging.INFO)

@@ -1,0 +1,235 @@
+"""Listening sockets: addresses read, bound before the loop starts, and removed in the end."""
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memlite.errors import StartError
+
+__all__ = ["Listener", "is_loopback", "listen_tcp", "listen_unix", "parse_address", "write_ports"]
+
+LOOPBACK = ("127.0.0.1", "::1")
+PORT_FILE_VARIABLE = "MEMCACHED_PORT_FILENAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A bound, listening socket.
+
+    Attributes:
+        sock: the socket.
+        label: ``tcp:HOST:PORT`` or ``unix:PATH``, as in ``stats conns``.
+        file: a UNIX socket's file, as an absolute path.
+    """
+
+    sock: socket.socket
+    label: str
+    file: Path | None = None
+
+    @property
+    def port(self) -> int:
+        """The TCP port; 0 for a UNIX socket."""
+        return 0 if self.sock.family == socket.AF_UNIX else int(self.sock.getsockname()[1])
+
+    def close(self) -> None:
+        """Close it, and remove a UNIX socket's file."""
+        if self.file is not None:
+            with contextlib.suppress(OSError):  # gone already, or not ours to remove any more
+                self.file.unlink()
+        self.sock.close()
+
+
+def address_label(family: int, name: object) -> str:
+    """Return a socket name as ``stats conns`` shows it."""
+    if family == socket.AF_UNIX:
+        return f"unix:{os.fsdecode(name) if isinstance(name, str | bytes) else ''}"
+    if isinstance(name, tuple) and family == socket.AF_INET6:
+        return f"tcp6:[{name[0]}]:{name[1]}"
+    return f"tcp:{name[0]}:{name[1]}" if isinstance(name, tuple) else "tcp:?"
+
+
+def parse_address(text: str, default_port: int) -> tuple[str, int]:
+    """Split ``host``, ``host:port``, ``[IPv6]``, ``[IPv6]:port`` or a bare IPv6 address.
+
+    Raises:
+        StartError: it is none of these.
+    """
+    host, port = text, ""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise StartError(f"-l: not an address: {text!r}")
+        port = rest[1:]
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    if port and not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise StartError(f"-l: not a port: {port!r} in {text!r}")
+    if not host:
+        raise StartError(f"-l: no host in {text!r}")
+    return ("" if host == "*" else host), int(port) if port else default_port
+
+
+def is_loopback(listener: Listener) -> bool:
+    """Whether only this machine can reach it."""
+    if listener.sock.family == socket.AF_UNIX:
+        return True
+    host = str(listener.sock.getsockname()[0])
+    return host == "::1" or host.startswith(("127.", "::ffff:127."))
+
+
+def listen_tcp(addresses: Sequence[str], port: int, backlog: int) -> list[Listener]:
+    """Listen on each address, or, when there is none, on this machine's loopback addresses.
+
+    Args:
+        addresses: as `parse_address` takes them.
+        port: for those that name none; 0 or less for a free one.
+        backlog: connections that may wait to be accepted.
+
+    Raises:
+        StartError: an address does not resolve, or is taken or forbidden.
+    """
+    port = max(port, 0)
+    listeners: list[Listener] = []
+    try:
+        if addresses:
+            for address in dict.fromkeys(addresses):
+                host, own_port = parse_address(address, port)
+                listeners += _listen_host(host, own_port, backlog)
+        else:
+            listeners += _listen_host(LOOPBACK[0], port, backlog)
+            listeners += _listen_ipv6_loopback(port or listeners[0].port, backlog, asked=bool(port))
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _listen_host(host: str, port: int, backlog: int) -> list[Listener]:
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (socket.gaierror, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise StartError(f"-l: cannot resolve {host!r}: {reason}") from None
+    listeners: list[Listener] = []
+    for family, _, _, _, name in found:
+        try:
+            listeners.append(_listen(family, name, backlog))
+        except OSError as error:
+            # A wildcard or a host name also stands for IPv6, which a machine may not have.
+            if listeners and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                continue
+            for listener in listeners:
+                listener.close()
+            reason = os.strerror(error.errno or 0)
+            raise StartError(
+                f"failed to listen on TCP port {port} of {name[0]!s}: {reason}"
+            ) from None
+    return listeners
+
+
+def _listen_ipv6_loopback(port: int, backlog: int, *, asked: bool) -> list[Listener]:
+    """Listen on ::1 as well, where "localhost" may lead first; not every machine has it."""
+    try:
+        return [_listen(socket.AF_INET6, (LOOPBACK[1], port), backlog)]
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and asked:
+            raise StartError(
+                f"failed to listen on TCP port {port} of ::1: {os.strerror(error.errno)}"
+            ) from None
+        return []
+
+
+def _listen(family: int, name: tuple[str | int, ...] | tuple[int, bytes], backlog: int) -> Listener:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind(name)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return Listener(sock, address_label(family, sock.getsockname()))
+
+
+def listen_unix(path: str, mask: int, backlog: int) -> Listener:
+    """Listen on a UNIX socket, replacing one that nobody listens on any more.
+
+    Args:
+        path: the socket's file.
+        mask: its permissions, as for chmod (``-a``).
+        backlog: connections that may wait to be accepted.
+
+    Raises:
+        StartError: the path is taken by something else, or cannot be made.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        sock.setblocking(False)
+        # The umask, not a chmod afterwards: at no time may more people connect.
+        before = os.umask(~mask & 0o777)
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(before)
+        sock.listen(backlog)
+    except OSError as error:
+        sock.close()
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise StartError(f"failed to listen on UNIX socket {path}: {reason}") from None
+    except StartError:
+        sock.close()
+        raise
+    return Listener(sock, f"unix:{path}", Path(path).absolute())
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise StartError(f"failed to listen on UNIX socket {path}: a file of another kind is there")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+            return
+    raise StartError(f"failed to listen on UNIX socket {path}: another server listens there")
+
+
+def write_ports(listeners: Sequence[Listener]) -> None:
+    """Write the TCP ports to the file that ``MEMCACHED_PORT_FILENAME`` names, if it does.
+
+    Test harnesses written for memcached start it on a free port and read from there which.
+
+    Raises:
+        StartError: the file cannot be written.
+    """
+    path = os.environ.get(PORT_FILE_VARIABLE)
+    if not path:
+        return
+    lines = [
+        f"TCP {'INET6' if one.sock.family == socket.AF_INET6 else 'INET'}: {one.port}\n"
+        for one in listeners
+        if one.port
+    ]
+    partial = Path(path + ".lck")
+    try:
+        partial.write_text("".join(lines), encoding="ascii")
+        partial.rename(path)  # whoever waits for the file finds it whole
+    except OSError as error:
+        raise StartError(f"{PORT_FILE_VARIABLE}: {path}: {error.strerror}") from None
