@@ -291,6 +291,11 @@ class TextParser:
         key = words[1]
         flags = unsigned(words[2], _FLAGS_END)
         exptime = signed(words[3])
+        # memcached reads these two with strtol, which takes a plus sign.
+        if flags is None and words[2].startswith(b"+"):
+            flags = unsigned(words[2][1:], _FLAGS_END)
+        if exptime is None and words[3].startswith(b"+"):
+            exptime = unsigned(words[3][1:], _UNIQUE_END)
         if flags is None or exptime is None or len(key) > self._key_length:
             raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
         unique = 0
@@ -368,6 +373,10 @@ class TextParser:
         """Pass on a command that is not about a key; the handler knows which there are."""
         words = [word for word in words if word]
         if not words:
+            handler.reject(replies.ERROR, False)
+            return
+        if words[0] in _COMMANDS:
+            # After leading spaces memcached (1.6.45) knows only the commands it looks up last.
             handler.reject(replies.ERROR, False)
             return
         if words[0].startswith(_BINARY_MAGIC):

@@ -1,0 +1,41 @@
+"""Servers as fixtures; every one is a real process."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration.servers import PEER_VARIABLE, RunningServer, memcached_path, running
+
+needs_memcached = pytest.mark.skipif(
+    memcached_path() is None,
+    reason=f"no memcached to compare with (apt install memcached, or set {PEER_VARIABLE})",
+)
+
+
+@pytest.fixture(scope="module")
+def memlite() -> Iterator[RunningServer]:
+    """One memlite for the tests of a module."""
+    with running("memlite", "--debug-commands") as server:
+        yield server
+
+
+@pytest.fixture(
+    scope="module",
+    params=["memlite", "memlite-asyncio", pytest.param("memcached", marks=needs_memcached)],
+)
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """memlite on each event loop and memcached, in turn: the same cases run against all."""
+    with running(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., RunningServer]]:
+    """A function that runs a server of its own for the length of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: str, kind: str = "memlite", **options: object) -> RunningServer:
+            return stack.enter_context(running(kind, *arguments, **options))  # type: ignore[arg-type]
+
+        yield start

@@ -1,0 +1,206 @@
+"""Real servers for the tests: memlite and memcached as processes, each on a free port."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+PEER_VARIABLE = "MEMLITE_TEST_MEMCACHED"
+START_SECONDS = 20
+
+
+def memcached_path() -> str | None:
+    """The memcached to compare with: the one named by the variable, else the installed one."""
+    return os.environ.get(PEER_VARIABLE) or shutil.which("memcached")
+
+
+def memcached_version() -> tuple[int, ...]:
+    """Its version; (0,) where there is none."""
+    path = memcached_path()
+    if path is None:
+        return (0,)
+    text = subprocess.run([path, "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    assert found, text
+    return tuple(int(part) for part in found.groups())
+
+
+@dataclass
+class RunningServer:
+    """A server process that accepts connections."""
+
+    kind: str
+    process: subprocess.Popen[bytes]
+    port: int = 0
+    path: str = ""
+    log: Path = Path(os.devnull)
+
+    def connect(self, timeout: float = 10) -> "Wire":
+        if self.path:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.settimeout(timeout)
+            sock.connect(self.path)
+        else:
+            sock = socket.create_connection(("127.0.0.1", self.port), timeout)
+        return Wire(sock)
+
+    def ask(self, request: bytes) -> bytes:
+        """Send on a connection of its own, and return all that comes until the server closes."""
+        with self.connect() as wire:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                wire.send(request)
+                wire.sock.shutdown(socket.SHUT_WR)
+            return wire.rest()
+
+    def stats(self, group: str = "") -> dict[str, str]:
+        with self.connect() as wire:
+            return wire.stats(group)
+
+    def resident_kib(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+)", status)
+        assert found
+        return int(found[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Stop it and return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+class Wire:
+    """A client's end of a connection: bytes, lines and stats."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.sock.close()
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def line(self) -> bytes:
+        """Return the next line with its end, or what came before the server closed."""
+        while b"\n" not in self._buffer:
+            data = self.sock.recv(65536)
+            if not data:
+                break
+            self._buffer += data
+        line, end, self._buffer = self._buffer.partition(b"\n")
+        return line + end
+
+    def exactly(self, count: int) -> bytes:
+        parts = [self._buffer]
+        missing = count - len(self._buffer)
+        while missing > 0:
+            data = self.sock.recv(min(missing, 1 << 20))
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        data = b"".join(parts)
+        self._buffer = data[count:]
+        return data[:count]
+
+    def until(self, end: bytes) -> bytes:
+        while not self._buffer.endswith(end):
+            data = self.sock.recv(1 << 20)
+            assert data, f"closed after {self._buffer[-200:]!r}"
+            self._buffer += data
+        data, self._buffer = self._buffer, b""
+        return data
+
+    def rest(self) -> bytes:
+        """Return everything until the server closes."""
+        parts = [self._buffer]
+        self._buffer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while data := self.sock.recv(1 << 20):
+                parts.append(data)
+        return b"".join(parts)
+
+    def ask(self, request: bytes) -> bytes:
+        self.send(request)
+        return self.line()
+
+    def stats(self, group: str = "") -> dict[str, str]:
+        self.send(b"stats %b\r\n" % group.encode() if group else b"stats\r\n")
+        lines = self.until(b"END\r\n").decode().split("\r\n")
+        return dict(line.split(" ", 2)[1:] for line in lines if line.startswith("STAT "))
+
+
+@contextlib.contextmanager
+def running(
+    kind: str,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    unix: bool = False,
+) -> Iterator[RunningServer]:
+    """Run ``memlite``, ``memlite-asyncio`` or ``memcached`` with further arguments."""
+    folder = Path(tempfile.mkdtemp(prefix="memlite-test-"))
+    ports, path, log = folder / "ports", folder / "socket", folder / "log"
+    command = list(_command(kind))
+    command += ["-s", str(path)] if unix else ["-l", "127.0.0.1", "-p", "-1"]
+    command += arguments
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "MEMCACHED_PORT_FILENAME": str(ports), **(environment or {})},
+        )
+    try:
+        server = RunningServer(kind, process, path=str(path) if unix else "", log=log)
+        _wait_for(path if unix else ports, server)
+        if not unix:
+            found = re.search(r"TCP INET: (\d+)", ports.read_text())
+            assert found, ports.read_text()
+            server.port = int(found[1])
+        with server.connect():
+            pass
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _command(kind: str) -> Sequence[str]:
+    if kind == "memcached":
+        path = memcached_path()
+        assert path is not None
+        # As root it wants to be told so.
+        return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
+    loop = "asyncio" if kind == "memlite-asyncio" else "auto"
+    return [sys.executable, "-m", "memlite", "--loop", loop]
+
+
+def _wait_for(file: Path, server: RunningServer) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not file.exists():
+        if server.process.poll() is not None:
+            raise RuntimeError(f"{server.kind} did not start: {server.log.read_text()}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{server.kind} did not start in {START_SECONDS} s")
+        time.sleep(0.01)
