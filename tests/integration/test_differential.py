@@ -46,8 +46,9 @@ NUMBERS = st.sampled_from(
 )
 VALUES = st.one_of(
     NUMBERS,
-    st.binary(max_size=40),
-    st.sampled_from([b"", b" 7", b"12 34", b"\r\n", b"x" * 3000, b"get a\r\n", b"7\0"]),
+    # Not white space alone: to count in it memcached reads on behind the value.
+    st.binary(max_size=40).filter(lambda value: not value or value.strip(b" \t\n\v\f\r")),
+    st.sampled_from([b"", b" 7", b"12 34", b"\r\nx", b"x" * 3000, b"get a\r\n", b"7\0"]),
 )
 NOREPLY = st.sampled_from([b"", b"", b"", b" noreply"])
 
@@ -208,9 +209,13 @@ def _unique_of(wire: Wire, key: bytes) -> bytes | None:
 
 
 def _converse(wire: Wire, command: bytes) -> bytes:
-    """Send a command and return its reply, whatever its form, by what an unknown one answers."""
-    wire.send(command + b"sentinel of the test\r\n" + b"get sentinel-of-the-test\r\n")
-    return wire.until(b"ERROR\r\nEND\r\n").removesuffix(b"ERROR\r\nEND\r\n")
+    """Send a command and return its reply, whatever its form: all before version's."""
+    wire.send(command + b"version\r\n")
+    reply = b""
+    while not (line := wire.line()).startswith(b"VERSION "):
+        assert line, reply
+        reply += line
+    return reply
 
 
 def _normal(reply: bytes) -> bytes:
