@@ -48,6 +48,6 @@ class Limits:
     item_size: int = 1024 * 1024
     key_length: int = 250
     line_length: int = 2048
-    get_line_length: int = 16 * 1024 * 1024
+    get_line_length: int = 4 * 1024 * 1024
     commands_per_read: int = 20
     cas: bool = True

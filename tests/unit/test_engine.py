@@ -260,7 +260,7 @@ def test_an_item_without_exptime_stays(one):
         (lambda engine: engine.prepend(b"a", 0, 0, b"new"), Outcome.NOT_STORED),
         (lambda engine: engine.cas(b"a", 0, 0, b"new", 1), Outcome.NOT_FOUND),
     ],
-    ids="delete touch gat incr decr add replace append prepend cas".split(),
+    ids=["delete", "touch", "gat", "incr", "decr", "add", "replace", "append", "prepend", "cas"],
 )
 @pytest.mark.parametrize("gone", ["expired", "flushed"])
 def test_commands_find_nothing_of_what_is_gone(one, command, result, gone):
@@ -472,7 +472,7 @@ def full():
         (lambda engine: engine.peek(b"a"), b"a"),
         (lambda engine: engine.cas(b"a", 0, 0, b"other", 999), b"a"),
     ],
-    ids="nothing get gat touch set add replace peek failed-cas".split(),
+    ids=["nothing", "get", "gat", "touch", "set", "add", "replace", "peek", "failed-cas"],
 )
 def test_the_least_recently_used_is_evicted(full, use, evicted):
     use(full.engine)
@@ -582,9 +582,7 @@ def test_prefixes():
     engine.incr(b"user:1", 1)
     engine.touch(b"user:1", 1)
     assert engine.prefixes.dump() == (
-        b"PREFIX user get 3 hit 2 set 2 del 2\r\n"
-        b"PREFIX item get 0 hit 0 set 1 del 0\r\n"
-        b"END\r\n"
+        b"PREFIX user get 3 hit 2 set 2 del 2\r\nPREFIX item get 0 hit 0 set 1 del 0\r\nEND\r\n"
     )
     engine.prefixes.clear()
     assert engine.prefixes.dump() == b"END\r\n"

@@ -1,5 +1,7 @@
 """The text parser fed with anything: it may cut the connection, and do nothing else unforeseen."""
 
+from itertools import pairwise
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -24,12 +26,9 @@ random_lines = st.builds(
     lambda words, end: b" ".join(words) + end, st.lists(words, max_size=8), line_ends
 )
 stores = st.builds(
-    lambda name, key, size, unique, noreply, value, end: b" ".join(
-        [name, key, b"0 0", b"%d" % size, *unique, *noreply]
-    )
-    + end
-    + value
-    + end,
+    lambda name, key, size, unique, noreply, value, end: (
+        b" ".join([name, key, b"0 0", b"%d" % size, *unique, *noreply]) + end + value + end
+    ),
     st.sampled_from([b"set", b"add", b"replace", b"append", b"prepend", b"cas"]),
     st.sampled_from([b"a", b"key", b"k" * 251]),
     st.integers(0, 20) | st.just(400),
@@ -70,7 +69,7 @@ def carried_out(chunks, limits):
 
 def cut(stream, positions):
     edges = [0, *sorted(position % (len(stream) + 1) for position in positions), len(stream)]
-    return [stream[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+    return [stream[start:stop] for start, stop in pairwise(edges)]
 
 
 @given(st.lists(st.binary(max_size=100) | mutated() | st.just(b"x" * 1000), max_size=20))
