@@ -4,20 +4,17 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memlite import __version__, logs
 from memlite.config import OPTIONS, REFUSED, Config, Option, Settings, load
 from memlite.errors import ConfigError, StartError
 from memlite.extended import EXTENDED
-
-if TYPE_CHECKING:
-    from memlite.server.server import Server
 
 __all__ = ["help_text", "main"]
 
@@ -66,6 +63,10 @@ def _serve(settings: Settings) -> int:
     from memlite.server.server import Server
 
     config = settings.config
+    # Until the event loop takes signals over: leave by way of the finally clauses below, so that
+    # no socket or pid file stays behind.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _say_what_has_no_effect(settings)
     config = _with_absolute_paths(config)
@@ -86,6 +87,8 @@ def _serve(settings: Settings) -> int:
                     listener.label.partition(":")[2],
                 )
     try:
+        # Before the user changes: the new one may not be allowed to read Python's files.
+        loop_factory = _loop_factory(config.loop)
         process.become(config.user)
         if config.daemon:
             process.daemonize(keep_streams=config.verbose > 0)
@@ -93,29 +96,26 @@ def _serve(settings: Settings) -> int:
             process.lock_memory()
         with process.pid_file(config.pidfile):
             sockets.write_ports(listeners)
-            with _runner(config.loop) as run:
-                run(Server(config, listeners))
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(Server(config, listeners).run())
     finally:
         for listener in listeners:
             listener.close()
     return 0
 
 
-@contextlib.contextmanager
-def _runner(choice: str) -> Iterator[Callable[["Server"], None]]:
-    """Give a function that runs a server on the event loop of `choice`."""
-    factory = None
-    if choice != "asyncio":
-        try:
-            import uvloop
-
-            factory = uvloop.new_event_loop
-        except ImportError:
-            if choice == "uvloop":
-                raise StartError("--loop: uvloop is not installed") from None
-            _log.info("uvloop is not installed; serving on asyncio's own loop")
-    with asyncio.Runner(loop_factory=factory) as runner:
-        yield lambda server: runner.run(server.run())
+def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the event loop of ``--loop``; None for asyncio's own."""
+    if choice == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        if choice == "uvloop":
+            raise StartError("--loop: uvloop is not installed") from None
+        _log.info("uvloop is not installed; serving on asyncio's own loop")
+        return None
+    return uvloop.new_event_loop
 
 
 def _say_what_has_no_effect(settings: Settings) -> None:

@@ -32,9 +32,13 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        import orjson  # only where JSON was asked for
+    def __init__(self) -> None:
+        super().__init__()
+        import orjson  # only where JSON is asked for
 
+        self._dumps = orjson.dumps
+
+    def format(self, record: logging.LogRecord) -> str:
         moment = time.gmtime(record.created)
         line = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{int(record.msecs):03d}Z",
@@ -45,7 +49,7 @@ class _JsonFormatter(logging.Formatter):
         line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        return self._dumps(line, default=str).decode()
 
 
 def configure(level: int, style: str) -> None:

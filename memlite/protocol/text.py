@@ -12,6 +12,7 @@ __all__ = ["TextParser", "signed", "unsigned"]
 
 _CR: Final = 13
 _BINARY_MAGIC: Final = b"\x80"  # the first byte of a binary request, which no text begins with
+_BINARY: Final = "the binary protocol, which this version does not speak"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
@@ -179,6 +180,8 @@ class TextParser:
                         handler.get(words)
                         continue
                 if newline + 1 - position < 4:
+                    if data[position] == _BINARY_MAGIC[0]:
+                        raise ProtocolViolation(_BINARY)
                     raise _MalformedError(replies.BAD_FORMAT)
                 position = newline + 1
                 method = _COMMANDS.get(name)
@@ -204,7 +207,7 @@ class TextParser:
         line += part
         size = len(line)
         if line.startswith(_BINARY_MAGIC):
-            raise ProtocolViolation("the binary protocol, which this version does not speak")
+            raise ProtocolViolation(_BINARY)
         if size <= self._limits.line_length:
             return
         if not known_as_get:
@@ -380,7 +383,7 @@ class TextParser:
             handler.reject(replies.ERROR, False)
             return
         if words[0].startswith(_BINARY_MAGIC):
-            raise ProtocolViolation("the binary protocol, which this version does not speak")
+            raise ProtocolViolation(_BINARY)
         if len(words) > 1 and words[-1].startswith(b"HTTP/"):
             raise ProtocolViolation("an HTTP request")
         handler.admin(words, words[-1] == b"noreply")

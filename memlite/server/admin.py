@@ -1,8 +1,6 @@
 """The text protocol's commands that are not about keys."""
 
 import logging
-import os
-import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -105,10 +103,10 @@ class Admin:
             return b"SERVER_ERROR: shutdown not enabled\r\n"
         if len(words) == 1:
             close()
-            os.kill(os.getpid(), signal.SIGINT)
+            self._server.request_stop()
         elif words[1:] == [b"graceful"]:
             close()
-            os.kill(os.getpid(), signal.SIGUSR1)
+            self._server.request_stop(graceful=True)
         else:
             return b"CLIENT_ERROR invalid shutdown mode\r\n"
         return _NOTHING

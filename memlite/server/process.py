@@ -1,4 +1,4 @@
-"""The process around the server: limits, user, daemon, pid file. POSIX only."""
+"""The process around the server: limits, user, daemon, pid file."""
 
 import contextlib
 import logging
@@ -31,7 +31,10 @@ def raise_file_limit(connections: int) -> None:
     Raises:
         StartError: the process may not have so many.
     """
-    import resource
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return
 
     needed = connections + _RESERVED_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -80,7 +83,7 @@ def become(user: str | None) -> None:
     Raises:
         StartError: there is no such user.
     """
-    if os.geteuid() != 0:
+    if sys.platform == "win32" or os.geteuid() != 0:
         return
     if user is None:
         _log.info("running as root; -u <user> gives that up")
@@ -129,12 +132,12 @@ def pid_file(path: str | None) -> Iterator[None]:
         return
     file = Path(path)
     with contextlib.suppress(OSError, ValueError):
-        other = int(file.read_text(encoding="ascii"))
+        other = int(file.read_text(encoding="utf-8"))
         if other != os.getpid() and _alive(other):
             _log.warning("the pid file %s contained the running pid %d", path, other)
     partial = file.with_name(file.name + ".tmp")
     try:
-        partial.write_text(f"{os.getpid()}\n", encoding="ascii")
+        partial.write_text(f"{os.getpid()}\n", encoding="utf-8")
         partial.replace(file)
     except OSError as error:
         raise StartError(f"-P: could not write the pid file {path}: {error.strerror}") from None

@@ -135,12 +135,16 @@ class Server:
 
     # Life
 
-    def request_stop(self, patience: float = _DRAIN_SECONDS) -> None:
-        """Stop; connections have `patience` seconds to finish. A second request ends it at once."""
+    def request_stop(self, *, graceful: bool = False) -> None:
+        """Stop: replies go out, then connections are closed. A second request ends it at once.
+
+        Args:
+            graceful: also wait, for longer, for commands that have begun to arrive.
+        """
         if self._stop is None:
             return
         if not self._stop.done():
-            self._stop.set_result(patience)
+            self._stop.set_result(_GRACEFUL_SECONDS if graceful else _DRAIN_SECONDS)
         else:
             for connection in list(self.connections):
                 connection.abort()
@@ -184,7 +188,7 @@ class Server:
         actions = {
             "SIGINT": self.request_stop,
             "SIGTERM": self.request_stop,
-            "SIGUSR1": lambda: self.request_stop(_GRACEFUL_SECONDS),
+            "SIGUSR1": lambda: self.request_stop(graceful=True),
             "SIGHUP": lambda: _log.info("SIGHUP: nothing to read again in this version"),
         }
         for name, action in actions.items():

@@ -13,6 +13,8 @@ from memlite.errors import StartError
 
 __all__ = ["Listener", "is_loopback", "listen_tcp", "listen_unix", "parse_address", "write_ports"]
 
+# Windows has no UNIX sockets; no family equals None.
+AF_UNIX: int | None = getattr(socket, "AF_UNIX", None)
 LOOPBACK = ("127.0.0.1", "::1")
 PORT_FILE_VARIABLE = "MEMCACHED_PORT_FILENAME"
 
@@ -34,7 +36,7 @@ class Listener:
     @property
     def port(self) -> int:
         """The TCP port; 0 for a UNIX socket."""
-        return 0 if self.sock.family == socket.AF_UNIX else int(self.sock.getsockname()[1])
+        return 0 if self.sock.family == AF_UNIX else int(self.sock.getsockname()[1])
 
     def close(self) -> None:
         """Close it, and remove a UNIX socket's file."""
@@ -46,7 +48,7 @@ class Listener:
 
 def address_label(family: int, name: object) -> str:
     """Return a socket name as ``stats conns`` shows it."""
-    if family == socket.AF_UNIX:
+    if family == AF_UNIX:
         return f"unix:{os.fsdecode(name) if isinstance(name, str | bytes) else ''}"
     if isinstance(name, tuple) and family == socket.AF_INET6:
         return f"tcp6:[{name[0]}]:{name[1]}"
@@ -76,7 +78,7 @@ def parse_address(text: str, default_port: int) -> tuple[str, int]:
 
 def is_loopback(listener: Listener) -> bool:
     """Whether only this machine can reach it."""
-    if listener.sock.family == socket.AF_UNIX:
+    if listener.sock.family == AF_UNIX:
         return True
     host = str(listener.sock.getsockname()[0])
     return host == "::1" or host.startswith(("127.", "::ffff:127."))
@@ -174,7 +176,9 @@ def listen_unix(path: str, mask: int, backlog: int) -> Listener:
     Raises:
         StartError: the path is taken by something else, or cannot be made.
     """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if AF_UNIX is None:
+        raise StartError("-s: this system has no UNIX sockets")
+    sock = socket.socket(AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
         sock.setblocking(False)
@@ -229,7 +233,7 @@ def write_ports(listeners: Sequence[Listener]) -> None:
     ]
     partial = Path(path + ".lck")
     try:
-        partial.write_text("".join(lines), encoding="ascii")
+        partial.write_text("".join(lines), encoding="utf-8")
         partial.rename(path)  # whoever waits for the file finds it whole
     except OSError as error:
         raise StartError(f"{PORT_FILE_VARIABLE}: {path}: {error.strerror}") from None

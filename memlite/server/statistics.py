@@ -370,7 +370,7 @@ def loop_label(loop: asyncio.AbstractEventLoop) -> str:
     """Return the event loop's package and version, for the field that names libevent's."""
     module = type(loop).__module__.partition(".")[0]
     if module == "uvloop":
-        from importlib import metadata
+        import uvloop
 
-        return f"uvloop-{metadata.version('uvloop')}"
+        return f"uvloop-{uvloop.__version__}"  # type: ignore[attr-defined]
     return "asyncio"

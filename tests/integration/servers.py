@@ -153,6 +153,7 @@ def running(
 ) -> Iterator[RunningServer]:
     """Run ``memlite``, ``memlite-asyncio`` or ``memcached`` with further arguments."""
     folder = Path(tempfile.mkdtemp(prefix="memlite-test-"))
+    folder.chmod(0o777)  # a server that gives up root writes its ports there too
     ports, path, log = folder / "ports", folder / "socket", folder / "log"
     command = list(_command(kind))
     command += ["-s", str(path)] if unix else ["-l", "127.0.0.1", "-p", "-1"]
