@@ -1,0 +1,33 @@
+# Sourced by the other scripts: makes .venv and installs a lock file into it, once.
+#
+# environment NAME   installs requirements/NAME.txt and memlite itself, from this checkout.
+
+environment() {
+    local lock="requirements/$1.txt" python="${PYTHON:-python3}"
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        echo "memlite needs Python 3.11 or newer; '$python' is $("$python" -V 2>&1 || true)." >&2
+        echo "Set PYTHON to another one, such as PYTHON=python3.12." >&2
+        exit 1
+    fi
+    # Whatever decides what is installed; as long as none of it changes, nothing is to be done.
+    local stamp
+    stamp=".venv/.$1-$(cat "$lock" pyproject.toml | cksum | tr -d ' ')"
+    if [ -e "$stamp" ] && .venv/bin/python -c '' 2>/dev/null; then
+        return
+    fi
+    echo "Installing into .venv (once) ..." >&2
+    if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        rm -rf .venv
+    fi
+    if ! "$python" -m venv .venv; then
+        echo "This Python cannot make virtual environments; on Debian: apt install python3-venv" >&2
+        exit 1
+    fi
+    rm -f .venv/."$1"-*
+    # Everything pinned and hashed, the build tools too, so that nothing newer slips in.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+        --requirement "$lock"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+        --no-build-isolation --editable .
+    touch "$stamp"
+}
