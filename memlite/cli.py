@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return _serve(settings)
     except (ConfigError, StartError) as error:
-        sys.stderr.write(f"memlite: {error}\n")
+        line = " ".join(str(error).splitlines())
+        sys.stderr.write(f"memlite: {line}\n")
         return error.exit_code
     except BrokenPipeError:
         # The reader of --help went away; the interpreter must not complain at exit.
@@ -221,7 +223,7 @@ def _print_config(settings: Settings) -> str:
     for option in OPTIONS:
         value = getattr(settings.config, option.field)
         source = settings.sources[option.name]
-        if value is None or value == () or (option.name == "extended" and not value.given):
+        if value in (None, (), "") or (option.name == "extended" and not value.given):
             rows.append((f"# {option.name} =", source))
         else:
             rows.append((f"{option.name} = {_toml(option, value)}", source))
@@ -235,12 +237,12 @@ def _toml(option: Option, value: object) -> str:
     if option.name == "unix-mask":
         return f'"{value:o}"'
     if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        return str(value)
     if isinstance(value, tuple):
         return "[" + ", ".join(_quoted(part) for part in value) + "]"
     return _quoted(str(value))
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    """Return a TOML basic string, whose escapes are JSON's."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -466,6 +466,9 @@ def _read_file(path: str) -> _Layer:
         option = _BY_NAME.get(key.replace("_", "-"))
         if option is None:
             raise ConfigError(f"{path}: unknown setting {key!r}")
+        if option.name == "unix-mask" and not isinstance(value, str):
+            # TOML would read 700 in tens and 0o700 in eights; say it as the flag does.
+            raise ConfigError(f'{path}: {key}: must be a string such as "700"')
         _add(layer, option, _toml_text(path, key, value), f"file {path}")
     return layer
 

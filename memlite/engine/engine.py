@@ -74,13 +74,15 @@ class Engine:
         return item
 
     def _count_miss(self, key: bytes, expired: Item | None) -> None:
-        counters = self.counters
-        counters.get_misses += 1
+        self.counters.get_misses += 1
+        self._count_absent(key, expired)
+
+    def _count_absent(self, key: bytes, expired: Item | None) -> None:
         if expired is not None:
-            counters.get_expired += 1
+            self.counters.get_expired += 1
             self._drop_expired(key, expired)
         elif self.backend.pop_flushed(key) is not None:
-            counters.get_flushed += 1
+            self.counters.get_flushed += 1
 
     def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
         """Return the item for gat and gats, with its new expiry."""
@@ -96,6 +98,13 @@ class Engine:
         item = self.backend.get(key)
         if item is not None and item.expires and item.expires <= self.clock.now():
             return None
+        return item
+
+    def _look_up(self, key: bytes) -> Item | None:
+        """Return the item to change or remove; one that expired or was flushed is counted out."""
+        item = self.peek(key)
+        if item is None:
+            self._count_absent(key, self.backend.get(key))
         return item
 
     def unique(self, item: Item) -> int:
@@ -222,7 +231,7 @@ class Engine:
         """Remove a key; return whether it was there."""
         if self.prefixes is not None:
             self.prefixes.record_delete(key)
-        item = self.peek(key)
+        item = self._look_up(key)
         if item is None:
             self.counters.delete_misses += 1
             return False
@@ -249,12 +258,15 @@ class Engine:
         return result
 
     def _count(self, key: bytes, delta: int) -> int | Outcome:
-        current = self.peek(key)
+        current = self._look_up(key)
         outcome, number, content = semantics.count(current, delta)
         if content is None:
             return outcome
         try:
             self._put(key, current, *content)
+            if current is not None and current.size == len(content.value):
+                # memcached writes the number into the item it has, which is no new one.
+                self.counters.total_items -= 1
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
         return number
@@ -266,7 +278,7 @@ class Engine:
     def _retime(self, key: bytes, exptime: int) -> Item | None:
         counters = self.counters
         counters.cmd_touch += 1
-        item = self.peek(key)
+        item = self._look_up(key)
         if item is None:
             counters.touch_misses += 1
             return None

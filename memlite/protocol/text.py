@@ -8,7 +8,7 @@ from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
 
-__all__ = ["TextParser", "signed", "unsigned"]
+__all__ = ["TextParser", "signed", "signed_32", "unsigned"]
 
 _CR: Final = 13
 _BINARY_MAGIC: Final = b"\x80"  # the first byte of a binary request, which no text begins with
@@ -39,6 +39,12 @@ def signed(token: bytes) -> int | None:
     if number is None and _SIGNED.fullmatch(token):
         number = int(token)
     return number
+
+
+def signed_32(token: bytes) -> int | None:
+    """Return what `signed` does if 32 bits hold it."""
+    number = signed(token)
+    return number if number is not None and -(2**31) <= number < 2**31 else None
 
 
 class _MalformedError(CommandError):
@@ -265,10 +271,10 @@ class TextParser:
         return position
 
     def _gat(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
-        keys = self._keys(words, 2)
-        exptime = signed(words[1])
+        exptime = signed_32(words[1]) if len(words) > 2 else 0
         if exptime is None:
             raise _MalformedError(replies.INVALID_EXPTIME)
+        keys = self._keys(words, 2)
         if words[0] == b"gat":
             handler.gat(exptime, keys)
         else:
@@ -349,7 +355,7 @@ class TextParser:
 
     def _touch(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
         key, noreply = self._key(words, 3)
-        exptime = signed(words[2])
+        exptime = signed_32(words[2])
         if exptime is None:
             raise _MalformedError(replies.INVALID_EXPTIME, noreply)
         handler.touch(key, exptime, noreply)
@@ -378,15 +384,16 @@ class TextParser:
         if not words:
             handler.reject(replies.ERROR, False)
             return
-        if words[0] in _COMMANDS:
-            # After leading spaces memcached (1.6.45) knows only the commands it looks up last.
-            handler.reject(replies.ERROR, False)
-            return
         if words[0].startswith(_BINARY_MAGIC):
             raise ProtocolViolation(_BINARY)
         if len(words) > 1 and words[-1].startswith(b"HTTP/"):
             raise ProtocolViolation("an HTTP request")
-        handler.admin(words, words[-1] == b"noreply")
+        noreply = words[-1] == b"noreply"
+        if words[0] in _COMMANDS:
+            # After leading spaces memcached (1.6.45) knows only the commands it looks up last.
+            handler.reject(replies.ERROR, noreply)
+        else:
+            handler.admin(words, noreply)
 
 
 _COMMANDS: Final = {

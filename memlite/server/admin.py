@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memlite import __version__
 from memlite.protocol import replies
-from memlite.protocol.text import signed, unsigned
+from memlite.protocol.text import signed, signed_32, unsigned
 from memlite.server import statistics
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Admin:
             return b"CLIENT_ERROR flush_all not allowed\r\n"
         exptime: int | None = 0
         if len(words) != (2 if noreply else 1):
-            exptime = signed(words[1])
+            exptime = signed_32(words[1])
         if exptime is None:
             return replies.INVALID_EXPTIME
         server.engine.flush_all(exptime)

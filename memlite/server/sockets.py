@@ -207,8 +207,11 @@ def _remove_stale(path: str) -> None:
     if not stat.S_ISSOCK(mode):
         raise StartError(f"failed to listen on UNIX socket {path}: a file of another kind is there")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)  # a server too busy to accept is still a server
         try:
             probe.connect(path)
+        except TimeoutError:
+            pass
         except ConnectionRefusedError:
             Path(path).unlink()
             return

@@ -510,7 +510,7 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
 @pytest.mark.parametrize(
     "arguments",
     [
-        # BUG: no prefix delimiter is printed as an empty one, which is refused.
+        # An unset prefix delimiter must not be printed as an empty one.
         [],
         ALL_VALUES,
         ALL_SWITCHES,
@@ -525,10 +525,10 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
         ["-l", "::1", "-l", "[::1]:5,*"],
         ["-o", "slab_automove,slab_automove_ratio=0.25,hash_algorithm=x"],
         ["-f", "1.0625"],
-        # BUG: six digits are not enough for every number.
+        # Numbers of more than six digits.
         ["-f", "1.23456789"],
         ["--stats-interval", "1234567.5"],
-        # BUG: what TOML must escape, beside quotes and backslashes, is printed as it is.
+        # What TOML must escape, beside quotes and backslashes, is printed as it is.
         ["-P", "two\nlines"],
         ["-u", "bell\a"],
     ],

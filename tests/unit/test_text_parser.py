@@ -297,9 +297,9 @@ CASES = [
 ]  # fmt: skip
 
 AS_IN_MEMCACHED = [
-    # BUG: memcached reads the exptime of gat before it looks at the keys.
+    # memcached reads the exptime of gat before it looks at the keys.
     (b"gat x " + K251 + b"\r\n", [reject(BAD_EXPTIME)]),
-    # BUG: noreply silences the ERROR for a command behind leading spaces as well.
+    # Noreply silences the ERROR for a command behind leading spaces as well.
     (b" get a noreply\r\n", [reject(ERROR, True)]),
     (b" delete a noreply\r\n", [reject(ERROR, True)]),
 ]
@@ -489,8 +489,7 @@ def test_http_request_behind_a_command_is_cut_after_the_command():
         b"\x80\x00\x00\x01" + bytes(20),
         b"\x80",
         b"\x80 some text\r\n",
-        # BUG: a line this short is answered as a short line unless it comes byte by byte.
-        b"\x80\n",
+        b"\x80\n",  # too short for any command, and cut all the same
     ],
 )
 @pytest.mark.parametrize("cut", [lambda line: [line], one_by_one], ids=["whole", "bytes"])
@@ -502,7 +501,7 @@ def test_binary_magic_is_cut(start, cut):
 
 
 def test_http_request_with_a_known_method_behind_a_space_is_cut():
-    # BUG: memcached cuts it; memlite answers ERROR.
+    # memcached cuts it behind leading spaces, too.
     with pytest.raises(ProtocolViolation, match="HTTP"):
         Peer().send(b" get / HTTP/1.1\r\n")
 

@@ -82,7 +82,6 @@ def test_only_protocol_violation_escapes(chunks):
 @example(b"set a 0 0 4\r\nabcd\r\nget b\r\n", [14, 18])
 @example(b"set a 0 0 4\r\nabcd\r\nget b\r\n", [19])
 @example(b"\r\nget a\r\n", [1])
-# BUG: a binary request's first byte cuts the connection only if it comes before the short line.
 @example(b"\x80\n", [1])
 def test_calls_do_not_depend_on_chunks(stream, positions):
     assert carried_out(cut(stream, positions), LIMITS) == carried_out([stream], LIMITS)
