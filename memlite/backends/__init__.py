@@ -1,6 +1,6 @@
 """Where items are kept."""
 
-__all__ = ["Item", "MemoryBackend"]
+__all__ = ["USED", "Item", "MemoryBackend"]
 
-from memlite.backends.base import Item
+from memlite.backends.base import USED, Item
 from memlite.backends.memory import MemoryBackend

@@ -1,6 +1,8 @@
 """What every backend keeps."""
 
-__all__ = ["Item"]
+__all__ = ["SPENT", "UNUSED", "USED", "Item"]
+
+UNUSED, SPENT, USED = 0, 1, 2
 
 
 class Item:
@@ -17,10 +19,11 @@ class Item:
         expires: unix time in seconds from which the item counts as absent; 0 for never.
         version: the cas unique; grows with every store.
         stored: unix second at which it was stored.
-        fetched: whether it was read since.
+        uses: `UNUSED` until it is read, then `USED`; `SPENT` once the backend has passed over it
+            for that when it made room.
     """
 
-    __slots__ = ("expires", "fetched", "flags", "size", "stored", "version", "wire")
+    __slots__ = ("expires", "flags", "size", "stored", "uses", "version", "wire")
 
     def __init__(
         self, wire: bytes, size: int, flags: int, expires: float, version: int, stored: int
@@ -31,7 +34,12 @@ class Item:
         self.expires = expires
         self.version = version
         self.stored = stored
-        self.fetched = False
+        self.uses = UNUSED
+
+    @property
+    def fetched(self) -> bool:
+        """Whether it was ever read."""
+        return self.uses != UNUSED
 
     @property
     def value(self) -> bytes:

@@ -1,9 +1,12 @@
-"""The memory backend: a dict in order of use, bounded in bytes. Synchronous."""
+"""The memory backend: a dict bounded in bytes, which gives used items a second chance.
+
+Synchronous: nothing in it waits.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from memlite.backends.base import Item
+from memlite.backends.base import SPENT, USED, Item
 from memlite.errors import OutOfMemoryError
 
 __all__ = ["ITEM_OVERHEAD", "MemoryBackend"]
@@ -14,8 +17,15 @@ __all__ = ["ITEM_OVERHEAD", "MemoryBackend"]
 ITEM_OVERHEAD = 322
 
 
+# Used items that an eviction may pass over: bounds the time one store can take.
+_CHANCES_AT_ONCE = 64
+
+
 class MemoryBackend:
-    """Items in least-recently-used order; the oldest makes room for the newest.
+    """Items in the order they were stored; the oldest makes room, unless it was used since.
+
+    A used item goes to the end instead, once for all its uses (second chance, or CLOCK). Unlike
+    least-recently-used order this costs a hit one store into the item, and no move.
 
     Args:
         limit: bytes that keys, values and their overhead may take (``-m``).
@@ -26,7 +36,6 @@ class MemoryBackend:
         limit: as above; lower it with `shrink`.
         used: bytes accounted for.
         get: returns a key's item or None; whether it has expired is the caller's to judge.
-        promote: marks a present key as the most recently used one.
     """
 
     def __init__(
@@ -44,20 +53,23 @@ class MemoryBackend:
     def _bind(self) -> None:
         # Bound once: an attribute that is a C method costs no Python frame on the hot path.
         self.get: Callable[[bytes], Item | None] = self._items.get
-        self.promote: Callable[[bytes], None] = self._items.move_to_end
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, key: bytes, item: Item) -> None:
-        """Store `item` under `key`, as the most recently used, evicting what it displaces.
+    def put(self, key: bytes, item: Item, old: Item | None) -> None:
+        """Store `item` under `key`, as the newest, evicting what it displaces.
+
+        Args:
+            key: the key.
+            item: the item.
+            old: what `get` returns for the key, which the caller has looked up already.
 
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted; an older item under
                 the key stays.
         """
         items = self._items
-        old = items.get(key)
         used = self.used + len(item.wire)
         if old is None:
             used += len(key) + ITEM_OVERHEAD
@@ -81,10 +93,21 @@ class MemoryBackend:
             items.move_to_end(key)
         freed = 0
         while freed < excess:
-            victim, evicted = items.popitem(last=False)
+            victim, evicted = self._pop_oldest()
             freed += self._cost(victim, evicted)
             self._on_evict(victim, evicted)
         return freed
+
+    def _pop_oldest(self) -> tuple[bytes, Item]:
+        """Take out the oldest item that was not used since it was stored or last passed over."""
+        items = self._items
+        for _ in range(_CHANCES_AT_ONCE):
+            key, item = items.popitem(last=False)
+            if item.uses != USED:
+                return key, item
+            item.uses = SPENT
+            items[key] = item
+        return items.popitem(last=False)
 
     def delete(self, key: bytes) -> Item | None:
         """Remove a key; return its item, or None when there was none."""
@@ -119,16 +142,16 @@ class MemoryBackend:
         self.limit = limit
         if self._evict:
             while self.used > limit:
-                victim, item = self._items.popitem(last=False)
+                victim, item = self._pop_oldest()
                 self.used -= self._cost(victim, item)
                 self._on_evict(victim, item)
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, least recently used first, while nothing is stored."""
+        """Yield every key and item, oldest first; nothing may be stored meanwhile."""
         yield from self._items.items()
 
     def scan_recent(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, most recently used first, while nothing is stored."""
+        """Yield every key and item, newest first; nothing may be stored meanwhile."""
         yield from reversed(self._items.items())
 
     @staticmethod

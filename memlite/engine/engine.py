@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memlite.backends import Item, MemoryBackend
+from memlite.backends import USED, Item, MemoryBackend
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.prefixes import PrefixStats
@@ -16,6 +16,8 @@ from memlite.stats import Counters
 __all__ = ["Engine"]
 
 _RECLAIMED_PER_TICK = 10_000
+# Bytes of a value up to which a copy costs less than a second buffer in the reply.
+_COPY_AT_MOST = 1024
 
 
 class Engine:
@@ -58,13 +60,48 @@ class Engine:
 
     # Reading
 
+    def hit(self, key: bytes) -> bytes | None:
+        """Return the whole reply to a get of one key, if that can be had at once and in one piece.
+
+        Counts the hit; after None nothing was done, and `collect` has to be asked.
+        """
+        lookup = self.backend.get  # called by way of a local: faster than as if it were a method
+        item = lookup(key)
+        if (
+            item is None
+            or (item.expires and item.expires <= self.clock.now())
+            or item.size > _COPY_AT_MOST
+            or self.prefixes is not None
+        ):
+            return None
+        item.uses = USED
+        self.counters.get_hits += 1
+        return item.wire + b"END\r\n"
+
+    def collect(self, keys: list[bytes], out: list[bytes]) -> None:
+        """Append the wire form of each item that is there, as `fetch` finds them one by one."""
+        if self.prefixes is not None:
+            out += [item.wire for item in map(self.fetch, keys) if item is not None]
+            return
+        backend = self.backend
+        lookup = backend.get
+        hits = 0
+        for key in keys:
+            item = lookup(key)
+            if item is not None and (not item.expires or item.expires > self.clock.now()):
+                item.uses = USED
+                hits += 1
+                out.append(item.wire)
+            else:
+                self._count_miss(key, item)
+        self.counters.get_hits += hits
+
     def fetch(self, key: bytes) -> Item | None:
         """Return the item for get and gets, counting the hit or miss."""
         backend = self.backend
         item = backend.get(key)
         if item is not None and (not item.expires or item.expires > self.clock.now()):
-            backend.promote(key)
-            item.fetched = True
+            item.uses = USED
             self.counters.get_hits += 1
         else:
             self._count_miss(key, item)
@@ -87,8 +124,6 @@ class Engine:
     def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
         """Return the item for gat and gats, with its new expiry."""
         item = self._retime(key, exptime)
-        if item is not None:
-            item.fetched = True
         if self.prefixes is not None:
             self.prefixes.record_get(key, item is not None)
         return item
@@ -119,8 +154,10 @@ class Engine:
         Raises:
             OutOfMemoryError: it does not fit and may not evict; an older item is removed.
         """
+        self.counters.cmd_set += 1
+        if self.prefixes is not None:
+            self.prefixes.record_set(key)
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
-        self._begin_store(key)
         try:
             self._put(key, self.backend.get(key), value, flags, expires)
         except OutOfMemoryError:
@@ -129,11 +166,8 @@ class Engine:
             raise
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
-        """Store if absent; see `semantics.add`. A present item counts as used."""
-        outcome = self._store(key, flags, exptime, value, semantics.add)
-        if outcome is Outcome.NOT_STORED:
-            self.backend.promote(key)
-        return outcome
+        """Store if absent; see `semantics.add`."""
+        return self._store(key, flags, exptime, value, semantics.add)
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
@@ -171,7 +205,9 @@ class Engine:
         value: bytes,
         decide: Callable[[Item | None, Content], Decision],
     ) -> Outcome:
-        self._begin_store(key)
+        self.counters.cmd_set += 1
+        if self.prefixes is not None:
+            self.prefixes.record_set(key)
         current = self.peek(key)
         expires = semantics.expiry(exptime, self.clock.now())
         outcome, content = decide(current, Content(value, flags, expires))
@@ -185,11 +221,6 @@ class Engine:
                 return Outcome.NOT_STORED
         self._put(key, self.backend.get(key), *content)
         return outcome
-
-    def _begin_store(self, key: bytes) -> None:
-        self.counters.cmd_set += 1
-        if self.prefixes is not None:
-            self.prefixes.record_set(key)
 
     def refuse_large(self, key: bytes, *, removes: bool) -> None:
         """Count a value over the item size; with `removes` (for set) an older item goes."""
@@ -211,7 +242,7 @@ class Engine:
         if old is None and self.backend.pop_flushed(key) is not None:
             self._count_reclaimed(key, item)
         try:
-            self.backend.put(key, item)
+            self.backend.put(key, item, old)
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
@@ -284,7 +315,7 @@ class Engine:
             return None
         counters.touch_hits += 1
         item.expires = semantics.expiry(exptime, self.clock.now())
-        self.backend.promote(key)
+        item.uses = USED
         return item
 
     # Expiring and flushing

@@ -12,6 +12,13 @@ class Handler(Protocol):
     an error. Methods return nothing: a handler may answer at once (memory) or later, in order.
     """
 
+    def hit(self, key: bytes) -> bool:
+        """Answer a get of one key at once if that is possible; else do nothing, return False.
+
+        The parser asks this first, with whatever bytes stand in the key's place, and calls `get`
+        after False. A handler that cannot answer at once returns False always.
+        """
+
     def get(self, keys: list[bytes]) -> None: ...
     def gets(self, keys: list[bytes]) -> None: ...
     def gat(self, exptime: int, keys: list[bytes]) -> None: ...
@@ -49,6 +56,7 @@ class Handler(Protocol):
 
 
 COMMAND_CLASS = {
+    "hit": "get",
     "get": "get",
     "gets": "get",
     "gat": "touch",

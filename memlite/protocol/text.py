@@ -11,12 +11,14 @@ from memlite.protocol.limits import Limits, item_total
 __all__ = ["TextParser", "signed", "signed_32", "unsigned"]
 
 _CR: Final = 13
+_LF: Final = 10
 _BINARY_MAGIC: Final = b"\x80"  # the first byte of a binary request, which no text begins with
 _BINARY: Final = "the binary protocol, which this version does not speak"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
 _CHUNKS_PER_BLOCK: Final = 1024
+_SHORTEST_LINE: Final = 4  # bytes with the line's end
 
 # Numbers on the wire are mostly small: a dict hit costs a quarter of a checked int().
 _SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
@@ -47,6 +49,11 @@ def signed_32(token: bytes) -> int | None:
     return number if number is not None and -(2**31) <= number < 2**31 else None
 
 
+def _without_plus(token: bytes) -> bytes:
+    """Return what is left of a number as strtol takes it, which memcached uses here and there."""
+    return token[1:] if token.startswith(b"+") and token[1:].isdigit() else token
+
+
 class _MalformedError(CommandError):
     """A malformed command: `swallow` bytes of value still follow it."""
 
@@ -54,6 +61,15 @@ class _MalformedError(CommandError):
         super().__init__(reply)
         self.noreply = noreply
         self.swallow = swallow
+
+
+def _too_short(first: int) -> Exception:
+    """Return what to raise over a line too short for any command, by its first byte."""
+    return (
+        ProtocolViolation(_BINARY)
+        if first == _BINARY_MAGIC[0]
+        else _MalformedError(replies.BAD_FORMAT)
+    )
 
 
 class _Store:
@@ -78,9 +94,16 @@ class _Store:
             self._blocks.append(b"".join(self._chunks))
             self._chunks.clear()
 
-    def block(self) -> bytes:
-        """Return the value and its line end, in one copy."""
-        return b"".join(self._blocks + self._chunks)
+    def value(self) -> bytes | None:
+        """Return the value, in one copy; None if no line end follows it."""
+        chunks = self._blocks + self._chunks
+        last = chunks.pop()
+        if len(last) < len(b"\r\n") and chunks:
+            last = chunks.pop() + last
+        if not last.endswith(b"\r\n"):
+            return None
+        chunks.append(last[:-2])
+        return b"".join(chunks)
 
 
 class TextParser:
@@ -101,22 +124,24 @@ class TextParser:
         "_backlog",
         "_backlog_position",
         "_cas",
-        "_commands_per_read",
         "_key_length",
         "_limits",
         "_line",
         "_safe_size",
+        "_share",
         "_store",
         "_swallow",
+        "_unfinished",
     )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._commands_per_read = limits.commands_per_read
+        self._share = range(limits.commands_per_read)
         self._key_length = limits.key_length
         self._cas = limits.cas
         # Below this no item is too large, whatever its key and flags.
         self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
+        self._unfinished = False  # whether any of the following holds something
         # What was left when a read's share was used up begins here; not sliced off, as that
         # would copy the rest once per share.
         self._backlog = b""
@@ -133,7 +158,7 @@ class TextParser:
     @property
     def in_command(self) -> bool:
         """Whether a command has begun to arrive and is not complete."""
-        return bool(self._line or self._backlog) or self.in_value
+        return self._unfinished
 
     def receive(self, data: bytes, handler: Handler) -> bool:
         """Take bytes from the peer and carry out what they complete.
@@ -150,64 +175,54 @@ class TextParser:
             ProtocolViolation: the connection must be cut (an endless line, an HTTP request).
         """
         position = 0
-        if self._backlog:
-            if data:
-                data = self._backlog[self._backlog_position :] + data
-            else:
-                data = self._backlog
-                position = self._backlog_position
-            self._backlog = b""
-        elif self._line or self._store is not None or self._swallow:
-            data = self._resume(data, handler)
+        if self._unfinished:
+            data, position = self._resume(data, handler)
         length = len(data)
-        share = self._commands_per_read
-        while position < length:
+        for _ in self._share:
             newline = data.find(b"\n", position)
             if newline < 0:
-                self._keep_line(data[position:] if position else data)
+                break
+            # At 0 this looks at the last byte instead, harmlessly: an empty line stays one.
+            stop = newline - 1 if data[newline - 1] == _CR else newline
+            # No key holds a space, so what is stored under all that stands behind "get " was
+            # asked for as one key: a hit needs no more parsing.
+            if data[position : position + 4] == b"get " and handler.hit(data[position + 4 : stop]):
+                position = newline + 1
+            else:
+                words = data[position:stop].split(b" ")
+                start = position
+                position = newline + 1
+                try:
+                    if position - start < _SHORTEST_LINE:
+                        raise _too_short(data[start])
+                    method = _COMMANDS.get(words[0])
+                    if method is None:
+                        self._other(words, handler)
+                    else:
+                        if b"" in words:
+                            words = [word for word in words if word]
+                        position = method(self, words, handler, data, position)
+                except _MalformedError as malformed:
+                    handler.reject(malformed.reply, malformed.noreply)
+                    if malformed.swallow:
+                        position = self._skip(malformed.swallow, position, length)
+            if position >= length:
                 return False
-            if not share:
+        else:
+            if data.find(b"\n", position) >= 0:
+                self._unfinished = True
                 self._backlog = data
                 self._backlog_position = position
                 return True
-            share -= 1
-            stop = newline
-            if newline > position and data[newline - 1] == _CR:
-                stop -= 1
-            line = data[position:stop]
-            try:
-                words = line.split(b" ")
-                name = words[0]
-                if name == b"get" and len(line) <= self._key_length and b"" not in words:
-                    # The straight path: no key of this line can be over-long.
-                    del words[0]
-                    if words:
-                        position = newline + 1
-                        handler.get(words)
-                        continue
-                if newline + 1 - position < 4:
-                    if data[position] == _BINARY_MAGIC[0]:
-                        raise ProtocolViolation(_BINARY)
-                    raise _MalformedError(replies.BAD_FORMAT)
-                position = newline + 1
-                method = _COMMANDS.get(name)
-                if method is None:
-                    self._other(words, handler)
-                else:
-                    if b"" in words:
-                        words = [word for word in words if word]
-                    position = method(self, words, handler, data, position)
-            except _MalformedError as malformed:
-                position = newline + 1
-                handler.reject(malformed.reply, malformed.noreply)
-                if malformed.swallow:
-                    position = self._skip(malformed.swallow, position, length)
+        if position < length:
+            self._keep_line(data[position:] if position else data)
         return False
 
     # What is incomplete
 
     def _keep_line(self, part: bytes) -> None:
         """Keep the beginning of a line until its end arrives; cut off who never ends one."""
+        self._unfinished = True
         line = self._line
         known_as_get = len(line) > self._limits.line_length
         line += part
@@ -226,38 +241,52 @@ class TextParser:
         if not known_as_get or size > self._limits.get_line_length:
             raise ProtocolViolation("a line without an end")
 
-    def _resume(self, data: bytes, handler: Handler) -> bytes:
-        """Complete what an earlier read began, as far as `data` goes; return what is left."""
+    def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int]:
+        """Complete what an earlier read began, as far as `data` goes.
+
+        Returns:
+            Bytes and the position in them from which to go on; none while more is needed.
+        """
+        self._unfinished = False
+        if self._backlog:
+            backlog, position = self._backlog, self._backlog_position
+            self._backlog = b""
+            return (backlog[position:] + data, 0) if data else (backlog, position)
         if self._line:
             if b"\n" not in data:
                 self._keep_line(data)
-                return b""
+                return b"", 0
             data = bytes(self._line) + data
             self._line.clear()
-            return data
+            return data, 0
         if self._swallow:
-            return data[self._skip(self._swallow, 0, len(data)) :]
+            return data, self._skip(self._swallow, 0, len(data))
         store = self._store
-        assert store is not None  # noqa: S101 - the caller saw it
-        rest = data[store.missing :]
-        store.append(data[: store.missing] if rest else data)
+        assert store is not None  # noqa: S101 - nothing else is left unfinished
+        missing = store.missing
+        store.append(data[:missing] if len(data) > missing else data)
         if store.missing:
-            return b""
+            self._unfinished = True
+            return b"", 0
         self._store = None
-        block = store.block()
-        if block.endswith(b"\r\n"):
+        value = store.value()
+        if value is None:
+            handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
+        else:
             method = getattr(handler, store.name.decode())
             flags, exptime, *unique = store.numbers
-            method(store.key, flags, exptime, block[:-2], *unique, store.noreply)
-        else:
-            handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
-        return rest
+            method(store.key, flags, exptime, value, *unique, store.noreply)
+        return data, missing
 
     def _skip(self, count: int, position: int, length: int) -> int:
         """Pass over `count` bytes from `position`, now and, where they lack, later."""
         end = position + count
-        self._swallow = max(0, end - length)
-        return min(end, length)
+        if end <= length:
+            self._swallow = 0
+            return end
+        self._unfinished = True
+        self._swallow = end - length
+        return length
 
     # Commands. Each takes the line's words, and the data from where a value would begin, and
     # returns the position of the next command.
@@ -292,19 +321,23 @@ class TextParser:
         """Take set, add, replace, append, prepend and cas."""
         name = words[0]
         count = len(words)
-        size = unsigned(words[4], _MAX_VALUE_LENGTH + 1) if count > 4 else None
-        if size is None:
-            # Nothing tells how long the value is, so it will be read as commands.
+        if count < 5:
             raise _MalformedError(replies.BAD_FORMAT)
+        # unsigned() would do for all three, at twice the cost of looking up here first.
+        size = _SMALL_NUMBERS.get(words[4])
+        if size is None:
+            size = unsigned(words[4], _MAX_VALUE_LENGTH + 1)
+            if size is None:
+                # Nothing tells how long the value is, so it will be read as commands.
+                raise _MalformedError(replies.BAD_FORMAT)
         noreply = count > 5 and words[-1] == b"noreply"
         key = words[1]
-        flags = unsigned(words[2], _FLAGS_END)
-        exptime = signed(words[3])
-        # memcached reads these two with strtol, which takes a plus sign.
-        if flags is None and words[2].startswith(b"+"):
-            flags = unsigned(words[2][1:], _FLAGS_END)
-        if exptime is None and words[3].startswith(b"+"):
-            exptime = unsigned(words[3][1:], _UNIQUE_END)
+        flags = _SMALL_NUMBERS.get(words[2])
+        exptime = _SMALL_NUMBERS.get(words[3])
+        if flags is None:
+            flags = unsigned(_without_plus(words[2]), _FLAGS_END)
+        if exptime is None:
+            exptime = signed(_without_plus(words[3]))
         if flags is None or exptime is None or len(key) > self._key_length:
             raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
         unique = 0
@@ -322,10 +355,11 @@ class TextParser:
         end = position + size
         if end + 2 > length:
             numbers = [flags, exptime, unique] if name == b"cas" else [flags, exptime]
+            self._unfinished = True
             self._store = store = _Store(name, key, numbers, size, noreply)
             store.append(data[position:])
             return length
-        if not data.startswith(b"\r\n", end):
+        if data[end] != _CR or data[end + 1] != _LF:
             handler.reject(replies.BAD_DATA_CHUNK, noreply)
         elif name == b"set":
             handler.set(key, flags, exptime, data[position:end], noreply)

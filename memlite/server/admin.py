@@ -10,6 +10,7 @@ from memlite.protocol.text import signed, signed_32, unsigned
 from memlite.server import statistics
 
 if TYPE_CHECKING:
+    from memlite.server.connection import Connection
     from memlite.server.server import Server
 
 __all__ = ["Admin"]
@@ -22,7 +23,6 @@ _NOTHING = b""
 _BAD_LINE = b"CLIENT_ERROR bad command line\r\n"
 
 _Words = list[bytes]
-_Close = Callable[[], None]
 
 
 class Admin:
@@ -34,7 +34,7 @@ class Admin:
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self._commands: dict[bytes, Callable[[_Words, bool, _Close], bytes]] = {
+        self._commands: dict[bytes, Callable[[_Words, bool, Connection], bytes]] = {
             b"stats": self._stats,
             b"version": self._version,
             b"flush_all": self._flush_all,
@@ -48,24 +48,24 @@ class Admin:
         if server.config.debug_commands:
             self._commands[b"debugtime"] = self._debugtime
 
-    def execute(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def execute(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         """Carry out a command.
 
         Args:
             words: the command and its arguments.
             noreply: whether its last word asks for silence.
-            close: closes the connection it came from.
+            asking: the connection it came from.
 
         Returns:
             The reply, empty where there is none.
         """
         command = self._commands.get(words[0])
-        return command(words, noreply, close) if command else replies.ERROR
+        return command(words, noreply, asking) if command else replies.ERROR
 
-    def _version(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _version(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         return b"VERSION %b\r\n" % __version__.encode()
 
-    def _flush_all(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _flush_all(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         server = self._server
         server.counters.cmd_flush += 1
         if server.config.disable_flush_all:
@@ -78,14 +78,14 @@ class Admin:
         server.engine.flush_all(exptime)
         return replies.OK
 
-    def _verbosity(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _verbosity(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         level = unsigned(words[1], _U32) if len(words) > 1 else None
         if level is None:
             return replies.BAD_FORMAT
         self._server.set_verbosity(min(level, _MAX_VERBOSITY))
         return replies.OK
 
-    def _cache_memlimit(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _cache_memlimit(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         megabytes = unsigned(words[1], _U32) if len(words) > 1 else None
         if megabytes is None:
             return replies.ERROR
@@ -97,21 +97,21 @@ class Admin:
         _log.info("maxbytes adjusted to %dm", megabytes)
         return replies.OK
 
-    def _shutdown(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _shutdown(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         if not self._server.config.enable_shutdown:
             # The colon is memcached's, and clients match it.
             return b"SERVER_ERROR: shutdown not enabled\r\n"
         if len(words) == 1:
-            close()
+            asking.close()
             self._server.request_stop()
         elif words[1:] == [b"graceful"]:
-            close()
+            asking.close()
             self._server.request_stop(graceful=True)
         else:
             return b"CLIENT_ERROR invalid shutdown mode\r\n"
         return _NOTHING
 
-    def _debugtime(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _debugtime(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         seconds = signed(words[1]) if len(words) > 1 else None
         if seconds is None:
             return replies.ERROR
@@ -120,7 +120,7 @@ class Admin:
 
     # memcached's tuning of what memlite has not: accepted, so that scripts run unchanged.
 
-    def _lru_crawler(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _lru_crawler(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         arguments = words[1:]
         match arguments:
             case [b"enable" | b"disable"]:
@@ -142,7 +142,7 @@ class Admin:
                 return replies.OK
         return replies.ERROR
 
-    def _slabs(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _slabs(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         match words[1:]:
             case [b"reassign", source, destination]:
                 if signed(source) is None or signed(destination) is None:
@@ -155,7 +155,7 @@ class Admin:
                 return replies.OK if level <= 2 else replies.ERROR
         return replies.ERROR
 
-    def _lru(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _lru(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         match words[1:]:
             case [b"mode", b"flat" | b"segmented"]:
                 return replies.OK
@@ -165,10 +165,12 @@ class Admin:
 
     # stats
 
-    def _stats(self, words: _Words, noreply: bool, close: _Close) -> bytes:
+    def _stats(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         server = self._server
         if len(words) == 1:
             return replies.stat_lines(statistics.general(server))
+        if words[1] == b"conns":
+            return replies.stat_lines(statistics.connections(server, asking))
         group = statistics.GROUPS.get(words[1])
         if group is not None:
             return replies.stat_lines(group(server))

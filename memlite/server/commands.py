@@ -1,12 +1,16 @@
 """The text protocol's handler: each command becomes engine calls and reply bytes."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from memlite.backends import Item
 from memlite.engine import Engine, Outcome
 from memlite.errors import CommandError
 from memlite.protocol import replies
 from memlite.server.admin import Admin
+
+if TYPE_CHECKING:
+    from memlite.server.connection import Connection
 
 __all__ = ["TextCommands"]
 
@@ -28,32 +32,32 @@ class TextCommands:
     Args:
         engine: holds the items.
         admin: knows the commands that are not about keys.
-        out: where reply bytes are appended.
-        close: closes the connection once earlier replies are out.
+        connection: whose commands they are, and to whose `out` replies are appended.
     """
 
-    __slots__ = ("_admin", "_close", "_engine", "_fetch", "_out")
+    __slots__ = ("_admin", "_connection", "_engine", "_fetch", "_out")
 
-    def __init__(
-        self, engine: Engine, admin: Admin, out: list[bytes], close: Callable[[], None]
-    ) -> None:
+    def __init__(self, engine: Engine, admin: Admin, connection: "Connection") -> None:
         self._engine = engine
         self._fetch = engine.fetch
         self._admin = admin
-        self._out = out
-        self._close = close
+        self._connection = connection
+        self._out = connection.out
 
     # Reading
 
+    def hit(self, key: bytes) -> bool:
+        """``get <key>`` when the key is there."""
+        reply = self._engine.hit(key)
+        if reply is None:
+            return False
+        self._out.append(reply)
+        return True
+
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""
-        out = self._out
-        fetch = self._fetch
-        for key in keys:
-            item = fetch(key)
-            if item is not None:
-                out.append(item.wire)
-        out.append(b"END\r\n")
+        self._engine.collect(keys, self._out)
+        self._out.append(b"END\r\n")
 
     def gets(self, keys: list[bytes]) -> None:
         """``gets <key>*``: with cas uniques."""
@@ -170,13 +174,13 @@ class TextCommands:
 
     def admin(self, words: list[bytes], noreply: bool) -> None:
         """Any other command, known or not."""
-        reply = self._admin.execute(words, noreply, self._close)
+        reply = self._admin.execute(words, noreply, self._connection)
         if not noreply:
             self._out.append(reply)
 
     def quit(self) -> None:
         """``quit``."""
-        self._close()
+        self._connection.close()
 
     def reject(self, reply: bytes, noreply: bool) -> None:
         """Answer what could not be carried out."""

@@ -25,7 +25,7 @@ class _Around:
         for name in COMMAND_CLASS:
             setattr(self, name, self._method(name))
 
-    def _method(self, name: str) -> Callable[..., None]:
+    def _method(self, name: str) -> Callable[..., bool | None]:
         raise NotImplementedError
 
 
@@ -53,13 +53,15 @@ class LatencySampler(_Around):
         self._target = handler
         return cast("Handler", self)
 
-    def _method(self, name: str) -> Callable[..., None]:
+    def _method(self, name: str) -> Callable[..., bool | None]:
         command_class = COMMAND_CLASS[name]
 
-        def timed(*arguments: object) -> None:
+        def timed(*arguments: object) -> bool | None:
             start = perf_counter_ns()
-            getattr(self._target, name)(*arguments)
-            self.histograms[command_class].record(perf_counter_ns() - start)
+            result: bool | None = getattr(self._target, name)(*arguments)
+            if result is not False:  # a hit that was none is followed by a get
+                self.histograms[command_class].record(perf_counter_ns() - start)
+            return result
 
         return timed
 
@@ -86,7 +88,10 @@ class Tracer(_Around):
         self._number = number
         return cast("Handler", self)
 
-    def _method(self, name: str) -> Callable[..., None]:
+    def _method(self, name: str) -> Callable[..., bool | None]:
+        if name == "hit":
+            return lambda key: False  # it comes again as a get
+
         def traced(*arguments: object) -> None:
             _log.debug("<%d %s", self._number, _spell(name, arguments))
             replied = len(self._out)

@@ -38,8 +38,7 @@ class Server:
 
     Attributes:
         connections: those that are open.
-        serving: the connection whose commands are being carried out, while they are.
-        instrumented: whether every read goes through `instrument`.
+        tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
 
@@ -77,10 +76,10 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
-        self.serving: Connection | None = None
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
+        self._other_reads = 0
         self._stop: asyncio.Future[float] | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
         self._observe_verbosity()
@@ -94,21 +93,38 @@ class Server:
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
-        if self.instrumented:
+        if self.tracing:
             _log.debug("<%d new client connection", connection.number)
         return True
 
     def dismiss(self, connection: Connection) -> None:
         """Count a connection out."""
         self.connections.discard(connection)
-        if self.instrumented:
+        if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
-    def instrument(self, connection: Connection, commands: Handler, out: list[bytes]) -> Handler:
-        """Return the handler for a read that is traced or whose latency is sampled."""
-        if self.instrumented:
-            return self._tracer.before(commands, out, connection.number)
-        return self.sampler.before(commands)
+    def instrument(self, connection: Connection, due: bool) -> tuple[Handler, int]:
+        """Return the handler for a read off the straight path, which may trace or measure.
+
+        Args:
+            connection: where it was read.
+            due: whether the read is to be sampled; of the others one in so many is.
+
+        Returns:
+            The handler, and how many reads of the connection may be left alone then.
+        """
+        if self.tracing:
+            return self._tracer.before(connection.commands, connection.out, connection.number), 0
+        self._other_reads += not due
+        if due or not self._other_reads % LatencySampler.INTERVAL:
+            return self.sampler.before(connection.commands), LatencySampler.INTERVAL - 1
+        return connection.commands, LatencySampler.INTERVAL - 1
+
+    def reads_until_sample(self) -> int:
+        """Return how many reads a new connection leaves alone until the first `instrument`."""
+        if self.tracing:
+            return 0
+        return self.counters.total_connections % LatencySampler.INTERVAL
 
     # What the admin commands change
 
@@ -119,7 +135,9 @@ class Server:
         self._observe_verbosity()
 
     def _observe_verbosity(self) -> None:
-        self.instrumented = logging.getLogger("memlite.trace").isEnabledFor(logging.DEBUG)
+        self.tracing = logging.getLogger("memlite.trace").isEnabledFor(logging.DEBUG)
+        for connection in self.connections:
+            connection.instrument_next_read()
 
     def advance_clock(self, seconds: int) -> None:
         """Move the clock forward, and do what is due then."""
@@ -214,6 +232,8 @@ class Server:
         """Once a second: the coarse clock, what is due, and idle connections."""
         self.clock.tick()
         self.engine.tick()
+        for connection in self.connections:
+            connection.note_activity(self.clock.second)
         timeout = self.config.extended.idle_timeout
         if timeout:
             self._kick_idle(self.clock.second - timeout)

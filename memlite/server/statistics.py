@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memlite import __version__
 
 if TYPE_CHECKING:
+    from memlite.server.connection import Connection
     from memlite.server.server import Server
 
 __all__ = [
@@ -290,7 +291,7 @@ def sizes(server: "Server") -> Pairs:
         yield str(bucket), histogram[bucket]
 
 
-def connections(server: "Server") -> Pairs:
+def connections(server: "Server", asking: "Connection") -> Pairs:
     """``stats conns``: listeners and connections by file descriptor."""
     for listener in server.listeners:
         number = listener.sock.fileno()
@@ -301,7 +302,7 @@ def connections(server: "Server") -> Pairs:
         number = connection.number
         yield f"{number}:addr", connection.peer
         yield f"{number}:listen_addr", connection.listener
-        yield f"{number}:state", connection.state
+        yield f"{number}:state", "conn_parse_cmd" if connection is asking else connection.state
         yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - connection.last_command
 
 
@@ -347,7 +348,6 @@ GROUPS: dict[bytes, Callable[["Server"], Pairs]] = {
     b"items": items,
     b"slabs": slabs,
     b"sizes": sizes,
-    b"conns": connections,
     b"latency": latency,
 }
 
