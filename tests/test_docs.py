@@ -1,0 +1,118 @@
+"""Every example in the documentation runs, and what it says of the code is so."""
+
+import doctest
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memlite.backends.memory import ITEM_OVERHEAD
+from memlite.config import OPTIONS, load
+from memlite.protocol import Limits
+from tests.integration.servers import RunningServer, running
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running("memlite") as server:
+        yield server
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_sessions(page: Path, server: RunningServer) -> None:
+    sessions = [text for text in blocks(page, "python") if text.startswith(">>>")]
+    if not sessions:
+        pytest.skip("no session on this page")
+    text = "\n".join(sessions).replace("11211", str(server.port))
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    messages: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(test, out=messages.append, clear_globs=False)
+    assert result.attempted
+    assert not result.failed, "".join(messages)
+    for value in test.globs.values():
+        if hasattr(value, "close"):
+            value.close()
+
+
+def test_conversations_by_hand(server: RunningServer) -> None:
+    (conversation,) = blocks(ROOT / "docs" / "tutorial.md", "memcached")
+    with server.connect() as wire:
+        for line in conversation.splitlines():
+            if line.startswith("> "):
+                wire.send(line[2:].encode() + b"\r\n")
+            else:
+                assert wire.line() == line.encode() + b"\r\n"
+
+
+def test_settings_files(tmp_path: Path) -> None:
+    examples = [text for page in PAGES for text in blocks(page, "toml")]
+    assert len(examples) >= 2
+    for number, text in enumerate(examples):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        settings = load(["--config", str(file)], {})
+        assert any(source.startswith("file") for source in settings.sources.values())
+
+
+def test_the_recipe_for_test_harnesses() -> None:
+    (recipe,) = (
+        text for text in blocks(ROOT / "docs" / "how-to.md", "python") if "PORT_FILENAME" in text
+    )
+    check = (
+        "\nimport socket\n"
+        "with socket.create_connection(('127.0.0.1', port), 5) as client:\n"
+        "    client.sendall(b'version\\r\\n')\n"
+        "    assert client.recv(100).startswith(b'VERSION ')\n"
+        "server.terminate()\n"
+        "assert server.wait(10) == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", recipe + check], check=True, timeout=30)
+
+
+def test_the_command_line_reference_is_the_parsers() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "write_cli_reference.py"))
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert page == script["page"](), "run scripts/write_cli_reference.py"
+    for option in OPTIONS:
+        assert f"--{option.name}" in page
+        assert option.variable in page
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_scripts_the_readme_names_are_there_and_can_be_run() -> None:
+    for script in re.findall(r"\./scripts/(\w+)", (ROOT / "README.md").read_text()):
+        assert (ROOT / "scripts" / script).stat().st_mode & 0o111
+
+
+def test_figures_in_the_documentation_are_the_codes() -> None:
+    protocol = (ROOT / "docs" / "reference" / "protocol.md").read_text()
+    limits = Limits()
+    assert f"| key | {limits.key_length} |" in protocol
+    assert f"| a line that does not end | {limits.line_length:,} |" in protocol
+    assert limits.get_line_length == 4 * 1024 * 1024
+    assert "a get line may have 4 MiB" in protocol
+    # "the value, the key twice and about 340 bytes": the overhead and the rest of the reply.
+    assert 335 <= ITEM_OVERHEAD + len(b"VALUE  0 100\r\n\r\n") <= 345
+
+
+def test_the_changelog_has_this_version() -> None:
+    from memlite import __version__
+
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
