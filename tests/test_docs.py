@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pymemcache.client.base import Client
 
 from memlite.backends.memory import ITEM_OVERHEAD
 from memlite.config import OPTIONS, load
@@ -38,11 +39,11 @@ def test_python_sessions(page: Path, server: RunningServer) -> None:
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     messages: list[str] = []
     result = doctest.DocTestRunner(verbose=False).run(test, out=messages.append, clear_globs=False)
+    for value in test.globs.values():
+        if isinstance(value, Client):
+            value.close()
     assert result.attempted
     assert not result.failed, "".join(messages)
-    for value in test.globs.values():
-        if hasattr(value, "close"):
-            value.close()
 
 
 def test_conversations_by_hand(server: RunningServer) -> None:
