@@ -1,6 +1,6 @@
 """Where items are kept."""
 
-__all__ = ["USED", "Item", "MemoryBackend"]
+__all__ = ["RENEWED", "USED", "Item", "MemoryBackend"]
 
-from memlite.backends.base import USED, Item
+from memlite.backends.base import RENEWED, USED, Item
 from memlite.backends.memory import MemoryBackend

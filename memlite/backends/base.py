@@ -1,8 +1,8 @@
 """What every backend keeps."""
 
-__all__ = ["SPENT", "UNUSED", "USED", "Item"]
+__all__ = ["RENEWED", "SPENT", "UNUSED", "USED", "Item"]
 
-UNUSED, SPENT, USED = 0, 1, 2
+UNUSED, SPENT, RENEWED, USED = range(4)
 
 
 class Item:
@@ -20,7 +20,7 @@ class Item:
         version: the cas unique; grows with every store.
         stored: unix second at which it was stored.
         uses: `UNUSED` until it is read, then `USED`; `SPENT` once the backend has passed over it
-            for that when it made room.
+            for that when it made room; `RENEWED` when it was stored again and not read since.
     """
 
     __slots__ = ("expires", "flags", "size", "stored", "uses", "version", "wire")
@@ -39,7 +39,7 @@ class Item:
     @property
     def fetched(self) -> bool:
         """Whether it was ever read."""
-        return self.uses != UNUSED
+        return self.uses in (SPENT, USED)
 
     @property
     def value(self) -> bytes:

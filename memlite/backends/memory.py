@@ -6,7 +6,7 @@ Synchronous: nothing in it waits.
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from memlite.backends.base import SPENT, USED, Item
+from memlite.backends.base import RENEWED, SPENT, UNUSED, USED, Item
 from memlite.errors import OutOfMemoryError
 
 __all__ = ["ITEM_OVERHEAD", "MemoryBackend"]
@@ -57,55 +57,57 @@ class MemoryBackend:
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, key: bytes, item: Item, old: Item | None) -> None:
-        """Store `item` under `key`, as the newest, evicting what it displaces.
-
-        Args:
-            key: the key.
-            item: the item.
-            old: what `get` returns for the key, which the caller has looked up already.
+    def put(self, key: bytes, item: Item) -> None:
+        """Store `item` under a key that is absent, evicting what it displaces.
 
         Raises:
-            OutOfMemoryError: it does not fit and nothing may be evicted; an older item under
-                the key stays.
+            OutOfMemoryError: it does not fit and nothing may be evicted.
         """
-        items = self._items
-        used = self.used + len(item.wire)
-        if old is None:
-            used += len(key) + ITEM_OVERHEAD
-        else:
-            used -= len(old.wire)
+        cost = len(key) + len(item.wire) + ITEM_OVERHEAD
+        used = self.used + cost
         if used > self.limit:
-            used -= self._make_room(used - self.limit, key, item)
+            used -= self._make_room(used - self.limit, key, cost)
         self.used = used
-        items[key] = item
-        if old is not None:
-            items.move_to_end(key)
-        elif self._flushed:
+        self._items[key] = item
+        if self._flushed:
             self.reclaim(2)  # as fast as new items come, the flushed ones go
 
-    def _make_room(self, excess: int, key: bytes, item: Item) -> int:
+    def renew(self, key: bytes, item: Item, wire: bytes) -> None:
+        """Give a stored item a new wire form, evicting what it displaces; the caller sets the rest.
+
+        Raises:
+            OutOfMemoryError: it does not fit and nothing may be evicted; the item is unchanged.
+        """
+        used = self.used + len(wire) - len(item.wire)
+        if used > self.limit:
+            cost = len(key) + len(wire) + ITEM_OVERHEAD
+            used -= self._make_room(used - self.limit, key, cost)
+        self.used = used
+        item.wire = wire
+        item.uses = RENEWED
+
+    def _make_room(self, excess: int, key: bytes, cost: int) -> int:
         """Evict at least `excess` bytes, sparing `key`; return how many it was."""
-        if not self._evict or self._cost(key, item) > self.limit:
+        if not self._evict or cost > self.limit:
             raise OutOfMemoryError
-        items = self._items
-        if key in items:
-            items.move_to_end(key)
+        own = self._items.pop(key, None)
         freed = 0
         while freed < excess:
             victim, evicted = self._pop_oldest()
             freed += self._cost(victim, evicted)
             self._on_evict(victim, evicted)
+        if own is not None:
+            self._items[key] = own
         return freed
 
     def _pop_oldest(self) -> tuple[bytes, Item]:
-        """Take out the oldest item that was not used since it was stored or last passed over."""
+        """Take out the oldest item that was not touched since it was stored or last passed over."""
         items = self._items
         for _ in range(_CHANCES_AT_ONCE):
             key, item = items.popitem(last=False)
-            if item.uses != USED:
+            if item.uses < RENEWED:
                 return key, item
-            item.uses = SPENT
+            item.uses = SPENT if item.uses == USED else UNUSED
             items[key] = item
         return items.popitem(last=False)
 

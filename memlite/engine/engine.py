@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memlite.backends import USED, Item, MemoryBackend
+from memlite.backends import RENEWED, USED, Item, MemoryBackend
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.prefixes import PrefixStats
@@ -166,8 +166,13 @@ class Engine:
             raise
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
-        """Store if absent; see `semantics.add`."""
-        return self._store(key, flags, exptime, value, semantics.add)
+        """Store if absent; see `semantics.add`. A present item counts as if stored anew."""
+        outcome = self._store(key, flags, exptime, value, semantics.add)
+        if outcome is Outcome.NOT_STORED:
+            item = self.backend.get(key)
+            if item is not None:
+                item.uses = USED if item.fetched else RENEWED
+        return outcome
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
@@ -231,26 +236,32 @@ class Engine:
     def _put(self, key: bytes, old: Item | None, value: bytes, flags: int, expires: float) -> None:
         self._version = version = self._version + 1
         counters = self.counters
-        item = Item(
-            replies.value_block(key, flags, value),
-            len(value),
-            flags,
-            expires,
-            version,
-            self.clock.second,
-        )
-        if old is None and self.backend.pop_flushed(key) is not None:
-            self._count_reclaimed(key, item)
+        wire = replies.value_block(key, flags, value)
         try:
-            self.backend.put(key, item, old)
+            if old is None:
+                item = Item(wire, len(value), flags, expires, version, self.clock.second)
+                if self.backend.pop_flushed(key) is not None:
+                    self._count_reclaimed(key, item)
+                self.backend.put(key, item)
+            else:
+                if old.expires and old.expires <= self.clock.now():
+                    self._count_renewed_expired(key, old)
+                # In place: a new object would cost twice what storing into the old one does.
+                self.backend.renew(key, old, wire)
+                old.size = len(value)
+                old.flags = flags
+                old.expires = expires
+                old.version = version
+                old.stored = self.clock.second
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
         counters.total_items += 1
-        if old is not None and old.expires and old.expires <= self.clock.now():
-            if not old.fetched:
-                counters.expired_unfetched += 1
-            self._count_reclaimed(key, item)
+
+    def _count_renewed_expired(self, key: bytes, item: Item) -> None:
+        if not item.fetched:
+            self.counters.expired_unfetched += 1
+        self._count_reclaimed(key, item)
 
     def _count_reclaimed(self, key: bytes, item: Item) -> None:
         self.counters.reclaimed += 1
@@ -293,11 +304,11 @@ class Engine:
         outcome, number, content = semantics.count(current, delta)
         if content is None:
             return outcome
+        in_place = current is not None and current.size == len(content.value)
         try:
             self._put(key, current, *content)
-            if current is not None and current.size == len(content.value):
-                # memcached writes the number into the item it has, which is no new one.
-                self.counters.total_items -= 1
+            # memcached writes a number that fits into the item it has, which is no new one.
+            self.counters.total_items -= in_place
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
         return number

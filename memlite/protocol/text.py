@@ -87,6 +87,8 @@ class _Store:
         self._chunks: list[bytes] = []
 
     def append(self, chunk: bytes) -> None:
+        if not chunk:
+            return
         self._chunks.append(chunk)
         self.missing -= len(chunk)
         # A peer that sends a byte at a time would make the list outgrow its content.

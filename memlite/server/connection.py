@@ -200,6 +200,7 @@ class Connection(asyncio.Protocol):
         self._stalled = False
         data = b"".join(self._held)
         self._held.clear()
+        self._straight = -1  # not due to be sampled, unlike what ends a countdown
         self._serve(data)
         if self._stalled or self._transport.is_closing():
             return

@@ -1,10 +1,11 @@
 """The engine over the memory backend, with a clock that the tests move."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from memlite.backends.base import SPENT, USED
 from memlite.backends.memory import ITEM_OVERHEAD
 from memlite.clock import Clock
 from memlite.engine import Engine, Outcome
@@ -89,11 +90,12 @@ def test_conditional_stores(one, command, absent, present, value):
 @pytest.mark.parametrize("command", ["append", "prepend"])
 def test_joining_keeps_flags_and_expiry_but_not_the_unique(one, command):
     one.set(b"a", b"old", flags=5, exptime=100)
-    before = one.engine.peek(b"a")
+    item = one.engine.peek(b"a")
+    expires, version = item.expires, item.version
     getattr(one.engine, command)(b"a", 9, 500, b"new")
-    after = one.engine.peek(b"a")
-    assert (after.flags, after.expires) == (5, before.expires)
-    assert after.version != before.version
+    item = one.engine.peek(b"a")
+    assert (item.flags, item.expires) == (5, expires)
+    assert item.version != version
 
 
 @pytest.mark.parametrize("command", ["append", "prepend"])
@@ -133,6 +135,136 @@ def test_peek_counts_nothing(one):
     assert one.engine.peek(b"b") is None
     assert [getattr(one.counters, name) for name in Counters.__slots__] == before
     assert not one.engine.peek(b"a").fetched
+
+
+# Hits in one piece, and many at once
+
+
+def state(one):
+    """Return all that reading may change."""
+    counters = [getattr(one.counters, name) for name in Counters.__slots__]
+    items = [(key, item.wire, item.uses) for key, item in one.engine.backend.scan()]
+    prefixes = one.engine.prefixes
+    return counters, items, one.engine.backend.used, prefixes and prefixes.dump()
+
+
+def test_hit(one):
+    one.set(b"a", b"1", flags=5)
+    assert one.engine.hit(b"a") == b"VALUE a 5 1\r\n1\r\nEND\r\n"
+    assert one.engine.peek(b"a").uses == USED
+    assert one.counted("get_hits", "get_misses") == (1, 0)
+
+
+def test_hit_is_bounded_by_the_values_size(one):
+    for size in (0, 1024):
+        one.set(b"a", b"x" * size)
+        assert one.engine.hit(b"a") == b"VALUE a 0 %d\r\n%b\r\nEND\r\n" % (size, b"x" * size)
+    one.set(b"a", b"x" * 1025)
+    before = state(one)
+    assert one.engine.hit(b"a") is None
+    assert state(one) == before
+
+
+@pytest.mark.parametrize(
+    "key", [b"absent", b"expired", b"flushed", b"", b" a", b"a ", b"a a", b"a\r\nget a", b"a" * 251]
+)
+def test_hit_does_nothing_where_it_returns_none(one, key):
+    one.set(b"flushed")
+    one.engine.flush_all(0)
+    one.set(b"a")
+    one.set(b"expired", exptime=10)
+    one.wait(10)
+    before = state(one)
+    assert one.engine.hit(key) is None
+    assert state(one) == before
+
+
+def test_hit_leaves_gets_to_count_to_prefixes(one):
+    one.set(b"user:1")
+    one.engine.prefixes = PrefixStats()
+    assert one.engine.hit(b"user:1") is None
+    assert one.engine.prefixes.dump() == b"END\r\n"
+    assert one.counters.get_hits == 0
+    out = []
+    one.engine.collect([b"user:1", b"user:2"], out)
+    assert out == [b"VALUE user:1 0 5\r\nvalue\r\n"]
+    assert one.engine.prefixes.dump() == b"PREFIX user get 2 hit 1 set 0 del 0\r\nEND\r\n"
+    assert one.counted("get_hits", "get_misses") == (1, 1)
+    one.engine.prefixes = None
+    assert one.engine.hit(b"user:1") == b"VALUE user:1 0 5\r\nvalue\r\nEND\r\n"
+
+
+@pytest.mark.parametrize("exptime", [1, 10, 30 * DAY, int(START) + 5])
+def test_hit_and_collect_end_when_the_item_expires(one, exptime):
+    lives = exptime - START if exptime > START else exptime
+    one.set(b"a", exptime=exptime)
+    one.wait(lives - 0.01)
+    out = []
+    one.engine.collect([b"a"], out)
+    assert one.engine.hit(b"a") == out.pop() + b"END\r\n"
+    one.wait(0.02)
+    assert one.engine.hit(b"a") is None
+    one.engine.collect([b"a"], out)
+    assert out == []
+    assert one.counted("get_hits", "get_misses", "get_expired", "expired_unfetched") == (2, 1, 1, 0)
+    assert len(one.engine.backend) == 0
+
+
+def test_collect_appends_in_order_and_counts_each_key(one):
+    one.set(b"a", b"1")
+    one.set(b"b", b"x" * 5000)
+    out = [b"earlier"]
+    one.engine.collect([b"b", b"absent", b"a", b"a"], out)
+    wire = b"VALUE a 0 1\r\n1\r\n"
+    assert out == [b"earlier", b"VALUE b 0 5000\r\n" + b"x" * 5000 + b"\r\n", wire, wire]
+    assert one.counted("get_hits", "get_misses") == (3, 1)
+
+
+@given(
+    stored=st.dictionaries(
+        st.sampled_from([b"a", b"b:1", b"b:2", b"c"]),
+        st.tuples(
+            st.sampled_from([b"", b"1", b"x" * 1024, b"x" * 1025]),
+            st.sampled_from([0, 5, 10]),
+            st.sampled_from(["stays", "flushed", "fetched"]),
+        ),
+    ),
+    asked=st.lists(st.sampled_from([b"a", b"b:1", b"b:2", b"c", b" a"]), min_size=1, max_size=6),
+    wait=st.sampled_from([0, 4.99, 5, 20]),
+    prefixes=st.booleans(),
+)
+def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
+    def prepared():
+        one = Fixture()
+        for key, (value, exptime, fate) in stored.items():
+            if fate == "flushed":
+                one.set(key, value, 7, exptime)
+        one.engine.flush_all(0)
+        for key, (value, exptime, fate) in stored.items():
+            if fate != "flushed":
+                one.set(key, value, 7, exptime)
+            if fate == "fetched":
+                one.engine.fetch(key)
+        one.monotonic += wait  # no tick, which would free what was flushed
+        if prefixes:
+            one.engine.prefixes = PrefixStats()
+        return one
+
+    fetching, collecting, hitting = prepared(), prepared(), prepared()
+    found = [fetching.engine.fetch(key) for key in asked]
+    out = []
+    collecting.engine.collect(asked, out)
+    assert out == [item.wire for item in found if item is not None]
+    for key, item in zip(asked, found, strict=True):
+        before = state(hitting)
+        reply = hitting.engine.hit(key)
+        if item is None or item.size > 1024 or prefixes:
+            assert reply is None
+            assert state(hitting) == before
+            hitting.engine.collect([key], [])
+        else:
+            assert reply == item.wire + b"END\r\n"
+    assert state(fetching) == state(collecting) == state(hitting)
 
 
 # Cas
@@ -452,7 +584,7 @@ ROOM_FOR_THREE = 3 * size_of(b"a", b"value")
 
 @pytest.fixture
 def full():
-    """Give an engine full with a, b and c, in the order of their use."""
+    """Give an engine full with a, b and c, in the order they were stored."""
     one = Fixture(ROOM_FOR_THREE)
     for key in (b"a", b"b", b"c"):
         one.set(key)
@@ -464,29 +596,87 @@ def full():
     [
         (lambda engine: None, b"a"),
         (lambda engine: engine.fetch(b"a"), b"b"),
+        (lambda engine: engine.hit(b"a"), b"b"),
+        (lambda engine: engine.collect([b"a"], []), b"b"),
         (lambda engine: engine.fetch_and_touch(b"a", 0), b"b"),
         (lambda engine: engine.touch(b"a", 0), b"b"),
         (lambda engine: engine.set(b"a", 0, 0, b"other"), b"b"),
-        (lambda engine: engine.add(b"a", 0, 0, b"other"), b"b"),
         (lambda engine: engine.replace(b"a", 0, 0, b"other"), b"b"),
+        (lambda engine: engine.append(b"a", 0, 0, b""), b"b"),
+        (lambda engine: engine.cas(b"a", 0, 0, b"other", engine.peek(b"a").version), b"b"),
         (lambda engine: engine.peek(b"a"), b"a"),
         (lambda engine: engine.cas(b"a", 0, 0, b"other", 999), b"a"),
+        (lambda engine: engine.add(b"a", 0, 0, b"other"), b"b"),
     ],
-    ids=["nothing", "get", "gat", "touch", "set", "add", "replace", "peek", "failed-cas"],
-)
-def test_the_least_recently_used_is_evicted(full, use, evicted):
+    ids=["nothing", "get", "hit", "many", "gat", "touch", "set", "replace", "append", "cas",
+         "peek", "failed-cas", "failed-add"],
+)  # fmt: skip
+def test_the_oldest_that_was_not_used_is_evicted(full, use, evicted):
     use(full.engine)
     full.set(b"d")
     assert [key for key in (b"a", b"b", b"c", b"d") if full.value(key) is None] == [evicted]
     assert full.counters.evictions == 1
 
 
+def held(one):
+    return [key for key, _ in one.engine.backend.scan()]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda engine: engine.fetch(b"a"),
+        lambda engine: engine.hit(b"a"),
+        lambda engine: engine.collect([b"a"], []),
+        lambda engine: engine.touch(b"a", 0),
+        lambda engine: engine.fetch_and_touch(b"a", 0),
+    ],
+    ids=["get", "hit", "many", "touch", "gat"],
+)
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_used_item_has_one_second_chance_for_all_its_uses(full, use, times):
+    for _ in range(times):
+        use(full.engine)
+    full.set(b"d")  # passes over a
+    assert held(full) == [b"c", b"a", b"d"]
+    assert full.engine.peek(b"a").uses == SPENT
+    full.set(b"e")
+    assert held(full) == [b"a", b"d", b"e"]
+    full.set(b"f")
+    assert held(full) == [b"d", b"e", b"f"]
+    assert full.counted("evictions", "evicted_unfetched") == (3, 2)  # a had been fetched
+
+
+def test_an_item_used_again_after_its_second_chance_has_another(full):
+    full.engine.hit(b"a")
+    full.set(b"d")
+    full.set(b"e")
+    full.engine.hit(b"a")
+    full.set(b"f")
+    assert held(full) == [b"e", b"a", b"f"]
+
+
+def test_an_overwritten_item_counts_as_new_and_unused(full):
+    full.engine.fetch(b"a")
+    full.set(b"a", b"other")
+    assert not full.engine.peek(b"a").fetched
+    for key in (b"d", b"e", b"f"):
+        full.set(key)
+    assert held(full) == [b"d", b"e", b"f"]
+    assert full.counted("evictions", "evicted_unfetched") == (3, 3)
+
+
 def test_evictions_are_counted_by_how_they_were_used(full):
     full.engine.fetch(b"c")
     full.engine.touch(b"b", 100)
     full.wait(7)
+    gone = []
     for key in (b"d", b"e", b"f"):
+        before = held(full)
         full.set(key)
+        gone += set(before) - set(held(full))
+    # b and c are passed over once, and d, which nobody used, goes before them.
+    assert gone == [b"a", b"d", b"b"]
     assert full.counted("evictions", "evicted_unfetched", "reclaimed") == (3, 2, 0)
     sizes = full.engine.sizes
     assert sizes.evicted == {1: 3}
@@ -499,7 +689,7 @@ def test_evicting_an_expired_item_is_reclaiming():
     one = Fixture(ROOM_FOR_THREE)
     for key in (b"a", b"b", b"c"):
         one.set(key, exptime=10)
-    one.engine.fetch(b"a")  # which puts it last
+    one.engine.fetch(b"a")  # so it is passed over once
     one.wait(10)
     one.set(b"d")
     assert one.counted("evictions", "reclaimed", "expired_unfetched") == (0, 1, 1)

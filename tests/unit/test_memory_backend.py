@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from memlite.backends import Item, MemoryBackend
-from memlite.backends.memory import ITEM_OVERHEAD
+from memlite.backends.base import RENEWED, SPENT, UNUSED, USED
+from memlite.backends.memory import _CHANCES_AT_ONCE, ITEM_OVERHEAD
 from memlite.errors import OutOfMemoryError
 from memlite.protocol import replies
 
@@ -29,9 +30,24 @@ class Store(MemoryBackend):
         )
 
     def store(self, key, value=b""):
+        """Store as the engine does: a new item, or the present one changed in place."""
         item = make_item(key, value)
-        self.put(key, item)
-        return item
+        old = self.get(key)
+        if old is None:
+            self.put(key, item)
+            return item
+        self.renew(key, old, item.wire)
+        old.size = item.size
+        return old
+
+    def use(self, *keys):
+        """Note that keys were read, as the engine does."""
+        for key in keys:
+            self.get(key).uses = USED
+
+    @property
+    def gone(self):
+        return [key for key, _ in self.evicted]
 
     @property
     def keys(self):
@@ -69,34 +85,148 @@ def test_replacing_accounts_for_the_difference():
     assert store.evicted == []
 
 
-def test_scan_goes_from_least_to_most_recently_used():
+def test_scan_goes_from_oldest_to_newest():
     store = Store()
     for key in (b"a", b"b", b"c"):
         store.store(key)
-    store.promote(b"a")
-    store.store(b"b")  # replacing is using
-    assert store.keys == [b"c", b"a", b"b"]
-    assert [key for key, _ in store.scan_recent()] == [b"b", b"a", b"c"]
+    store.use(b"a")  # which moves nothing
+    store.store(b"b")  # which changes it where it stands
+    assert store.keys == [b"a", b"b", b"c"]
+    assert [key for key, _ in store.scan_recent()] == [b"c", b"b", b"a"]
 
 
-def test_reading_alone_promotes_nothing():
+def test_looking_up_alone_moves_and_marks_nothing():
     store = Store()
-    store.store(b"a")
+    item = store.store(b"a")
     store.store(b"b")
     store.get(b"a")
     assert store.keys == [b"a", b"b"]
+    assert (item.uses, item.fetched) == (UNUSED, False)
+
+
+def test_fetched_is_whether_it_was_ever_used():
+    item = make_item(b"a", b"")
+    assert not item.fetched
+    for uses in (USED, SPENT):
+        item.uses = uses
+        assert item.fetched
 
 
 # Eviction
 
 
-def test_the_least_recently_used_goes_first():
-    store = Store(limit=3 * UNIT)
-    items = {key: store.store(key) for key in (b"a", b"b", b"c")}
-    store.promote(b"a")
+def full_of(*keys):
+    """Return a store full with keys of one byte."""
+    store = Store(limit=len(keys) * UNIT)
+    for key in keys:
+        store.store(key)
+    return store
+
+
+def test_unused_items_go_in_the_order_they_came():
+    store = full_of(b"a", b"b", b"c")
+    items = dict(store.scan())
+    for key in (b"d", b"e", b"f"):
+        store.store(key)
+    assert store.evicted == [(key, items[key]) for key in (b"a", b"b", b"c")]
+    assert store.keys == [b"d", b"e", b"f"]
+
+
+def test_a_used_item_survives_a_round_once_and_an_unused_one_goes_first():
+    store = full_of(b"a", b"b", b"c")
+    items = dict(store.scan())
+    store.use(b"a")
     store.store(b"d")
     assert store.evicted == [(b"b", items[b"b"])]
     assert store.keys == [b"c", b"a", b"d"]
+    assert items[b"a"].uses == SPENT
+    store.store(b"e")
+    assert store.gone == [b"b", b"c"]
+    store.store(b"f")
+    assert store.gone == [b"b", b"c", b"a"]
+    assert store.keys == [b"d", b"e", b"f"]
+    assert items[b"a"].fetched
+
+
+def test_an_item_used_again_after_its_chance_has_another():
+    store = full_of(b"a", b"b", b"c")
+    store.use(b"a")
+    store.store(b"d")
+    store.use(b"a")
+    store.store(b"e")
+    store.store(b"f")
+    assert store.gone == [b"b", b"c", b"d"]
+    assert store.keys == [b"e", b"a", b"f"]
+    assert store.get(b"a").uses == SPENT
+
+
+def test_an_overwritten_item_counts_as_new():
+    store = full_of(b"a", b"b", b"c")
+    store.use(b"a")
+    store.store(b"a")
+    assert store.get(b"a").uses == RENEWED
+    assert not store.get(b"a").fetched
+    for key in (b"d", b"e"):
+        store.store(key)
+    assert store.gone == [b"b", b"c"]
+    assert store.keys == [b"a", b"d", b"e"]
+    assert store.get(b"a").uses == UNUSED
+    store.store(b"f")
+    assert store.gone == [b"b", b"c", b"a"]
+
+
+def test_where_all_are_used_the_oldest_goes_after_one_round():
+    store = full_of(b"a", b"b", b"c")
+    store.use(b"a", b"b", b"c")
+    store.store(b"d")
+    assert store.gone == [b"a"]
+    assert store.keys == [b"b", b"c", b"d"]
+    assert [item.uses for _, item in store.scan()] == [SPENT, SPENT, UNUSED]
+
+
+def test_a_burst_of_used_items_is_passed_over_a_bounded_number_of_times():
+    names = [b"%c" % number for number in range(_CHANCES_AT_ONCE + 20)]
+    store = full_of(*names)
+    store.use(*names)
+    store.store(b"\xff")
+    # So many had their chance; the next goes although it was used.
+    assert store.gone == [names[_CHANCES_AT_ONCE]]
+    assert store.keys == names[_CHANCES_AT_ONCE + 1 :] + names[:_CHANCES_AT_ONCE] + [b"\xff"]
+    uses = [store.get(name).uses for name in names if name != names[_CHANCES_AT_ONCE]]
+    assert uses == [SPENT] * _CHANCES_AT_ONCE + [USED] * 19
+    store.store(
+        b"\xfe"
+    )  # passes over the 19 that are left, and takes the first that had its chance
+    assert store.gone[1:] == [names[0]]
+    assert store.used == store.limit
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_up_to_the_bound_the_unused_one_behind_is_found(more):
+    names = [b"%c" % number for number in range(_CHANCES_AT_ONCE + 5)]
+    store = full_of(*names)
+    store.use(*names[: _CHANCES_AT_ONCE + more])
+    store.store(b"\xff")
+    assert store.gone == [names[_CHANCES_AT_ONCE + min(more, 0)]]
+
+
+def test_every_eviction_of_one_store_has_its_own_chances():
+    store = full_of(b"a", b"b", b"c", b"d", b"e")
+    store.use(b"a", b"c")
+    store.store(b"f", b"x" * UNIT)
+    assert store.gone[:2] == [b"b", b"d"]
+    assert store.used == sum(cost(key, item) for key, item in store.scan()) <= store.limit
+
+
+def test_shrink_gives_used_items_their_chance():
+    store = full_of(b"a", b"b", b"c")
+    store.use(b"a")
+    store.shrink(2 * UNIT)
+    assert (store.gone, store.keys) == ([b"b"], [b"c", b"a"])
+    store.shrink(UNIT)
+    assert (store.gone, store.keys) == ([b"b", b"c"], [b"a"])
+    store.shrink(0)
+    assert (store.keys, store.used) == ([], 0)
 
 
 def test_nothing_is_evicted_up_to_the_limit_to_the_byte():
@@ -115,6 +245,29 @@ def test_growing_an_item_spares_it():
     store.store(b"a", b"xy")
     assert [key for key, _ in store.evicted] == [b"b"]
     assert store.keys == [b"c", b"a"]
+
+
+# The item itself takes no part in the round that makes room for it.
+@pytest.mark.parametrize("used", [b"bc", b"abc"], ids=["the-others", "all"])
+def test_growing_an_item_spares_it_where_others_are_used(used):
+    store = full_of(b"a", b"b", b"c")
+    store.use(*(b"%c" % byte for byte in used))
+    item = store.store(b"a", b"xy")
+    assert store.gone == [b"b"]
+    assert store.get(b"a") is item
+    assert store.keys == [b"c", b"a"]
+    assert store.used == sum(cost(key, item) for key, item in store.scan()) <= store.limit
+
+
+# Nor where the bound on chances is what ends the round.
+def test_growing_an_item_spares_it_where_chances_run_out():
+    names = [b"%c" % number for number in range(_CHANCES_AT_ONCE + 1)]
+    store = full_of(*names)
+    store.use(*names)
+    item = store.store(names[0], b"xy")
+    assert store.get(names[0]) is item
+    assert names[0] not in store.gone
+    assert store.used == sum(cost(key, item) for key, item in store.scan()) <= store.limit
 
 
 def test_an_item_as_large_as_the_limit_evicts_all_others():
@@ -199,15 +352,15 @@ def test_flush_makes_all_absent_at_once_and_reclaim_frees_them():
     assert store.reclaim(100) == 0
 
 
-def test_get_and_promote_follow_a_flush():
+def test_get_follows_a_flush():
     store = Store()
     store.store(b"a")
     store.flush()
+    assert store.get(b"a") is None
     item = store.store(b"a")
     store.store(b"b")
     assert store.get(b"a") is item
-    store.promote(b"a")
-    assert store.keys == [b"b", b"a"]
+    assert store.keys == [b"a", b"b"]
 
 
 def test_pop_flushed_gives_each_item_once():
@@ -247,7 +400,10 @@ values = st.binary(max_size=10) | st.integers(0, 3000).map(bytes)
 
 
 class MemoryBackendMachine(RuleBasedStateMachine):
-    """Any sequence of operations against an ordered dict that has no limit of its own."""
+    """Any sequence of operations against an ordered dict that has no limit of its own.
+
+    The model holds each key's item and whether it has a chance left, which it notes for itself.
+    """
 
     @initialize(limit=st.integers(0, 5000), evict=st.booleans())
     def start(self, limit, evict):
@@ -257,36 +413,48 @@ class MemoryBackendMachine(RuleBasedStateMachine):
 
     def take_out_evicted(self):
         for key, item in self.store.evicted:
-            assert next(iter(self.model)) == key  # the least recently used
-            assert self.model.pop(key) is item
+            for _ in range(_CHANCES_AT_ONCE):
+                oldest, (held, uses) = next(iter(self.model.items()))
+                if uses not in (RENEWED, USED):
+                    break
+                del self.model[oldest]
+                self.model[oldest] = (held, SPENT if uses == USED else UNUSED)
+            assert next(iter(self.model)) == key
+            assert self.model.pop(key)[0] is item
         self.store.evicted.clear()
 
     @rule(key=keys, value=values)
     def put(self, key, value):
         before = self.store.used
-        item = make_item(key, value)
+        wanted = cost(key, make_item(key, value))
+        replaced = cost(key, self.model[key][0]) if key in self.model else 0
         try:
-            self.store.put(key, item)
+            item = self.store.store(key, value)
         except OutOfMemoryError:
             assert not self.store.evicted
             assert self.store.used == before
-            replaced = cost(key, self.model[key]) if key in self.model else 0
-            assert cost(key, item) + before - replaced > self.store.limit
+            assert wanted + before - replaced > self.store.limit
             return
-        self.model.pop(key, None)
-        self.take_out_evicted()
-        self.model[key] = item
+        if not replaced:
+            self.take_out_evicted()
+            self.model[key] = (item, UNUSED)
+        elif self.store.evicted:
+            del self.model[key]
+            self.take_out_evicted()
+            self.model[key] = (item, RENEWED)
+        else:
+            self.model[key] = (item, RENEWED)  # where it stood
 
     @rule(key=keys)
     def delete(self, key):
-        assert self.store.delete(key) is self.model.pop(key, None)
+        assert self.store.delete(key) is self.model.pop(key, (None, None))[0]
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
-    def promote(self, data):
+    def use(self, data):
         key = data.draw(st.sampled_from(sorted(self.model)))
-        self.store.promote(key)
-        self.model[key] = self.model.pop(key)
+        self.store.use(key)
+        self.model[key] = (self.model[key][0], USED)
 
     @rule()
     def flush(self):
@@ -309,12 +477,13 @@ class MemoryBackendMachine(RuleBasedStateMachine):
 
     @invariant()
     def holds_what_the_model_holds_in_the_same_order(self):
-        assert list(self.store.scan()) == list(self.model.items())
+        held = [(key, (item, item.uses)) for key, item in self.store.scan()]
+        assert held == list(self.model.items())
         assert len(self.store) == len(self.model)
 
     @invariant()
     def used_is_the_sum_over_live_items(self):
-        assert self.store.used == sum(cost(key, item) for key, item in self.model.items())
+        assert self.store.used == sum(cost(key, item) for key, (item, _) in self.model.items())
 
     @invariant()
     def the_limit_is_kept(self):

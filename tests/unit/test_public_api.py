@@ -95,5 +95,27 @@ def test_instruments_pass_every_handler_method_on(around, name):
         if around is LatencySampler
         else instrument.before(Target(), [], 5)
     )
+    if (name, around) == ("hit", Tracer):
+        assert handler.hit(b"a") is False  # it comes again as a get, and is passed on then
+        assert calls == []
+        return
     getattr(handler, name)(b"a", 1, True)
     assert calls == [(name, b"a", 1, True)]
+
+
+@pytest.mark.parametrize("hit", [True, False])
+def test_the_sampler_passes_on_whether_it_was_a_hit_and_records_only_hits(hit):
+    class Target:
+        def hit(self, key):
+            assert key == b"a"
+            return hit
+
+        def get(self, keys):
+            assert keys == [b"a"]
+
+    sampler = LatencySampler()
+    handler = sampler.before(Target())
+    assert handler.hit(b"a") is hit
+    assert sampler.histograms["get"].count == hit
+    handler.get([b"a"])
+    assert sampler.histograms["get"].count == hit + 1

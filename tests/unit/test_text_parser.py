@@ -31,7 +31,11 @@ class Recorder:
     def __init__(self):
         self.calls = []
         for name in COMMAND_CLASS:
-            setattr(self, name, self._recording(name))
+            if name != "hit":
+                setattr(self, name, self._recording(name))
+
+    def hit(self, key):
+        return False  # so that every get comes as one
 
     def _recording(self, name):
         # Lists are copied: the handler may keep none of the parser's.
@@ -575,6 +579,57 @@ def test_refused_values_in_pieces_are_not_kept():
     assert Counted.copied == 0
     assert peer.calls == [("too_large", b"set", b"a", False)]
     assert not peer.parser.in_value
+
+
+@pytest.mark.parametrize("cut", [lambda stream: [stream], one_by_one], ids=["whole", "bytes"])
+def test_hit_is_asked_first_with_whatever_stands_in_the_keys_place(cut):
+    peer = Peer()
+    asked = []
+
+    def hit(key):
+        asked.append(key)
+        return key in (b"a", b"b\r")
+
+    peer.recorder.hit = hit
+    peer.send(
+        *cut(
+            b"get a\r\nget b\r\r\nget a\nget c\r\nget  a\r\nget a \r\nget a a\r\nget \r\n"
+            b"get\r\ngets a\r\ngat 0 a\r\n get a\r\nGet a\r\n"
+            b"set x 0 0 5\r\nget a\r\nget " + K251 + b"\r\n"
+        )
+    )
+    assert asked == [b"a", b"b\r", b"a", b"c", b" a", b"a ", b"a a", b"", K251]
+    assert peer.calls == [
+        ("get", [b"c"]),
+        ("get", [b"a"]),
+        ("get", [b"a"]),
+        ("get", [b"a", b"a"]),
+        reject(BAD_FORMAT),
+        reject(BAD_FORMAT),
+        ("gets", [b"a"]),
+        ("gat", 0, [b"a"]),
+        reject(ERROR),
+        admin(b"Get", b"a"),
+        ("set", b"x", 0, 0, b"get a", False),
+        reject(BAD_FORMAT),
+    ]
+
+
+def test_hits_count_in_the_share():
+    parser, recorder = TextParser(replace(LIMITS, commands_per_read=3)), Recorder()
+    hits = []
+    recorder.hit = lambda key: hits.append(key) or True
+    assert parser.receive(b"get a\r\n" * 4, recorder) is True
+    assert len(hits) == 3
+    assert parser.receive(b"", recorder) is False
+    assert (len(hits), recorder.calls) == (4, [])
+
+
+# A connection goes on with receive(b"") once its peer took replies, also between the two bytes of
+# a value's line end.
+def test_going_on_within_a_values_line_end_changes_nothing():
+    peer = Peer()
+    assert peer.send(b"set a 0 0 3\r\nabc\r", b"", b"\n") == [("set", b"a", 0, 0, b"abc", False)]
 
 
 # Taking turns

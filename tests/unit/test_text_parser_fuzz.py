@@ -81,6 +81,7 @@ def test_only_protocol_violation_escapes(chunks):
 @example(b"get a\r\nget b\r\n", [7])
 @example(b"set a 0 0 4\r\nabcd\r\nget b\r\n", [14, 18])
 @example(b"set a 0 0 4\r\nabcd\r\nget b\r\n", [19])
+@example(b"set a 0 0 4\r\nabcd\r\nget b\r\n", [18, 18])  # an empty chunk; see the parser's
 @example(b"\r\nget a\r\n", [1])
 @example(b"\x80\n", [1])
 def test_calls_do_not_depend_on_chunks(stream, positions):
