@@ -431,6 +431,8 @@ def _add(layer: _Layer, option: Option, text: str, source: str) -> None:
         else (f"{source.split(maxsplit=1)[1]}: {option.name}")
     )
     try:
+        if "\0" in text:
+            raise ValueError("must not hold a NUL")
         value = option.parse(text)
     except ValueError as error:
         raise ConfigError(f"{label}: {error}") from None

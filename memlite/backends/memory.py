@@ -48,6 +48,7 @@ class MemoryBackend:
         self._items: OrderedDict[bytes, Item] = OrderedDict()
         # What flush left behind: absent for everybody, freed a few at a time.
         self._flushed: OrderedDict[bytes, Item] = OrderedDict()
+        self._garbage: list[OrderedDict[bytes, Item]] = []  # of flushes before the last
         self._bind()
 
     def _bind(self) -> None:
@@ -121,7 +122,7 @@ class MemoryBackend:
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
         if self._flushed:
-            self._flushed.clear()
+            self._garbage.append(self._flushed)
         self._flushed = self._items
         self._items = OrderedDict()
         self.used = 0
@@ -133,10 +134,12 @@ class MemoryBackend:
 
     def reclaim(self, at_most: int) -> int:
         """Free up to `at_most` flushed items; return how many were freed."""
-        flushed = self._flushed
+        flushed = self._garbage[-1] if self._garbage else self._flushed
         count = min(at_most, len(flushed))
         for _ in range(count):
             flushed.popitem()
+        if self._garbage and not flushed:
+            self._garbage.pop()
         return count
 
     def shrink(self, limit: int) -> None:

@@ -23,7 +23,7 @@ __all__ = [
     "TOUCHED",
     "stat_lines",
     "value_block",
-    "value_block_with_cas",
+    "value_head_with_cas",
 ]
 
 STORED = b"STORED\r\n"
@@ -60,10 +60,9 @@ def value_block(key: bytes, flags: int, value: bytes) -> bytes:
     return b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, size, value)
 
 
-def value_block_with_cas(key: bytes, flags: int, value: bytes, unique: int) -> bytes:
-    """Return a hit as gets sends it, with the cas unique behind the length."""
-    head = b"VALUE %b %d %d %d\r\n" % (key, flags, len(value), unique)
-    return b"".join((head, value, b"\r\n"))
+def value_head_with_cas(key: bytes, flags: int, size: int, unique: int) -> bytes:
+    """Return the line before a value as gets sends it, with the cas unique behind the length."""
+    return b"VALUE %b %d %d %d\r\n" % (key, flags, size, unique)
 
 
 def stat_lines(stats: Iterable[tuple[str, object]]) -> bytes:

@@ -1,6 +1,5 @@
 """The text protocol's parser (memcached's ``doc/protocol.txt``): bytes in, handler calls out."""
 
-import re
 from typing import Final
 
 from memlite.errors import CommandError, ProtocolViolation
@@ -17,30 +16,31 @@ _BINARY: Final = "the binary protocol, which this version does not speak"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
+_MAX_DIGITS: Final = 20  # of 2**64
 _CHUNKS_PER_BLOCK: Final = 1024
 _SHORTEST_LINE: Final = 4  # bytes with the line's end
 
 # Numbers on the wire are mostly small: a dict hit costs a quarter of a checked int().
 _SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
 
-_SIGNED: Final = re.compile(rb"-?[0-9]{1,20}")
-
 
 def unsigned(token: bytes, end: int) -> int | None:
     """Return the number that `token` spells in decimal digits if it is below `end`."""
     number = _SMALL_NUMBERS.get(token)
-    # isdigit() as int() alone would take "1_0" and "+1". 20 digits are 2**64.
-    if number is None and token.isdigit() and (len(token) <= 20 or not token.lstrip(b"0")[20:]):
-        number = int(token)
+    # isdigit() as int() alone would take "1_0" and "+1".
+    if number is None and token.isdigit():
+        digits = token.lstrip(b"0") or b"0"
+        if len(digits) <= _MAX_DIGITS:
+            number = int(digits)
     return number if number is not None and number < end else None
 
 
 def signed(token: bytes) -> int | None:
     """Return the number that `token` spells in decimal digits, perhaps with a minus sign."""
-    number = _SMALL_NUMBERS.get(token)
-    if number is None and _SIGNED.fullmatch(token):
-        number = int(token)
-    return number
+    if not token.startswith(b"-"):
+        return unsigned(token, _UNIQUE_END)
+    number = unsigned(token[1:], _UNIQUE_END)
+    return None if number is None else -number
 
 
 def signed_32(token: bytes) -> int | None:
@@ -200,10 +200,12 @@ class TextParser:
                     method = _COMMANDS.get(words[0])
                     if method is None:
                         self._other(words, handler)
-                    else:
-                        if b"" in words:
-                            words = [word for word in words if word]
-                        position = method(self, words, handler, data, position)
+                        return self._end_turn(data, position)
+                    if b"" in words:
+                        words = [word for word in words if word]
+                    position = method(self, words, handler, data, position)
+                    if method is _ADMIN:
+                        return self._end_turn(data, position)
                 except _MalformedError as malformed:
                     handler.reject(malformed.reply, malformed.noreply)
                     if malformed.swallow:
@@ -211,16 +213,28 @@ class TextParser:
             if position >= length:
                 return False
         else:
-            if data.find(b"\n", position) >= 0:
-                self._unfinished = True
-                self._backlog = data
-                self._backlog_position = position
-                return True
+            return self._end_turn(data, position)
         if position < length:
             self._keep_line(data[position:] if position else data)
         return False
 
     # What is incomplete
+
+    def _end_turn(self, data: bytes, position: int) -> bool:
+        """Keep what is left for the next turn; return whether a command is among it.
+
+        Turns end when the share is used up, and behind each administrative command: twenty stats
+        of a million items in one turn would make everybody wait.
+        """
+        if position >= len(data):
+            return False
+        if data.find(b"\n", position) < 0:
+            self._keep_line(data[position:])
+            return False
+        self._unfinished = True
+        self._backlog = data
+        self._backlog_position = position
+        return True
 
     def _keep_line(self, part: bytes) -> None:
         """Keep the beginning of a line until its end arrives; cut off who never ends one."""
@@ -452,3 +466,4 @@ _COMMANDS: Final = {
     b"stats": TextParser._admin,
     b"version": TextParser._admin,
 }
+_ADMIN: Final = TextParser._admin

@@ -76,6 +76,7 @@ class Admin:
         if exptime is None:
             return replies.INVALID_EXPTIME
         server.engine.flush_all(exptime)
+        server.schedule_flush()
         return replies.OK
 
     def _verbosity(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:

@@ -1,7 +1,7 @@
 """The text protocol's handler: each command becomes engine calls and reply bytes."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from memlite.backends import Item
 from memlite.engine import Engine, Outcome
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from memlite.server.connection import Connection
 
 __all__ = ["TextCommands"]
+
+# Bytes of a value from which a reference into the item is cheaper than a copy.
+_VIEW_FROM = 1024
 
 _REPLY = {
     Outcome.STORED: replies.STORED,
@@ -64,7 +67,7 @@ class TextCommands:
         for key in keys:
             item = self._fetch(key)
             if item is not None:
-                self._out.append(self._with_unique(key, item))
+                self._append_with_unique(key, item)
         self._out.append(replies.END)
 
     def gat(self, exptime: int, keys: list[bytes]) -> None:
@@ -80,12 +83,17 @@ class TextCommands:
         for key in keys:
             item = self._engine.fetch_and_touch(key, exptime)
             if item is not None:
-                self._out.append(self._with_unique(key, item))
+                self._append_with_unique(key, item)
         self._out.append(replies.END)
 
-    def _with_unique(self, key: bytes, item: Item) -> bytes:
-        unique = self._engine.unique(item)
-        return replies.value_block_with_cas(key, item.flags, item.value, unique)
+    def _append_with_unique(self, key: bytes, item: Item) -> None:
+        head = replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))
+        if item.size < _VIEW_FROM:
+            self._out.append(head + item.wire[-item.size - 2 :])
+        else:
+            # A view, not a copy: a line of a thousand keys would copy the value as often.
+            body = memoryview(item.wire)[-item.size - 2 :]
+            self._out += (head, cast("bytes", body))
 
     # Storing
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from memlite.errors import ProtocolViolation
@@ -16,8 +17,8 @@ __all__ = ["Connection", "RefusingConnection"]
 
 _log = logging.getLogger("memlite")
 
-# Replies of one read are joined into one buffer up to this size; larger ones are handed to the
-# transport as they are, for joining would copy (and a get of a thousand keys multiply) them.
+# Replies of one read are joined into one write up to this size. Larger ones go out in pieces of it,
+# and no further than the peer takes them: a get of a thousand large keys must not be copied whole.
 _JOIN_AT_MOST = 64 * 1024
 
 
@@ -37,9 +38,9 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_counters", "_eof", "_held", "_hit", "_parser", "_server", "_stalled",
-        "_straight", "_straight_noted", "_transport", "_write_paused", "commands", "last_command",
-        "out",
+        "_closing", "_counters", "_eof", "_held", "_hit", "_parser", "_server", "_stalled",
+        "_straight", "_straight_noted", "_transport", "_unsent", "_write_paused", "commands",
+        "last_command", "out",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -58,6 +59,8 @@ class Connection(asyncio.Protocol):
         self._write_paused = False
         self._held: list[bytes] = []  # what arrived meanwhile
         self._eof = False
+        self._unsent: deque[bytes] = deque()  # replies the peer is too slow for
+        self._closing = False  # to close when those are out
         self.last_command = server.clock.second
 
     # What stats conns shows
@@ -111,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._server.dismiss(self)
         self._held.clear()
         self.out.clear()
+        self._unsent.clear()
 
     def data_received(self, data: bytes) -> None:
         """Serve what has arrived, unless something before it still waits."""
@@ -184,18 +188,36 @@ class Connection(asyncio.Protocol):
         self._straight = 0
 
     def _flush(self) -> None:
+        """Write the replies, in pieces while the peer takes them; the rest waits in `_unsent`."""
         out = self.out
         size = sum(map(len, out))
         self._counters.bytes_written += size
-        if size <= _JOIN_AT_MOST:
+        if size <= _JOIN_AT_MOST and not self._unsent:
             self._transport.write(b"".join(out))
         else:
-            self._transport.writelines(out)
+            self._unsent.extend(out)
+            self._write_unsent()
         out.clear()
+
+    def _write_unsent(self) -> None:
+        unsent = self._unsent
+        while unsent and not self._write_paused:
+            parts = [unsent.popleft()]
+            size = len(parts[0])
+            while unsent and size < _JOIN_AT_MOST:
+                parts.append(unsent.popleft())
+                size += len(parts[-1])
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _go_on(self) -> None:
         """Serve what waited for a turn, or for the peer."""
         if self._write_paused or self._transport.is_closing():
+            return
+        self._write_unsent()
+        if self._unsent:
+            return
+        if self._closing:
+            self._transport.close()
             return
         self._stalled = False
         data = b"".join(self._held)
@@ -213,7 +235,19 @@ class Connection(asyncio.Protocol):
         """Close once all replies are out."""
         if self.out:
             self._flush()
-        self._transport.close()
+        if self._unsent:
+            self._closing = True
+        else:
+            self._transport.close()
+
+    def kick(self) -> bool:
+        """Close for being idle; return whether that is new. Does not wait for who does not read."""
+        new = not (self._closing or self._transport.is_closing())
+        if self._unsent or self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+        return new
 
     def note_activity(self, second: int) -> None:
         """Bring `last_command` up to date; the server calls it once a second.

@@ -97,6 +97,8 @@ class Tracer(_Around):
             replied = len(self._out)
             getattr(self._target, name)(*arguments)
             for reply in self._out[replied:]:
+                if isinstance(reply, memoryview):  # a value, see TextCommands
+                    continue
                 _log.debug(">%d %s", self._number, _first_words(reply))
 
         return traced

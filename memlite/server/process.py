@@ -20,8 +20,9 @@ __all__ = [
 
 _log = logging.getLogger("memlite")
 
-# Files beside connections: standard streams, listeners, the loop's own, a backend's.
-_RESERVED_FILES = 64
+# Files beside connections: standard streams, listeners, the loop's own, a backend's, and those
+# accepted only to be told that they are too many.
+_RESERVED_FILES = 192
 _MCL_CURRENT_AND_FUTURE = 3
 
 

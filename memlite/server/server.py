@@ -26,6 +26,10 @@ _log = logging.getLogger("memlite")
 
 _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
+# Delays above this are left to the tick: event loops have limits of their own.
+_TIMER_SECONDS = 86_400.0
+# Connections accepted in one go; asyncio takes as many as its backlog says before it serves any.
+_ACCEPT_AT_ONCE = 100
 
 
 class Server:
@@ -82,6 +86,7 @@ class Server:
         self._other_reads = 0
         self._stop: asyncio.Future[float] | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._flush_handle: asyncio.TimerHandle | None = None
         self._observe_verbosity()
 
     # Connections
@@ -175,14 +180,16 @@ class Server:
         self._install_signals()
         servers = [
             await self.loop.create_server(
-                self._connect, sock=listener.sock, backlog=self.config.listen_backlog
+                self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
             )
             if listener.port
             else await self.loop.create_unix_server(
-                self._connect, sock=listener.sock, backlog=self.config.listen_backlog
+                self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
             )
             for listener in self.listeners
         ]
+        for listener in self.listeners:
+            listener.sock.listen(self.config.listen_backlog)
         self._tick()
         report = asyncio.ensure_future(self._report()) if self.config.stats_interval else None
         for listener in self.listeners:
@@ -196,8 +203,9 @@ class Server:
         finally:
             if report is not None:
                 report.cancel()
-            if self._tick_handle is not None:
-                self._tick_handle.cancel()
+            for handle in (self._tick_handle, self._flush_handle):
+                if handle is not None:
+                    handle.cancel()
 
     def _connect(self) -> Connection:
         return RefusingConnection(self) if self.config.protocol == "binary" else Connection(self)
@@ -241,8 +249,17 @@ class Server:
 
     def _kick_idle(self, since: int) -> None:
         for connection in [one for one in self.connections if one.last_command < since]:
-            self.counters.idle_kicks += 1
-            connection.close()
+            self.counters.idle_kicks += connection.kick()
+
+    def schedule_flush(self) -> None:
+        """See to it that a delayed flush_all happens on time, not with the next tick."""
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        delay = self.engine.flush_pending - self.clock.now()
+        if self.engine.flush_pending and delay < _TIMER_SECONDS:
+            # A little late, for loops that round down would come too early to find it due.
+            self._flush_handle = self.loop.call_later(delay + 0.005, self.engine.tick)
 
     async def _report(self) -> None:
         """Log a line of statistics every ``--stats-interval`` seconds."""

@@ -150,15 +150,31 @@ def test_a_slow_reader_does_not_make_the_memory_grow(start: Start) -> None:
             assert len(slow.exactly(1_000_007)) == 1_000_007
 
 
-def test_a_get_of_many_large_values_does_not_copy_them(start: Start) -> None:
-    server = start()
-    with server.connect() as wire:
+@pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio"])
+@pytest.mark.parametrize("command", [b"get", b"gets", b"gat 0", b"gats 0"])
+def test_many_large_values_are_not_copied_for_who_does_not_read(
+    start: Start, kind: str, command: bytes
+) -> None:
+    server = start(kind=kind)
+    with server.connect() as wire, server.connect() as other:
         fill(wire, b"big", 1_000_000)
         before = server.resident_kib()
         wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        wire.send(b"get" + b" big" * 2000 + b"\r\n")
-        time.sleep(0.5)
+        wire.send(command + b" big" * 2000 + b"\r\nquit\r\n")
+        fill(other, b"small", 10)
         assert server.resident_kib() - before < 64 * 1024
+        # All of it is there for who reads, quit or not; a part stands for the whole.
+        for _ in range(50):
+            assert wire.line().startswith(b"VALUE big 0 1000000")
+            assert wire.exactly(1_000_002).endswith(b"vv\r\n")
+
+
+def test_quit_behind_large_replies_waits_for_them(server: RunningServer) -> None:
+    with server.connect() as wire:
+        fill(wire, b"big", 1_000_000)
+        wire.send(b"get" + b" big" * 20 + b"\r\nquit\r\n")
+        data = wire.rest()
+    assert data == (b"VALUE big 0 1000000\r\n" + b"v" * 1_000_000 + b"\r\n") * 20 + b"END\r\n"
 
 
 def test_a_half_read_reply_is_not_changed_by_others(memlite: RunningServer) -> None:
@@ -299,6 +315,32 @@ def test_idle_connections_are_closed(start: Start) -> None:
             assert busy.ask(b"get nothing\r\n") == b"END\r\n"
         assert idle.rest() == b""
         assert busy.stats()["idle_kicks"] == "1"
+
+
+def test_an_idle_peer_that_does_not_read_is_cut(start: Start) -> None:
+    server = start("-o", "idle_timeout=1")
+    with server.connect() as deaf, server.connect() as busy:
+        fill(deaf, b"big", 1_000_000)
+        deaf.send(b"get" + b" big" * 20 + b"\r\n")
+
+        def kicked() -> bool:
+            return busy.stats()["curr_connections"] == "1"
+
+        assert wait_until(kicked, 10)
+        assert busy.stats()["idle_kicks"] == "1"
+
+
+def test_a_delayed_flush_is_on_time(start: Start) -> None:
+    server = start()
+    with server.connect() as wire:
+        assert wire.ask(b"set before 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        assert wire.ask(b"flush_all 1\r\n") == b"OK\r\n"
+        flushed = time.monotonic() + 1
+        assert wait_until(lambda: wire.ask(b"touch before 0\r\n") == b"NOT_FOUND\r\n")
+        assert -0.1 < time.monotonic() - flushed < 0.5
+        assert wire.ask(b"set after 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        time.sleep(1.2)  # past the tick that a coarser clock would have waited for
+        assert wire.ask(b"touch after 0\r\n") == b"TOUCHED\r\n"
 
 
 def test_time_moves_for_tests(memlite: RunningServer) -> None:

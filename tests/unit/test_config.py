@@ -554,3 +554,10 @@ def test_printed_config_names_every_option_and_its_source(capsys, monkeypatch):
 @given(st.floats(1, 100, exclude_min=True))
 def test_a_growth_factor_is_read_as_written(factor):
     assert math.isclose(load([f"-f{factor!r}"], {}).config.slab_growth_factor, factor, rel_tol=0)
+
+
+def test_a_nul_is_refused_where_a_path_would_trip_over_it(tmp_path):
+    file = tmp_path / "memlite.toml"
+    file.write_text('pidfile = "a\\u0000b"\n')
+    with pytest.raises(ConfigError, match="must not hold a NUL"):
+        load(["--config", str(file)], {})

@@ -669,7 +669,7 @@ def test_an_unfinished_line_behind_the_share_is_not_more():
 
 @pytest.mark.parametrize(
     "command",
-    [b"get a\r\n", b"set a 0 0 1\r\nx\r\n", b"delete a\r\n", b"nonsense\r\n", b"get\r\n", b"\r\n",
+    [b"get a\r\n", b"set a 0 0 1\r\nx\r\n", b"delete a\r\n", b"get\r\n", b"\r\n",
      b"set a x 0 1\r\nv\r\n", b"set a 0 0 9999\r\n" + b"x" * 9999 + b"\r\n"],
     ids=lambda command: repr(command)[:20],
 )  # fmt: skip
@@ -753,3 +753,21 @@ def test_in_command_and_in_value(sent, in_command, in_value, cut):
     peer = Peer()
     peer.send(*cut(sent))
     assert (peer.parser.in_command, peer.parser.in_value) == (in_command, in_value)
+
+
+@pytest.mark.parametrize("command", [b"stats items\r\n", b"nonsense\r\n", b"flush_all\r\n"])
+def test_an_administrative_command_ends_the_turn(command):
+    parser, recorder = TextParser(SHARE), Recorder()
+    assert parser.receive(command * 2 + b"get a\r\n", recorder) is True
+    assert len(recorder.calls) == 1
+    assert parser.receive(b"", recorder) is True
+    assert len(recorder.calls) == 2
+    assert parser.receive(b"", recorder) is False
+    assert recorder.calls[2:] == [("get", [b"a"])]
+
+
+def test_leading_zeros_do_not_make_a_number_long():
+    peer = Peer()
+    zeros = b"0" * 5000
+    request = b"set a %b7 %b0 %b1\r\nx\r\nincr a %b5\r\n" % (zeros, zeros, zeros, zeros)
+    assert [call[0] for call in peer.send(request)] == ["set", "incr"]
