@@ -11,6 +11,8 @@ __all__ = [
     "OutOfMemoryError",
     "ProtocolViolation",
     "StartError",
+    "StorageError",
+    "VersionConflict",
 ]
 
 # sysexits.h, which memcached uses as well.
@@ -51,6 +53,21 @@ class OutOfMemoryError(CommandError):
 
     def __init__(self) -> None:
         super().__init__(b"SERVER_ERROR out of memory storing object\r\n")
+
+
+class StorageError(CommandError):
+    """The backend cannot do what a command needs, now or at all.
+
+    Args:
+        text: a few words without a line end; clients see them.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(b"SERVER_ERROR %b\r\n" % " ".join(text.split()).encode())
+
+
+class VersionConflict(MemliteError):  # noqa: N818 - part of the game, not an error
+    """What was to be replaced is no longer there; nothing was stored."""
 
 
 class ProtocolViolation(MemliteError):  # noqa: N818 - it is the peer's deed, not our error

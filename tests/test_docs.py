@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
-from memlite.backends.memory import ITEM_OVERHEAD
+from memlite.backends.table import ITEM_OVERHEAD
 from memlite.config import OPTIONS, load
 from memlite.protocol import Limits
 from tests.integration.servers import RunningServer, running

@@ -1,6 +1,27 @@
 """Where items are kept."""
 
-__all__ = ["RENEWED", "USED", "Item", "MemoryBackend"]
+__all__ = [
+    "ANY",
+    "RENEWED",
+    "UNKNOWN",
+    "USED",
+    "Anything",
+    "Backend",
+    "Item",
+    "ItemTable",
+    "Unknown",
+    "wire_form",
+]
 
-from memlite.backends.base import RENEWED, USED, Item
-from memlite.backends.memory import MemoryBackend
+from memlite.backends.base import (
+    ANY,
+    RENEWED,
+    UNKNOWN,
+    USED,
+    Anything,
+    Backend,
+    Item,
+    Unknown,
+    wire_form,
+)
+from memlite.backends.table import ItemTable

@@ -1,15 +1,46 @@
-"""What every backend keeps."""
+"""What every backend keeps, and what every backend can do."""
 
-__all__ = ["RENEWED", "SPENT", "UNUSED", "USED", "Item"]
+import asyncio
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import Final, Literal
+
+__all__ = [
+    "ANY",
+    "RENEWED",
+    "SPENT",
+    "UNKNOWN",
+    "UNUSED",
+    "USED",
+    "Anything",
+    "Backend",
+    "Item",
+    "Sentinel",
+    "Unknown",
+    "wire_form",
+]
 
 UNUSED, SPENT, RENEWED, USED = range(4)
+
+# Formatting grows its buffer as it goes, which costs a megabyte twenty times what join does; for
+# a small value it is the faster of the two.
+_FORMAT_AT_MOST = 4096
+
+
+def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
+    r"""Return a hit as get sends it: ``VALUE <key> <flags> <bytes>\r\n<value>\r\n``."""
+    size = len(value)
+    if size > _FORMAT_AT_MOST:
+        return b"".join((b"VALUE %b %d %d\r\n" % (key, flags, size), value, b"\r\n"))
+    return b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, size, value)
 
 
 class Item:
     r"""A stored value with what memcached keeps beside it.
 
     The value lives inside `wire`, the reply that get sends for it, so that a hit sends bytes that
-    are already there. Items are changed in place by nobody but the backend that holds them and
+    are already there. Items are changed in place by nobody but the table that holds them and
     the engine that drives it.
 
     Attributes:
@@ -17,9 +48,9 @@ class Item:
         size: bytes of the value.
         flags: the client's flags, 0 to 2**32-1.
         expires: unix time in seconds from which the item counts as absent; 0 for never.
-        version: the cas unique; grows with every store.
+        version: the cas unique, 0 to 2**64-1; another one after every store.
         stored: unix second at which it was stored.
-        uses: `UNUSED` until it is read, then `USED`; `SPENT` once the backend has passed over it
+        uses: `UNUSED` until it is read, then `USED`; `SPENT` once the table has passed over it
             for that when it made room; `RENEWED` when it was stored again and not read since.
     """
 
@@ -36,6 +67,19 @@ class Item:
         self.stored = stored
         self.uses = UNUSED
 
+    @classmethod
+    def of(
+        cls,
+        key: bytes,
+        value: bytes,
+        flags: int = 0,
+        expires: float = 0.0,
+        version: int = 0,
+        stored: int = 0,
+    ) -> "Item":
+        """Return an item of these; backends make what they read into one."""
+        return cls(wire_form(key, flags, value), len(value), flags, expires, version, stored)
+
     @property
     def fetched(self) -> bool:
         """Whether it was ever read."""
@@ -45,3 +89,125 @@ class Item:
     def value(self) -> bytes:
         """The value, copied out of `wire`."""
         return self.wire[-self.size - 2 : -2]
+
+
+class Sentinel(enum.Enum):
+    """Values that stand for no item and for no lack of one."""
+
+    ANY = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+Anything = Literal[Sentinel.ANY]
+ANY: Final = Sentinel.ANY
+"""For `replacing`: whatever is there."""
+
+Unknown = Literal[Sentinel.UNKNOWN]
+UNKNOWN: Final = Sentinel.UNKNOWN
+"""From `Backend.peek`: that takes asking for."""
+
+
+class Backend(ABC):
+    """A versioned store with optimistic concurrency.
+
+    A store need not know commands. The engine reads an item, decides, and writes with the item it
+    has read as `replacing`; when somebody else was quicker the backend raises
+    `memlite.errors.VersionConflict`, and the engine reads and decides again. So every command is
+    atomic on every backend, also for several servers on one store.
+
+    To implement: `get`, `put`, `delete`, `flush` and `scan`; `open` and `close` where there is
+    something to open. The other methods have a default that is right, if not the fastest.
+
+    Whatever cannot be done now is a `memlite.errors.StorageError`, whose text the client gets
+    after ``SERVER_ERROR``. What raised nothing must hold, as far as the backend promises at all.
+    All calls come from one event loop; many may be under way at once, also for one key.
+    """
+
+    async def open(self) -> None:  # noqa: B027 - there may be nothing to open
+        """Get ready, before any other call.
+
+        Raises:
+            StartError: the store cannot be used; its text is one line and says what to do.
+        """
+
+    async def close(self) -> None:  # noqa: B027 - nor to close
+        """Write out what is still to be written, and let go; no call follows."""
+
+    @abstractmethod
+    async def get(self, key: bytes) -> Item | None:
+        """Return what is stored under `key` now, None when nothing is.
+
+        An item that has expired, or was flushed, may be returned if its `expires` says so (in the
+        past, not 0): it counts as absent, and can be replaced by its version.
+        """
+
+    @abstractmethod
+    def put(
+        self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
+    ) -> Awaitable[int]:
+        """Store `item`, of which the version is not yet known.
+
+        Args:
+            key: 1 to 250 bytes, none of them white space or a control character unless the
+                protocol allows for those; take any.
+            item: what to store.
+            replacing: what this must replace, as `get` or `peek` returned it; None when nothing
+                may be there; `ANY` for whatever is there.
+
+        Returns:
+            The new version, which no other state of this key ever had.
+
+        Raises:
+            VersionConflict: what is there is not `replacing`. Nothing was stored.
+            OutOfMemoryError: it does not fit.
+            StorageError: it could not be stored, or that is not known for certain.
+        """
+
+    @abstractmethod
+    def delete(self, key: bytes, replacing: Item | Anything = ANY) -> Awaitable[None]:
+        """Remove what is stored under `key`; with `ANY`, whether or not something is.
+
+        Raises:
+            VersionConflict: what is there, if anything, is not `replacing`.
+            StorageError: as for `put`.
+        """
+
+    @abstractmethod
+    async def flush(self, at: float = 0.0) -> None:
+        """Make absent what is stored by now, or, with `at`, what is stored by then.
+
+        Args:
+            at: unix time in seconds. A later call replaces one that still waits.
+        """
+
+    @abstractmethod
+    def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
+        """Yield every key with its item, in any order; of those that change meanwhile, any state.
+
+        Those that have expired may be among them.
+        """
+
+    # Faster ways, for backends that have some
+
+    def peek(self, key: bytes) -> Item | Unknown | None:
+        """Return what `get` would, if that is known without waiting, else `UNKNOWN`."""
+        return UNKNOWN
+
+    async def get_cached(self, key: bytes) -> Item | None:
+        """Return what is or, by a bounded time, was stored under `key`; for reads alone."""
+        return await self.get(key)
+
+    def peek_cached(self, key: bytes) -> Item | Unknown | None:
+        """Return what `get_cached` would, if that is known without waiting, else `UNKNOWN`."""
+        return self.peek(key)
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[Item | None]:
+        """Return what `get_cached` does for each key, asking for all at once."""
+        return list(await asyncio.gather(*map(self.get_cached, keys)))
+
+    def tick(self) -> None:  # noqa: B027 - nor to do
+        """Do what is due; called once a second."""
+
+    def stats(self) -> Mapping[str, int | float | str]:
+        """Return what ``stats backend`` shows; ``items`` and ``bytes`` if they are known."""
+        return {}

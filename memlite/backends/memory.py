@@ -1,164 +1,94 @@
-"""The memory backend: a dict bounded in bytes, which gives used items a second chance.
+"""Memory as a backend like the others: for a near cache to stand before, and to copy from.
 
-Synchronous: nothing in it waits.
+``memory://`` by itself is served without it: the engine works on the `ItemTable` directly.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 
-from memlite.backends.base import RENEWED, SPENT, UNUSED, USED, Item
-from memlite.errors import OutOfMemoryError
+from memlite.backends.base import ANY, Anything, Backend, Item
+from memlite.backends.registry import BackendUrl, Context
+from memlite.backends.table import ItemTable
+from memlite.errors import ConfigError, VersionConflict
 
-__all__ = ["ITEM_OVERHEAD", "MemoryBackend"]
-
-# Bytes an item costs beside its key and its wire form, on 64-bit CPython 3.11: two bytes headers
-# (2 × 33, and 2 × 8 of rounding), the Item (88), its version (32), and its share of the
-# OrderedDict (a node of 56 and, between two doublings of the table, about 64 of slots).
-ITEM_OVERHEAD = 322
+__all__ = ["MemoryBackend", "make"]
 
 
-# Used items that an eviction may pass over: bounds the time one store can take.
-_CHANCES_AT_ONCE = 64
+class MemoryBackend(Backend):
+    """Items in a table that evicts, or refuses, beyond a number of bytes."""
+
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self._counters = context.counters
+        self._table = ItemTable(
+            context.memory_limit, evict=context.evict, on_evict=self._count_eviction
+        )
+        self._version = 0
+        self._flush_at = 0.0
+
+    def peek(self, key: bytes) -> Item | None:
+        """Return what is stored under `key`."""
+        self._flush_if_due()
+        return self._table.get(key)
+
+    async def get(self, key: bytes) -> Item | None:
+        """Return what is stored under `key`."""
+        return self.peek(key)
+
+    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> int:
+        """Store `item`; see `Backend.put`."""
+        self._expect(key, replacing)
+        self._table.delete(key)
+        self._version += 1
+        item.version = self._version
+        self._table.put(key, item)
+        return self._version
+
+    async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
+        """Remove what is stored under `key`; see `Backend.delete`."""
+        self._expect(key, replacing)
+        self._table.delete(key)
+
+    def _expect(self, key: bytes, replacing: Item | Anything | None) -> None:
+        if replacing is ANY:
+            return
+        current = self.peek(key)
+        if (current and current.version) != (replacing and replacing.version):
+            raise VersionConflict
+
+    async def flush(self, at: float = 0.0) -> None:
+        """Make everything absent, now or at the unix time `at`."""
+        self._flush_at = at
+        if not at:
+            self._table.flush()
+
+    def _flush_if_due(self) -> None:
+        if self._flush_at and self._flush_at <= self._clock.now():
+            self._flush_at = 0.0
+            self._table.flush()
+
+    async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
+        """Yield every key and item."""
+        self._flush_if_due()
+        for key, item in list(self._table.scan()):
+            yield key, item
+            await asyncio.sleep(0)
+
+    def tick(self) -> None:
+        """Free some of what was flushed."""
+        self._table.reclaim(10_000)
+
+    def stats(self) -> Mapping[str, int | float | str]:
+        """Return how many items there are, and their bytes."""
+        return {"items": len(self._table), "bytes": self._table.used}
+
+    def _count_eviction(self, key: bytes, item: Item) -> None:
+        self._counters.evictions += 1
 
 
-class MemoryBackend:
-    """Items in the order they were stored; the oldest makes room, unless it was used since.
-
-    A used item goes to the end instead, once for all its uses (second chance, or CLOCK). Unlike
-    least-recently-used order this costs a hit one store into the item, and no move.
-
-    Args:
-        limit: bytes that keys, values and their overhead may take (``-m``).
-        evict: whether to evict when full; otherwise storing raises (``-M``).
-        on_evict: called with each evicted key and item.
-
-    Attributes:
-        limit: as above; lower it with `shrink`.
-        used: bytes accounted for.
-        get: returns a key's item or None; whether it has expired is the caller's to judge.
-    """
-
-    def __init__(
-        self, limit: int, *, evict: bool = True, on_evict: Callable[[bytes, Item], None]
-    ) -> None:
-        self.limit = limit
-        self.used = 0
-        self._evict = evict
-        self._on_evict = on_evict
-        self._items: OrderedDict[bytes, Item] = OrderedDict()
-        # What flush left behind: absent for everybody, freed a few at a time.
-        self._flushed: OrderedDict[bytes, Item] = OrderedDict()
-        self._garbage: list[OrderedDict[bytes, Item]] = []  # of flushes before the last
-        self._bind()
-
-    def _bind(self) -> None:
-        # Bound once: an attribute that is a C method costs no Python frame on the hot path.
-        self.get: Callable[[bytes], Item | None] = self._items.get
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def put(self, key: bytes, item: Item) -> None:
-        """Store `item` under a key that is absent, evicting what it displaces.
-
-        Raises:
-            OutOfMemoryError: it does not fit and nothing may be evicted.
-        """
-        cost = len(key) + len(item.wire) + ITEM_OVERHEAD
-        used = self.used + cost
-        if used > self.limit:
-            used -= self._make_room(used - self.limit, key, cost)
-        self.used = used
-        self._items[key] = item
-        if self._flushed:
-            self.reclaim(2)  # as fast as new items come, the flushed ones go
-
-    def renew(self, key: bytes, item: Item, wire: bytes) -> None:
-        """Give a stored item a new wire form, evicting what it displaces; the caller sets the rest.
-
-        Raises:
-            OutOfMemoryError: it does not fit and nothing may be evicted; the item is unchanged.
-        """
-        used = self.used + len(wire) - len(item.wire)
-        if used > self.limit:
-            cost = len(key) + len(wire) + ITEM_OVERHEAD
-            used -= self._make_room(used - self.limit, key, cost)
-        self.used = used
-        item.wire = wire
-        item.uses = RENEWED
-
-    def _make_room(self, excess: int, key: bytes, cost: int) -> int:
-        """Evict at least `excess` bytes, sparing `key`; return how many it was."""
-        if not self._evict or cost > self.limit:
-            raise OutOfMemoryError
-        own = self._items.pop(key, None)
-        freed = 0
-        while freed < excess:
-            victim, evicted = self._pop_oldest()
-            freed += self._cost(victim, evicted)
-            self._on_evict(victim, evicted)
-        if own is not None:
-            self._items[key] = own
-        return freed
-
-    def _pop_oldest(self) -> tuple[bytes, Item]:
-        """Take out the oldest item that was not touched since it was stored or last passed over."""
-        items = self._items
-        for _ in range(_CHANCES_AT_ONCE):
-            key, item = items.popitem(last=False)
-            if item.uses < RENEWED:
-                return key, item
-            item.uses = SPENT if item.uses == USED else UNUSED
-            items[key] = item
-        return items.popitem(last=False)
-
-    def delete(self, key: bytes) -> Item | None:
-        """Remove a key; return its item, or None when there was none."""
-        item = self._items.pop(key, None)
-        if item is not None:
-            self.used -= self._cost(key, item)
-        return item
-
-    def flush(self) -> None:
-        """Make every item absent at once; `reclaim` frees them."""
-        if self._flushed:
-            self._garbage.append(self._flushed)
-        self._flushed = self._items
-        self._items = OrderedDict()
-        self.used = 0
-        self._bind()
-
-    def pop_flushed(self, key: bytes) -> Item | None:
-        """Return and free what the last flush took from `key`, or None."""
-        return self._flushed.pop(key, None) if self._flushed else None
-
-    def reclaim(self, at_most: int) -> int:
-        """Free up to `at_most` flushed items; return how many were freed."""
-        flushed = self._garbage[-1] if self._garbage else self._flushed
-        count = min(at_most, len(flushed))
-        for _ in range(count):
-            flushed.popitem()
-        if self._garbage and not flushed:
-            self._garbage.pop()
-        return count
-
-    def shrink(self, limit: int) -> None:
-        """Set the limit, evicting down to it when that is allowed."""
-        self.limit = limit
-        if self._evict:
-            while self.used > limit:
-                victim, item = self._pop_oldest()
-                self.used -= self._cost(victim, item)
-                self._on_evict(victim, item)
-
-    def scan(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, oldest first; nothing may be stored meanwhile."""
-        yield from self._items.items()
-
-    def scan_recent(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, newest first; nothing may be stored meanwhile."""
-        yield from reversed(self._items.items())
-
-    @staticmethod
-    def _cost(key: bytes, item: Item) -> int:
-        return len(key) + len(item.wire) + ITEM_OVERHEAD
+def make(url: BackendUrl, context: Context) -> Backend:
+    """Make a backend of a ``memory://`` URL."""
+    url.only()
+    if url.host or url.path.strip("/"):
+        raise ConfigError(f"--backend: memory:// takes no path, not {url.text!r}")
+    return MemoryBackend(context)

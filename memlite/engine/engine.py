@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 
-from memlite.backends import RENEWED, USED, Item, MemoryBackend
+from memlite.backends import RENEWED, USED, Item, ItemTable, wire_form
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.semantics import Content, Decision, Outcome
 from memlite.engine.sizes import SizeClasses
 from memlite.errors import CommandError, OutOfMemoryError
-from memlite.protocol import replies
 from memlite.protocol.limits import item_total
 from memlite.stats import Counters
 
@@ -48,7 +47,7 @@ class Engine:
         cas: bool = True,
         sizes: SizeClasses | None = None,
     ) -> None:
-        self.backend = MemoryBackend(limit, evict=evict, on_evict=self._evicted)
+        self.backend = ItemTable(limit, evict=evict, on_evict=self._evicted)
         self.clock = clock
         self.counters = counters
         self.cas_enabled = cas
@@ -236,7 +235,7 @@ class Engine:
     def _put(self, key: bytes, old: Item | None, value: bytes, flags: int, expires: float) -> None:
         self._version = version = self._version + 1
         counters = self.counters
-        wire = replies.value_block(key, flags, value)
+        wire = wire_form(key, flags, value)
         try:
             if old is None:
                 item = Item(wire, len(value), flags, expires, version, self.clock.second)

@@ -22,7 +22,6 @@ __all__ = [
     "TOO_MANY_CONNECTIONS",
     "TOUCHED",
     "stat_lines",
-    "value_block",
     "value_head_with_cas",
 ]
 
@@ -45,19 +44,6 @@ NON_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n
 TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
 OUT_OF_MEMORY = b"SERVER_ERROR out of memory storing object\r\n"
 TOO_MANY_CONNECTIONS = b"ERROR Too many open connections\r\n"
-
-
-# Formatting grows its buffer as it goes, which costs a megabyte twenty times what join does; for
-# a small value it is the faster of the two.
-_FORMAT_AT_MOST = 4096
-
-
-def value_block(key: bytes, flags: int, value: bytes) -> bytes:
-    r"""Return a hit as get sends it: ``VALUE <key> <flags> <bytes>\r\n<value>\r\n``."""
-    size = len(value)
-    if size > _FORMAT_AT_MOST:
-        return b"".join((b"VALUE %b %d %d\r\n" % (key, flags, size), value, b"\r\n"))
-    return b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, size, value)
 
 
 def value_head_with_cas(key: bytes, flags: int, size: int, unique: int) -> bytes:

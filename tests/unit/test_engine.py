@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from memlite.backends.base import SPENT, USED
-from memlite.backends.memory import ITEM_OVERHEAD
+from memlite.backends.table import ITEM_OVERHEAD
 from memlite.clock import Clock
 from memlite.engine import Engine, Outcome
 from memlite.engine.prefixes import PrefixStats

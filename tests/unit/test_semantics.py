@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from memlite.backends import Item
 from memlite.engine import semantics
 from memlite.engine.semantics import Content, Outcome
-from memlite.protocol import replies
 
 NOW = 1_800_000_000.5
 NEW = Content(b"new", 7, 99.0)
@@ -15,7 +14,7 @@ DAY = 86400
 
 
 def item(value=b"old", flags=3, expires=50.0, version=11):
-    return Item(replies.value_block(b"k", flags, value), len(value), flags, expires, version, 0)
+    return Item.of(b"k", value, flags, expires, version)
 
 
 # Expiry

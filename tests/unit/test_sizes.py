@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from memlite.backends import Item
 from memlite.engine.sizes import SizeClasses
-from memlite.protocol import replies
 from memlite.protocol.limits import item_total
 
 MEMCACHED = Path("/usr/bin/memcached")
 
 
 def item(value, flags=0):
-    return Item(replies.value_block(b"key1", flags, value), len(value), flags, 0, 1, 0)
+    return Item.of(b"key1", value, flags, version=1)
 
 
 # 48 of header, 8 of cas unique, the key and its NUL, 4 of flags unless 0, the value and "\r\n".

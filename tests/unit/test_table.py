@@ -1,26 +1,25 @@
-"""The memory backend: what it accounts for, evicts, flushes and frees."""
+"""The table of items: what it accounts for, evicts, flushes and frees."""
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memlite.backends import Item, MemoryBackend
+from memlite.backends import Item, ItemTable
 from memlite.backends.base import RENEWED, SPENT, UNUSED, USED
-from memlite.backends.memory import _CHANCES_AT_ONCE, ITEM_OVERHEAD
+from memlite.backends.table import _CHANCES_AT_ONCE, ITEM_OVERHEAD
 from memlite.errors import OutOfMemoryError
-from memlite.protocol import replies
 
 
 def make_item(key, value, version=1):
-    return Item(replies.value_block(key, 0, value), len(value), 0, 0, version, 0)
+    return Item.of(key, value, version=version)
 
 
 def cost(key, item):
     return len(key) + len(item.wire) + ITEM_OVERHEAD
 
 
-class Store(MemoryBackend):
+class Store(ItemTable):
     """A backend that writes down what it evicts, and stores values without ceremony."""
 
     def __init__(self, limit=10_000, *, evict=True):
@@ -399,7 +398,7 @@ keys = st.binary(min_size=1, max_size=3) | st.sampled_from([b"a", b"b", b"c", b"
 values = st.binary(max_size=10) | st.integers(0, 3000).map(bytes)
 
 
-class MemoryBackendMachine(RuleBasedStateMachine):
+class TableMachine(RuleBasedStateMachine):
     """Any sequence of operations against an ordered dict that has no limit of its own.
 
     The model holds each key's item and whether it has a chance left, which it notes for itself.
@@ -490,5 +489,5 @@ class MemoryBackendMachine(RuleBasedStateMachine):
         assert self.may_be_over or self.store.used <= self.store.limit
 
 
-TestAnySequence = MemoryBackendMachine.TestCase
+TestAnySequence = TableMachine.TestCase
 TestAnySequence.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

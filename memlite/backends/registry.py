@@ -1,0 +1,144 @@
+"""Backends by URL: the built-in schemes, and those that other packages register.
+
+A package registers a scheme by an entry point of the group ``memlite.backends``: its name is the
+scheme, its value a `BackendFactory`. Nothing is imported before its scheme is asked for.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from memlite.backends.base import Backend
+from memlite.clock import Clock
+from memlite.errors import ConfigError, StartError
+from memlite.stats import Counters
+
+__all__ = ["BackendFactory", "BackendUrl", "Context", "make_backend", "parse_url"]
+
+GROUP = "memlite.backends"
+
+_BUILT_IN = {
+    "memory": "memlite.backends.memory:make",
+    "file": "memlite.backends.jsonfile:make",
+    "gs": "memlite.backends.gcs:make",
+    "gcs": "memlite.backends.gcs:make",
+}
+# Which extra has what a built-in scheme imports.
+_EXTRA = {"gs": "gcs", "gcs": "gcs"}
+
+
+@dataclass(frozen=True, slots=True)
+class BackendUrl:
+    """A store's URL, ``scheme://host/path?name=value``, in parts.
+
+    Attributes:
+        text: the whole.
+        scheme: in lower case.
+        host: what stands before the path, as it was written.
+        path: with its leading slash, percent signs resolved.
+        options: those after the question mark.
+    """
+
+    text: str
+    scheme: str
+    host: str = ""
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def only(self, *names: str) -> Mapping[str, str]:
+        """Return the options, which must be among `names`.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        for name in self.options:
+            if name not in names:
+                known = f"its options are {', '.join(names)}" if names else "it has none"
+                raise ConfigError(f"--backend: {self.scheme}: unknown option {name!r}; {known}")
+        return self.options
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a backend may need of the server's settings.
+
+    Attributes:
+        memory_limit: bytes that items kept in memory may take (``-m``).
+        evict: evict when they are more, else refuse (``-M``).
+        item_size: the largest item (``-I``), in bytes.
+        durability: ``always``, ``everysec`` or ``none``.
+        clock: tells when items expire.
+        counters: evictions are counted there.
+    """
+
+    memory_limit: int = 64 * 1024 * 1024
+    evict: bool = True
+    item_size: int = 1024 * 1024
+    durability: str = "always"
+    clock: Clock = field(default_factory=Clock)
+    counters: Counters = field(default_factory=Counters)
+
+
+BackendFactory = Callable[[BackendUrl, Context], Backend]
+"""Makes a backend that is not yet open; raises `ConfigError` for a URL it cannot use."""
+
+
+def parse_url(text: str) -> BackendUrl:
+    """Take a store's URL apart.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        parts = urlsplit(text)
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise ConfigError(f"--backend: not a URL: {text!r} ({error})") from None
+    if not parts.scheme or "://" not in text:
+        raise ConfigError(
+            f"--backend: not a URL: {text!r}; such as memory://, "
+            "file:///var/lib/memlite/cache.json or gs://bucket/prefix"
+        )
+    options = dict(pairs)
+    if len(options) < len(pairs):
+        raise ConfigError(f"--backend: an option is given twice in {text!r}")
+    if parts.fragment:
+        raise ConfigError(f"--backend: a '#' must be written %23 in {text!r}")
+    return BackendUrl(text, parts.scheme, parts.netloc, unquote(parts.path), options)
+
+
+def make_backend(url: BackendUrl, context: Context) -> Backend:
+    """Make the backend of a URL's scheme; it is not yet open.
+
+    Raises:
+        ConfigError: the scheme is unknown, or its factory refuses the URL.
+        StartError: the package behind the scheme cannot be imported.
+    """
+    return _factory(url.scheme)(url, context)
+
+
+def _factory(scheme: str) -> BackendFactory:
+    if scheme in _BUILT_IN:
+        module, _, name = _BUILT_IN[scheme].partition(":")
+        try:
+            return cast("BackendFactory", getattr(importlib.import_module(module), name))
+        except ModuleNotFoundError as error:
+            if scheme not in _EXTRA or (error.name or "").startswith("memlite"):
+                raise
+            cure = f"pip install 'memlite[{_EXTRA[scheme]}]'"
+            raise StartError(f"--backend: {scheme}:// needs {error.name}: {cure}") from None
+    plugins = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    point = plugins.get(scheme)
+    if point is None:
+        known = ", ".join(f"{name}://" for name in sorted({*_BUILT_IN, *plugins}))
+        raise ConfigError(f"--backend: unknown scheme {scheme!r}; known are {known}")
+    try:
+        return cast("BackendFactory", point.load())
+    except Exception as error:  # noqa: BLE001 - whatever another package's import may raise
+        raise StartError(
+            f"--backend: {scheme}:// of {point.value} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from None
