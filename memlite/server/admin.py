@@ -94,7 +94,7 @@ class Admin:
             return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
         if megabytes > 1_000_000_000:
             return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
-        self._server.engine.backend.shrink(megabytes * _MEGABYTE)
+        self._server.table.shrink(megabytes * _MEGABYTE)
         _log.info("maxbytes adjusted to %dm", megabytes)
         return replies.OK
 

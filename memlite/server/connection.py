@@ -115,6 +115,9 @@ class Connection(asyncio.Protocol):
         self._held.clear()
         self.out.clear()
         self._unsent.clear()
+        # Half a value may be large, and the collector that would find these two is in no hurry:
+        # the commands refer to the connection, which refers to them.
+        del self._parser, self.commands
 
     def data_received(self, data: bytes) -> None:
         """Serve what has arrived, unless something before it still waits."""

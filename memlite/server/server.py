@@ -7,9 +7,10 @@ import signal
 from collections.abc import Sequence
 
 from memlite import logs
+from memlite.backends import ItemTable
 from memlite.clock import Clock
 from memlite.config import MEGABYTE, Config
-from memlite.engine import Engine
+from memlite.engine import MemoryEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.protocol import Handler, Limits
@@ -42,6 +43,7 @@ class Server:
 
     Attributes:
         connections: those that are open.
+        table: the items in memory.
         tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
@@ -60,11 +62,11 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
-        self.engine = Engine(
-            config.memory_limit * MEGABYTE,
+        self.table = ItemTable(config.memory_limit * MEGABYTE, evict=not config.disable_evictions)
+        self.engine = MemoryEngine(
+            self.table,
             self.clock,
             self.counters,
-            evict=not config.disable_evictions,
             item_size=config.max_item_size,
             cas=not config.disable_cas,
             sizes=SizeClasses(
@@ -278,8 +280,8 @@ class Server:
                 "hits": since["get_hits"],
                 "misses": since["get_misses"],
                 "evictions": since["evictions"],
-                "items": len(self.engine.backend),
-                "bytes": self.engine.backend.used,
+                "items": len(self.table),
+                "bytes": self.table.used,
                 "connections": len(self.connections),
             }
             text = " ".join(f"{name}={value}" for name, value in values.items())

@@ -206,6 +206,16 @@ def test_a_client_that_vanishes_leaves_nothing_behind(memlite: RunningServer) ->
     assert memlite.ask(b"get half\r\n") == b"END\r\n"
 
 
+def test_half_a_large_value_goes_with_its_client(start: Start) -> None:
+    server = start("-I", "1g", "-m", "2048")
+    before = server.resident_kib()
+    for _ in range(4):
+        with server.connect() as wire:
+            wire.send(b"set half 0 0 1000000000\r\n" + b"v" * 100 * MEGABYTE)
+        assert wait_until(lambda: server.stats()["curr_connections"] == "1")
+    assert wait_until(lambda: server.resident_kib() - before < 50 * 1024)
+
+
 def test_a_client_that_goes_while_a_large_reply_is_under_way(memlite: RunningServer) -> None:
     with memlite.connect() as wire:
         fill(wire, b"big", 1_000_000)

@@ -159,7 +159,7 @@ class Client:
     @property
     def state(self):
         """All that a read may change."""
-        items = [(key, i.wire, i.uses, i.expires) for key, i in self.server.engine.backend.scan()]
+        items = [(key, i.wire, i.uses, i.expires) for key, i in self.server.engine.table.scan()]
         return self.counted, items, self.server.prefixes.dump(), self.connection.state
 
 
@@ -327,7 +327,7 @@ def test_expired_items_are_counted_out(path):
     client = Client(path)
     assert client.read(b"get expired\r\n") == END
     assert client.counted["get_expired"] == client.counted["expired_unfetched"] == 1
-    assert client.server.engine.backend.get(b"expired") is None
+    assert client.server.engine.table.get(b"expired") is None
     client.monotonic = 10.999
     assert client.read(b"get lives\r\n") == block(b"lives", b"here") + END
     client.monotonic = 11.0
