@@ -35,6 +35,11 @@ class Config:
     unix_socket: str | None = None
     unix_mask: int = 0o700
     listen: tuple[str, ...] = ()
+    backend: str = "memory://"
+    durability: str = "always"
+    near_cache: int = 0
+    near_cache_ttl: float = 30
+    write_back: bool = False
     memory_limit: int = 64
     disable_evictions: bool = False
     max_item_size: int = MEGABYTE
@@ -108,11 +113,15 @@ def _octal(text: str) -> int:
     return mask
 
 
-def _item_size(text: str) -> int:
+def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(f"must be a size such as 1048576, 512k or 2m, not {text!r}")
-    size = int(match[1]) * {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}[match[2].lower()]
+    return int(match[1]) * {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}[match[2].lower()]
+
+
+def _item_size(text: str) -> int:
+    size = _size(text)
     if not 1024 <= size <= 1024 * MEGABYTE:
         raise ValueError(f"must be between 1k and 1g, not {text}")
     return size
@@ -222,6 +231,38 @@ OPTIONS: tuple[Option, ...] = (
     Option("daemon", "run as a daemon", "d"),
     Option("enable-coredumps", "maximize the core file limit", "r"),
     Option("user", "run as that user (only when started as root)", "u", "USER", _nonempty),
+    Option(
+        "backend",
+        "where items are kept: memory://, file:///path/cache.json, gs://bucket/prefix",
+        None,
+        "URL",
+        _nonempty,
+    ),
+    Option(
+        "durability",
+        "of file://: always (a reply leaves after the fsync), everysec or none",
+        None,
+        "WHEN",
+        _choice("always", "everysec", "none"),
+    ),
+    Option(
+        "near-cache",
+        "memory in front of the backend: bytes, or with suffix k, m, g; 0: none",
+        None,
+        "SIZE",
+        _size,
+    ),
+    Option(
+        "near-cache-ttl",
+        "seconds for which the near cache answers without asking the backend",
+        None,
+        "SECONDS",
+        _number(0, inclusive=False),
+    ),
+    Option(
+        "write-back",
+        "answer set when it is in the near cache, and store it within a second or so",
+    ),
     Option("memory-limit", "item memory in megabytes", "m", "NUM", _integer(1, 2**31 - 1)),
     Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
     Option("conn-limit", "max simultaneous connections", "c", "NUM", _COUNT),
@@ -507,6 +548,10 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
             f"-I: an item of {config.max_item_size} bytes would not fit into -m "
             f"{config.memory_limit} (megabytes)"
         )
+    if config.write_back and not config.near_cache:
+        raise ConfigError("--write-back: needs a --near-cache to hold what is still to be stored")
+    if 0 < config.near_cache < MEGABYTE:
+        raise ConfigError(f"--near-cache: must be 0 or at least 1m, not {config.near_cache}")
     if config.unix_socket and config.listen:
         raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
     return config

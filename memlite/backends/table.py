@@ -104,6 +104,13 @@ class ItemTable:
         item.expires = expires
         return item
 
+    def restore(self, key: bytes, item: Item | None) -> None:
+        """Bring a key back to what it was, whether or not that fits; None for absent."""
+        self.delete(key)
+        if item is not None:
+            self.used += self._cost(key, item)
+            self._items[key] = item
+
     def _make_room(self, excess: int, key: bytes, cost: int) -> int:
         """Evict at least `excess` bytes, sparing `key`; return how many it was."""
         if not self._evict or cost > self.limit:
@@ -175,6 +182,10 @@ class ItemTable:
                 victim, item = self._pop_oldest()
                 self.used -= self._cost(victim, item)
                 self.on_evict(victim, item)
+
+    def list_keys(self) -> list[bytes]:
+        """Return every key, oldest first."""
+        return list(self._items)
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item, oldest first; nothing may be stored meanwhile."""

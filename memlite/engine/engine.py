@@ -13,10 +13,10 @@ from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol.limits import item_total
 from memlite.stats import Counters
 
-__all__ = ["Engine"]
+__all__ = ["COPY_AT_MOST", "Engine"]
 
 # Bytes of a value up to which a copy costs less than a second buffer in the reply.
-_COPY_AT_MOST = 1024
+COPY_AT_MOST = 1024
 
 
 class Engine:
@@ -65,7 +65,7 @@ class Engine:
         if (
             item is None
             or (item.expires and item.expires <= self.clock.now())
-            or item.size > _COPY_AT_MOST
+            or item.size > COPY_AT_MOST
             or self.prefixes is not None
         ):
             return None

@@ -6,14 +6,14 @@ for the length of a read.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, cast
 
 from memlite.protocol.handler import COMMAND_CLASS, Handler
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
-__all__ = ["LatencySampler", "Tracer"]
+__all__ = ["LatencySampler", "Tracer", "trace_reply"]
 
 _log = logging.getLogger("memlite.trace")
 
@@ -96,12 +96,21 @@ class Tracer(_Around):
             _log.debug("<%d %s", self._number, _spell(name, arguments))
             replied = len(self._out)
             getattr(self._target, name)(*arguments)
-            for reply in self._out[replied:]:
-                if isinstance(reply, memoryview):  # a value, see TextCommands
-                    continue
-                _log.debug(">%d %s", self._number, _first_words(reply))
+            trace_reply(self._number, self._out[replied:])
 
         return traced
+
+
+def trace_reply(number: int, replies: Sequence[bytes]) -> None:
+    """Log a command's replies as the tracer does, for those that come later.
+
+    Args:
+        number: names the connection in the log.
+        replies: the parts of its answer.
+    """
+    for reply in replies:
+        if not isinstance(reply, memoryview):  # a value, see TextCommands
+            _log.debug(">%d %s", number, _first_words(reply))
 
 
 # Methods of which an argument is a value, and where; values are logged by their length.

@@ -4,18 +4,22 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from memlite import logs
-from memlite.backends import ItemTable
+from memlite.backends import Backend, ItemTable
+from memlite.backends.nearcache import NearCache
+from memlite.backends.registry import Context, make_backend, parse_url
+from memlite.backends.writeback import WriteBack
 from memlite.clock import Clock
 from memlite.config import MEGABYTE, Config
-from memlite.engine import MemoryEngine
+from memlite.engine import MemoryEngine, StoreEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
+from memlite.server.deferred import DeferredCommands, DeferredConnection
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
@@ -29,12 +33,14 @@ _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
 # Delays above this are left to the tick: event loops have limits of their own.
 _TIMER_SECONDS = 86_400.0
+# The part of the near cache that may hold what is not stored yet: one in so many bytes.
+_HELD_SHARE = 4
 # Connections accepted in one go; asyncio takes as many as its backlog says before it serves any.
 _ACCEPT_AT_ONCE = 100
 
 
 class Server:
-    """A memcached-speaking server over the memory backend.
+    """A memcached-speaking server.
 
     Args:
         config: the settings.
@@ -43,7 +49,8 @@ class Server:
 
     Attributes:
         connections: those that are open.
-        table: the items in memory.
+        backend: the store, None where memory alone serves.
+        table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
@@ -62,20 +69,8 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
-        self.table = ItemTable(config.memory_limit * MEGABYTE, evict=not config.disable_evictions)
-        self.engine = MemoryEngine(
-            self.table,
-            self.clock,
-            self.counters,
-            item_size=config.max_item_size,
-            cas=not config.disable_cas,
-            sizes=SizeClasses(
-                factor=config.slab_growth_factor,
-                chunk_size=config.slab_min_size,
-                item_size_max=config.max_item_size,
-                cas=not config.disable_cas,
-            ),
-        )
+        self.backend = self._make_backend()
+        self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
             self.engine.prefixes = self.prefixes
@@ -86,10 +81,55 @@ class Server:
         self.loop_name = ""
         self._tracer = Tracer()
         self._other_reads = 0
+        self._work: set[asyncio.Task[None]] = set()
         self._stop: asyncio.Future[float] | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
         self._flush_handle: asyncio.TimerHandle | None = None
         self._observe_verbosity()
+
+    def _make_backend(self) -> Backend | None:
+        """Make what the settings ask for; None where memory alone serves."""
+        config = self.config
+        url = parse_url(config.backend)
+        context = Context(
+            memory_limit=config.memory_limit * MEGABYTE,
+            evict=not config.disable_evictions,
+            item_size=config.max_item_size,
+            durability=config.durability,
+            clock=self.clock,
+            on_evict=lambda key, item: self.engine.count_eviction(key, item),
+        )
+        backend = make_backend(url, context)
+        size = config.near_cache
+        if not size:
+            return None if url.scheme == "memory" else backend
+        held = size // _HELD_SHARE if config.write_back else 0
+        near = NearCache(backend, size - held, ttl=config.near_cache_ttl, clock=self.clock)
+        return WriteBack(near, limit=held, clock=self.clock) if held else near
+
+    def _make_engine(self) -> tuple[ItemTable, MemoryEngine | StoreEngine]:
+        config = self.config
+        item_size, cas = config.max_item_size, not config.disable_cas
+        sizes = SizeClasses(
+            factor=config.slab_growth_factor,
+            chunk_size=config.slab_min_size,
+            item_size_max=item_size,
+            cas=cas,
+        )
+        if self.backend is not None:
+            return self.backend.table or ItemTable(0), StoreEngine(
+                self.backend, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
+            )
+        table = ItemTable(config.memory_limit * MEGABYTE, evict=not config.disable_evictions)
+        return table, MemoryEngine(
+            table, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
+        )
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Let `work` go on by itself; the server waits for it before it ends."""
+        task = self.loop.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     # Connections
 
@@ -123,9 +163,13 @@ class Server:
         if self.tracing:
             return self._tracer.before(connection.commands, connection.out, connection.number), 0
         self._other_reads += not due
-        if due or not self._other_reads % LatencySampler.INTERVAL:
-            return self.sampler.before(connection.commands), LatencySampler.INTERVAL - 1
-        return connection.commands, LatencySampler.INTERVAL - 1
+        sampled = due or not self._other_reads % LatencySampler.INTERVAL
+        handler = connection.commands
+        if isinstance(handler, DeferredCommands):  # which measures until the reply is there
+            handler.timed = sampled
+        elif sampled:
+            handler = self.sampler.before(handler)
+        return handler, LatencySampler.INTERVAL - 1
 
     def reads_until_sample(self) -> int:
         """Return how many reads a new connection leaves alone until the first `instrument`."""
@@ -180,6 +224,18 @@ class Server:
         self.loop_name = loop_label(self.loop)
         self._stop = self.loop.create_future()
         self._install_signals()
+        if self.backend is not None:
+            await self.backend.open()
+        try:
+            await self._serve()
+        finally:
+            if self.backend is not None:
+                if self._work:
+                    await asyncio.wait(self._work)
+                await self.backend.close()
+
+    async def _serve(self) -> None:
+        assert self._stop is not None  # noqa: S101 - run made it
         servers = [
             await self.loop.create_server(
                 self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
@@ -210,7 +266,11 @@ class Server:
                     handle.cancel()
 
     def _connect(self) -> Connection:
-        return RefusingConnection(self) if self.config.protocol == "binary" else Connection(self)
+        if self.config.protocol == "binary":
+            return RefusingConnection(self)
+        if isinstance(self.engine, StoreEngine):
+            return DeferredConnection(self, self.engine)
+        return Connection(self)
 
     def _install_signals(self) -> None:
         actions = {
