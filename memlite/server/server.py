@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from memlite import logs
 from memlite.clock import Clock
@@ -172,8 +172,12 @@ class Server:
             for connection in list(self.connections):
                 connection.abort()
 
-    async def run(self) -> None:
-        """Serve until asked to stop, by a signal or `request_stop`."""
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until asked to stop, by a signal or `request_stop`.
+
+        Args:
+            ready: called when connections are accepted and signals understood.
+        """
         self.loop = asyncio.get_running_loop()
         self.loop_name = loop_label(self.loop)
         self._stop = self.loop.create_future()
@@ -194,9 +198,11 @@ class Server:
         report = asyncio.ensure_future(self._report()) if self.config.stats_interval else None
         for listener in self.listeners:
             _log.info("server listening (%s)", listener.label)
+        ready()
         try:
             patience = await self._stop
             for listener, server in zip(self.listeners, servers, strict=True):
+                listener.remove_file()
                 server.close()
                 listener.close()
             await self._drain(patience)

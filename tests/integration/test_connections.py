@@ -17,12 +17,12 @@ Start = Callable[..., RunningServer]
 MEGABYTE = 1024 * 1024
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 10, every: float = 0.02) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.02)
+        time.sleep(every)
     return condition()
 
 
