@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from memlite import logs
 from memlite.clock import Clock
@@ -28,8 +30,12 @@ _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
 # Delays above this are left to the tick: event loops have limits of their own.
 _TIMER_SECONDS = 86_400.0
-# Connections accepted in one go; asyncio takes as many as its backlog says before it serves any.
-_ACCEPT_AT_ONCE = 100
+# Connections accepted in one go; asyncio takes as many as its backlog says before it serves any,
+# and those over -c live for a few rounds, for which process.raise_file_limit has files to spare.
+_ACCEPT_AT_ONCE = 32
+# What accept() fails with until somebody else lets go of something.
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_COMPLAIN_EVERY_SECONDS = 5.0
 
 
 class Server:
@@ -87,6 +93,7 @@ class Server:
         self._stop: asyncio.Future[float] | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
         self._flush_handle: asyncio.TimerHandle | None = None
+        self._complain_from = 0.0
         self._observe_verbosity()
 
     # Connections
@@ -182,6 +189,7 @@ class Server:
         self.loop_name = loop_label(self.loop)
         self._stop = self.loop.create_future()
         self._install_signals()
+        self.loop.set_exception_handler(self._report_failure)
         servers = [
             await self.loop.create_server(
                 self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
@@ -227,6 +235,15 @@ class Server:
             # Windows has no such signals for loops, and threads (tests) none at all.
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError, AttributeError):
                 self.loop.add_signal_handler(getattr(signal, name), action)
+
+    def _report_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what the event loop caught; failed accepts, of which asyncio makes many, rarely."""
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _NOTHING_LEFT):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._complain_from:
+            self._complain_from = loop.time() + _COMPLAIN_EVERY_SECONDS
+            _log.warning("cannot accept connections for now: %s", error.strerror)
 
     async def _drain(self, patience: float) -> None:
         """Let connections finish what they have begun, then close them."""

@@ -4,6 +4,7 @@ import contextlib
 import re
 import resource
 import select
+import selectors
 import socket
 import struct
 import time
@@ -94,6 +95,62 @@ def test_others_are_served_while_one_pipelines(memlite: RunningServer) -> None:
         assert greedy.exactly(5 * 15_000) == b"END\r\n" * 15_000
         total = time.monotonic() - start
     assert waited < max(total / 2, 0.02)
+
+
+# Too many peers
+
+
+def connect_at_once(port: int, count: int, stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Return connections that the server has not had the time to accept one by one."""
+    clients = []
+    for _ in range(count):
+        client = stack.enter_context(socket.socket())
+        client.setblocking(False)
+        client.connect_ex(("127.0.0.1", port))
+        clients.append(client)
+    for client in clients:
+        client.settimeout(10)
+    return clients
+
+
+def readable(clients: list[socket.socket]) -> list[socket.socket]:
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            selector.register(client, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(0)]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio"])
+def test_a_crowd_over_the_limit_is_turned_away_quietly(kind: str, start: Start) -> None:
+    server = start("-c", "10", "-b", "1024", kind=kind)
+    soft, _ = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    # The least that raise_file_limit would have made sure of.
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (10 + 192, soft))
+    with contextlib.ExitStack() as stack:
+        clients = connect_at_once(server.port, 600, stack)
+        assert wait_until(lambda: len(readable(clients)) == 590)
+        refused = readable(clients)
+        assert {client.recv(100) for client in refused} == {b"ERROR Too many open connections\r\n"}
+        for client in set(clients) - set(refused):
+            client.sendall(b"get a\r\n")
+            assert client.recv(100) == b"END\r\n"
+    assert server.stop() == 0
+    assert server.log.read_text() == ""
+
+
+def test_running_out_of_files_is_told_once_in_a_while(start: Start) -> None:
+    server = start(kind="memlite-asyncio")
+    limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (30, limits[1]))
+    with contextlib.ExitStack() as stack:
+        clients = connect_at_once(server.port, 100, stack)
+        assert wait_until(lambda: "cannot accept" in server.log.read_text())
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
+        clients[-1].sendall(b"get a\r\n")
+        assert clients[-1].recv(100) == b"END\r\n"
+    assert server.log.read_text() == (
+        "memlite: warning: cannot accept connections for now: Too many open files\n"
+    )
 
 
 # Large values
