@@ -138,6 +138,11 @@ def _say_what_has_no_effect(settings: Settings) -> None:
     for option in OPTIONS:
         if not option.effect and settings.sources[option.name] != "default":
             _log.info("%s: has no effect in memlite", settings.sources[option.name])
+    on_unix_socket = settings.config.unix_socket is not None
+    if on_unix_socket and settings.sources["port"] != "default":
+        _log.info("%s: has no effect with -s", settings.sources["port"])
+    if not on_unix_socket and settings.sources["unix-mask"] != "default":
+        _log.info("%s: has no effect without -s", settings.sources["unix-mask"])
     for key in settings.config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)

@@ -555,6 +555,27 @@ def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
     assert "hidden" not in text
 
 
+@pytest.mark.parametrize(
+    ("arguments", "unix", "says"),
+    [
+        (["-v", "-p", "5000"], True, "flag -p: has no effect with -s"),
+        (["-v", "-a", "700"], False, "flag -a: has no effect without -s"),
+        (["-v", "-o", "no_lru_crawler,hashpower=20"], False, "-o hashpower: has no effect"),
+    ],
+)
+def test_says_what_has_no_effect(arguments: list[str], unix: bool, says: str, start: Start) -> None:
+    server = start(*arguments, unix=unix)
+    assert says in server.log.read_text()
+
+
+def test_does_not_say_so_of_what_has(start: Start) -> None:
+    server = start("-v", "-f", "2", "-n", "100", "-a", "700", "-o", "no_lru_crawler", unix=True)
+    assert "no effect" not in server.log.read_text()
+    assert "lru_crawler_running" not in server.stats()
+    server.ask(b"set a 0 0 1\r\n1\r\n")
+    assert server.stats("slabs")["1:chunk_size"] == "152"
+
+
 def test_the_verbosity_command_traces_from_then_on(start: Start) -> None:
     server = start()
     with server.connect() as wire:
