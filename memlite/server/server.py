@@ -152,7 +152,7 @@ class Server:
             connection.instrument_next_read()
 
     def advance_clock(self, seconds: int) -> None:
-        """Move the clock forward, and do what is due then."""
+        """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
 

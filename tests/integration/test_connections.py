@@ -153,6 +153,20 @@ def test_running_out_of_files_is_told_once_in_a_while(start: Start) -> None:
     )
 
 
+# Time
+
+
+def test_debugtime_moves_the_clock_both_ways(start: Start) -> None:
+    server = start("--debug-commands")
+    with server.connect() as wire:
+        before = int(wire.stats()["time"])
+        assert wire.ask(b"debugtime 1000\r\n") == b"OK\r\n"
+        assert 1000 <= int(wire.stats()["time"]) - before < 1010
+        assert wire.ask(b"debugtime -500\r\n") == b"OK\r\n"
+        assert 500 <= int(wire.stats()["time"]) - before < 510
+        assert wire.ask(b"debugtime -99999999999999999999\r\n") == b"ERROR\r\n"
+
+
 # Large values
 
 
