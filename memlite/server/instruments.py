@@ -123,7 +123,9 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
         elif isinstance(argument, bytes):
-            words.append(str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument))
+            words.append(
+                str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument.rstrip())
+            )
         elif argument is True:
             words.append("noreply")
         elif argument is not False:
@@ -138,4 +140,5 @@ def _first_words(reply: bytes) -> str:
 
 
 def _text(word: bytes) -> str:
-    return word.decode("ascii", "backslashreplace")
+    r"""Return `word` with all but visible ASCII escaped (``\x1b``), for terminals to stay sane."""
+    return word.decode("latin-1").encode("unicode_escape").decode("ascii")

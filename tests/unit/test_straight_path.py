@@ -428,6 +428,20 @@ def test_tracing_logs_what_the_straight_path_would_take(caplog):
     assert client.counted["get_hits"] == 3
 
 
+def test_tracing_shows_control_characters_as_escapes(caplog):
+    client = Client("straight")
+    with caplog.at_level(logging.DEBUG, "memlite.trace"):
+        client.read(b"verbosity 2\r\n")
+        caplog.clear()
+        client.read(b"get \x1b[2J\x07\xff\\\r\n")
+        client.read(b"\x00\x7f x\r\nset a b c d\r\n")
+    text = caplog.text
+    assert r"get \x1b[2J\x07\xff\\" in text
+    assert r"\x00\x7f x" in text
+    assert "reject CLIENT_ERROR bad command line format\n" in text
+    assert "".join(text.split("\n")).isprintable()
+
+
 def test_one_straight_read_in_so_many_is_measured():
     client = Client("straight")
     interval = client.server.sampler.INTERVAL
