@@ -21,8 +21,8 @@ __all__ = ["FileBackend", "make"]
 
 _log = logging.getLogger("memlite")
 
-# A journal is compacted when it is larger than the snapshot, and than this.
-_SMALLEST_COMPACTION = 4 * 1024 * 1024
+# A journal is compacted when it is larger than the snapshot, and than this or ?compact=BYTES.
+_COMPACT_FROM = 4 * 1024 * 1024
 # Up to so many bytes of journal a server that ends takes the time to write a snapshot.
 _COMPACTED_AT_END = 16 * 1024 * 1024
 # Bytes of a snapshot that are made in one go, with the server standing still.
@@ -39,6 +39,7 @@ class FileBackend(Backend):
     Args:
         path: the snapshot's; the others' names begin with it.
         context: the server's settings.
+        compact_from: bytes of journal up to which it is left alone.
 
     Attributes:
         table: every item. None of them is ever changed in place.
@@ -46,12 +47,13 @@ class FileBackend(Backend):
 
     table: ItemTable
 
-    def __init__(self, path: Path, context: Context) -> None:
+    def __init__(self, path: Path, context: Context, *, compact_from: int = _COMPACT_FROM) -> None:
         self.path = path
         self.table = ItemTable(
             context.memory_limit, evict=context.evict, on_evict=self._journal_eviction
         )
         self._context = context
+        self._compact_from = compact_from
         self._clock = context.clock
         self._version = 0
         self._flush_at = 0.0
@@ -292,7 +294,7 @@ class FileBackend(Backend):
 
     def _compact_if_due(self) -> None:
         due = self._journal.broken or self._journal.size > max(
-            _SMALLEST_COMPACTION, self._snapshot_bytes
+            self._compact_from, self._snapshot_bytes
         )
         if due and self._compaction is None and self._clock.now() >= self._next_compaction:
             self._compaction = asyncio.ensure_future(self._compact_and_tell())
@@ -432,7 +434,9 @@ class _SnapshotWriter:
 
 def make(url: BackendUrl, context: Context) -> Backend:
     """Make a backend of a ``file:///path/cache.json`` URL."""
-    url.only()
+    compact = url.only("compact").get("compact", str(_COMPACT_FROM))
+    if not (compact.isascii() and compact.isdigit()):
+        raise ConfigError(f"--backend: compact must be a number of bytes, not {compact!r}")
     if url.host not in ("", ".", "..", "localhost") or url.path in ("", "/"):
         raise ConfigError(
             f"--backend: {url.text!r} names no file; write file:///absolute/path/cache.json, "
@@ -442,4 +446,4 @@ def make(url: BackendUrl, context: Context) -> Backend:
     if path.is_dir():
         raise ConfigError(f"--backend: {path} is a directory; name a file in it")
     # Resolved, so that the same file has the same lock by whatever name.
-    return FileBackend(path.resolve(), context)
+    return FileBackend(path.resolve(), context, compact_from=int(compact))

@@ -1,0 +1,1 @@
+"""What tests of backends need, the project's own and other people's."""
