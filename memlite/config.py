@@ -219,9 +219,15 @@ OPTIONS: tuple[Option, ...] = (
         _addresses,
         "append",
     ),
-    Option("daemon", "run as a daemon", "d"),
+    Option("daemon", "run as a daemon; the command returns when it is ready", "d"),
     Option("enable-coredumps", "maximize the core file limit", "r"),
-    Option("user", "run as that user (only when started as root)", "u", "USER", _nonempty),
+    Option(
+        "user",
+        "run as that user, who also gets the UNIX socket (only when started as root)",
+        "u",
+        "USER",
+        _nonempty,
+    ),
     Option("memory-limit", "item memory in megabytes", "m", "NUM", _integer(1, 2**31 - 1)),
     Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
     Option(
