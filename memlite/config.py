@@ -228,9 +228,15 @@ OPTIONS: tuple[Option, ...] = (
         _addresses,
         "append",
     ),
-    Option("daemon", "run as a daemon", "d"),
+    Option("daemon", "run as a daemon; the command returns when it is ready", "d"),
     Option("enable-coredumps", "maximize the core file limit", "r"),
-    Option("user", "run as that user (only when started as root)", "u", "USER", _nonempty),
+    Option(
+        "user",
+        "run as that user, who also gets the UNIX socket (only when started as root)",
+        "u",
+        "USER",
+        _nonempty,
+    ),
     Option(
         "backend",
         "where items are kept: memory://, file:///path/cache.json, gs://bucket/prefix",
@@ -261,7 +267,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "write-back",
-        "answer set when it is in the near cache, and store it within a second or so",
+        "answer set before it is stored, and store it within a second or so",
     ),
     Option("memory-limit", "item memory in megabytes", "m", "NUM", _integer(1, 2**31 - 1)),
     Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
