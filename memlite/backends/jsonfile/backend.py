@@ -302,9 +302,10 @@ class FileBackend(Backend):
     async def _compact_and_tell(self) -> None:
         try:
             await self._compact()
-        except (OSError, StorageError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            _log.error("%s: the journal could not be compacted: %s", self.path, reason)
+        except _AbandonedError:
+            self._next_compaction = self._clock.now() + _RETRY_SECONDS
+        except OSError as error:
+            _log.error("%s: the journal could not be compacted: %s", self.path, error.strerror)
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         finally:
             self._compaction = None
@@ -334,14 +335,14 @@ class FileBackend(Backend):
                 size += len(line)
                 if size > _CHUNK:
                     if self._closing:
-                        raise StorageError("the server ends")
+                        raise _AbandonedError
                     await asyncio.to_thread(writer.write, chunk)
                     chunk, size = [], 0
             await asyncio.to_thread(writer.write, chunk)
             await asyncio.to_thread(writer.finish)
             if self._undone != undone:
                 # It may hold what was taken back meanwhile, or lack what was brought back.
-                raise StorageError("a change could not be written meanwhile")
+                raise _AbandonedError
             await asyncio.to_thread(self._install, number)
         except BaseException:
             writer.abandon()
@@ -387,6 +388,10 @@ class FileBackend(Backend):
             "compacting": int(self._compaction is not None),
             "last_write_error": self._journal.failure or "none",
         }
+
+
+class _AbandonedError(Exception):
+    """A snapshot is not to be finished."""
 
 
 class _SnapshotWriter:
