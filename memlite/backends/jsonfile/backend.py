@@ -195,7 +195,8 @@ class FileBackend(Backend):
     ) -> asyncio.Future[None]:
         """Store `item`; see `Backend.put`. What it returns is done when it is written."""
         old = self._current(key, replacing)
-        self.table.delete(key)
+        if old is not None:
+            self.table.delete(key)
         try:
             self.table.put(key, item)  # may evict, which is journaled before it
         except OutOfMemoryError:
@@ -223,7 +224,9 @@ class FileBackend(Backend):
     def _current(self, key: bytes, replacing: Item | Anything | None) -> Item | None:
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
-        current = self.peek(key)
+        if self._flush_at:
+            self._flush_if_due()
+        current = self.table.get(key)
         if replacing is not ANY and (current and current.version) != (
             replacing and replacing.version
         ):
