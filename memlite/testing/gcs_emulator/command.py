@@ -7,11 +7,13 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from memlite import logs
 from memlite.errors import ConfigError
 from memlite.testing.gcs_emulator.background import loop_factory
+from memlite.testing.gcs_emulator.disk import Disk
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.faults import Faults
 from memlite.testing.gcs_emulator.latency import parse_latency
@@ -70,9 +72,11 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
     )
     if options.outage:
         faults.begin_outage(options.outage)
+    disk = Disk(options.data) if options.data else None
     store = Store(
         ordered_generations=options.ordered_generations,
         object_write_rate=options.object_write_rate,
+        keeper=disk,
     )
     return GcsEmulator(
         options.bucket,
@@ -118,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="create this bucket at the start; may be repeated",
+    )
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="keep buckets and objects in this directory, for the next start",
     )
     add(
         "--object-write-rate",
