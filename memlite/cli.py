@@ -1,12 +1,14 @@
 """The command line: settings in, a running server or one line of error out."""
 
 import contextlib
+import importlib
 import json
 import logging
 import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memlite import __version__, logs, signals
@@ -18,9 +20,39 @@ from memlite.server import process
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["help_text", "main"]
+__all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
 
 _log = logging.getLogger("memlite")
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A program beside the server.
+
+    Attributes:
+        name: the first argument that calls for it.
+        help: what it does, in a line.
+        module: where its ``main(arguments) -> int`` is; imported when it is called for.
+        extra: of memlite's extras the one with the packages it needs.
+    """
+
+    name: str
+    help: str
+    module: str
+    extra: str
+
+
+SUBCOMMANDS = {
+    subcommand.name: subcommand
+    for subcommand in (
+        Subcommand(
+            "gcs-emulator",
+            "a strict Google Cloud Storage emulator for tests and benchmarks",
+            "memlite.testing.gcs_emulator.command",
+            "gcs",
+        ),
+    )
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     process.open_standard_streams()
     try:
-        settings = load(sys.argv[1:] if arguments is None else arguments, os.environ)
+        arguments = list(sys.argv[1:] if arguments is None else arguments)
+        if arguments and arguments[0] in SUBCOMMANDS:
+            return _run_subcommand(SUBCOMMANDS[arguments[0]], arguments[1:])
+        settings = load(arguments, os.environ)
         if settings.actions:
             sys.stdout.write(_answer(settings))
             sys.stdout.flush()
@@ -51,6 +86,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:
+    try:
+        module = importlib.import_module(subcommand.module)
+    except ModuleNotFoundError as error:
+        if (error.name or "memlite").partition(".")[0] == "memlite":
+            raise
+        raise StartError(
+            f"{subcommand.name}: {error.name} is not installed: "
+            f"pip install 'memlite[{subcommand.extra}]'"
+        ) from None
+    exit_code: int = module.main(arguments)
+    return exit_code
 
 
 def _answer(settings: Settings) -> str:
@@ -166,8 +215,11 @@ def help_text() -> str:
     lines = [
         f"memlite {__version__}",
         "Usage: memlite [options]   or: python -m memlite [options]",
-        "",
+        "       memlite <command> --help, for the commands beside the server:",
     ]
+    for subcommand in SUBCOMMANDS.values():
+        lines += _help_lines(f"   {subcommand.name}", subcommand.help)
+    lines.append("")
     for option in OPTIONS:
         lines += _help_lines(_spelling(option), option.help + _default(option, defaults))
     lines += _help_lines("    --config=FILE", "read settings from a TOML file")

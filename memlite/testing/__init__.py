@@ -1,1 +1,3 @@
-"""What tests of backends need, the project's own and other people's."""
+"""What tests and laptops use in the place of the real thing; public, for third parties too."""
+
+__all__: list[str] = []

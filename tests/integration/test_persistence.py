@@ -46,7 +46,7 @@ def test_what_was_stored_is_there_after_a_restart(
 ) -> None:
     large = bytes(range(256)) * 2000
     with serving(url, *near) as (server, client):
-        assert client.set("text", "größe", expire=1000)
+        assert client.set("text", "größe".encode(), expire=1000)
         assert client.set("bytes", large, flags=7)
         assert client.set_many({f"key{number}": str(number) for number in range(50)}) == []
         assert client.incr("key7", 100) == 107
