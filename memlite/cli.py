@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -9,7 +10,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memlite import __version__, logs
@@ -17,9 +18,39 @@ from memlite.config import OPTIONS, REFUSED, Config, Option, Settings, load
 from memlite.errors import ConfigError, StartError
 from memlite.extended import EXTENDED
 
-__all__ = ["help_text", "main"]
+__all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
 
 _log = logging.getLogger("memlite")
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A program beside the server.
+
+    Attributes:
+        name: the first argument that calls for it.
+        help: what it does, in a line.
+        module: where its ``main(arguments) -> int`` is; imported when it is called for.
+        extra: of memlite's extras the one with the packages it needs.
+    """
+
+    name: str
+    help: str
+    module: str
+    extra: str
+
+
+SUBCOMMANDS = {
+    subcommand.name: subcommand
+    for subcommand in (
+        Subcommand(
+            "gcs-emulator",
+            "a strict Google Cloud Storage emulator for tests and benchmarks",
+            "memlite.testing.gcs_emulator.command",
+            "gcs",
+        ),
+    )
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0, 64 for wrong settings, 71 when the server cannot start.
     """
     try:
-        settings = load(sys.argv[1:] if arguments is None else arguments, os.environ)
+        arguments = list(sys.argv[1:] if arguments is None else arguments)
+        if arguments and arguments[0] in SUBCOMMANDS:
+            return _run_subcommand(SUBCOMMANDS[arguments[0]], arguments[1:])
+        settings = load(arguments, os.environ)
         if settings.actions:
             sys.stdout.write(_answer(settings))
             sys.stdout.flush()
@@ -47,6 +81,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:
+    try:
+        module = importlib.import_module(subcommand.module)
+    except ModuleNotFoundError as error:
+        if (error.name or "memlite").partition(".")[0] == "memlite":
+            raise
+        raise StartError(
+            f"{subcommand.name}: {error.name} is not installed: "
+            f"pip install 'memlite[{subcommand.extra}]'"
+        ) from None
+    exit_code: int = module.main(arguments)
+    return exit_code
 
 
 def _answer(settings: Settings) -> str:
@@ -152,8 +200,11 @@ def help_text() -> str:
     lines = [
         f"memlite {__version__}",
         "Usage: memlite [options]   or: python -m memlite [options]",
-        "",
+        "       memlite <command> --help, for the commands beside the server:",
     ]
+    for subcommand in SUBCOMMANDS.values():
+        lines += _help_lines(f"   {subcommand.name}", subcommand.help)
+    lines.append("")
     for option in OPTIONS:
         lines += _help_lines(_spelling(option), option.help + _default(option, defaults))
     lines += _help_lines("    --config=FILE", "read settings from a TOML file")

@@ -1,0 +1,131 @@
+"""The whole API without sockets: a request goes in, a reply comes out."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable
+
+from memlite.testing.gcs_emulator.batch import answer_batch
+from memlite.testing.gcs_emulator.buckets_api import BucketsApi
+from memlite.testing.gcs_emulator.errors import GcsError
+from memlite.testing.gcs_emulator.messages import Request, Response, json_response
+from memlite.testing.gcs_emulator.objects_api import ObjectsApi
+from memlite.testing.gcs_emulator.routes import Route, find_route
+from memlite.testing.gcs_emulator.store import Store
+from memlite.testing.gcs_emulator.uploads_api import UploadsApi
+from memlite.testing.gcs_emulator.xml_api import XmlApi, xml_error
+
+__all__ = ["Api", "error_response"]
+
+_TOKEN_SECONDS = 3599
+
+
+class Api:
+    """The methods the emulator knows.
+
+    Args:
+        store: what they work on.
+        require_token: whether a request without ``Authorization: Bearer`` is refused. Any token
+            will do.
+
+    Attributes:
+        operations: how many of each operation were carried out or refused by the store.
+    """
+
+    def __init__(self, store: Store, *, require_token: bool = False) -> None:
+        buckets, objects = BucketsApi(store), ObjectsApi(store)
+        uploads, xml = UploadsApi(store), XmlApi(store)
+        self.operations: Counter[str] = Counter()
+        self._require_token = require_token
+        self._methods: dict[str, Callable[..., Response]] = {
+            "batch": self._batch,
+            "buckets.delete": buckets.delete,
+            "buckets.get": buckets.get,
+            "buckets.insert": buckets.insert,
+            "buckets.list": buckets.list,
+            "buckets.patch": buckets.patch,
+            "buckets.testPermissions": buckets.test_permissions,
+            "buckets.update": buckets.update,
+            "objects.cancel": uploads.cancel,
+            "objects.compose": objects.compose,
+            "objects.copy": objects.copy,
+            "objects.delete": objects.delete,
+            "objects.get": objects.get,
+            "objects.insert": uploads.insert,
+            "objects.list": objects.list,
+            "objects.patch": objects.patch,
+            "objects.resume": uploads.resume,
+            "objects.rewrite": objects.rewrite,
+            "objects.update": objects.update,
+            "token": self._token,
+            "xml.delete": xml.delete,
+            "xml.get": xml.get,
+            "xml.put": xml.put,
+        }
+
+    def handle(self, request: Request) -> Response:
+        """Carry a request out and return the reply; errors are replies as well."""
+        try:
+            route = find_route(request.method, request.path)
+        except GcsError as error:
+            return error_response(error)
+        return self.execute(route, request)
+
+    def execute(self, route: Route, request: Request) -> Response:
+        """Carry out a request whose route is known, as `handle` does."""
+        self.operations[route.operation] += 1
+        try:
+            if self._require_token and route.operation != "token":
+                _check_token(request)
+            return self._methods[route.operation](request, *route.names)
+        except GcsError as error:
+            style = route.style
+            if route.operation == "objects.get" and request.query.get("alt") == "media":
+                style = "text"
+            return error_response(error, style)
+
+    def _token(self, request: Request) -> Response:
+        """Answer like an OAuth 2 token endpoint (RFC 6749, 5.1), to whoever asks."""
+        return json_response(
+            {
+                "access_token": secrets.token_urlsafe(24),
+                "expires_in": _TOKEN_SECONDS,
+                "token_type": "Bearer",
+            }
+        )
+
+    def _batch(self, request: Request) -> Response:
+        """Answer a batch: requests in parts (https://cloud.google.com/storage/docs/batch)."""
+        request.check(frozenset())
+        return answer_batch(request, self.handle)
+
+
+def _check_token(request: Request) -> None:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not token.strip():
+        raise GcsError(401, "required", "Login Required.", location=("header", "Authorization"))
+
+
+def error_response(error: GcsError, style: str = "json") -> Response:
+    """Return the reply that says `error`.
+
+    Args:
+        error: what to say.
+        style: ``json``, ``text`` as GCS answers for content, or ``xml``.
+    """
+    headers = {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'}
+    challenge = headers if error.status == 401 else {}
+    if error.status == 304:
+        return Response(304)
+    if style == "xml":
+        response = xml_error(error)
+    elif style == "text":
+        text = {"Content-Type": "text/html; charset=UTF-8"}
+        response = Response(error.status, error.message.encode(), text)
+    else:
+        detail = {"message": error.message, "domain": error.domain, "reason": error.reason}
+        if error.location:
+            detail["locationType"], detail["location"] = error.location
+        inner = {"code": error.status, "message": error.message, "errors": [detail]}
+        response = json_response({"error": inner}, error.status)
+    response.headers = {**response.headers, **challenge}
+    return response

@@ -1,0 +1,224 @@
+"""``memlite gcs-emulator``: the emulator as a program."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
+
+from memlite import logs
+from memlite.errors import ConfigError
+from memlite.testing.gcs_emulator.background import loop_factory
+from memlite.testing.gcs_emulator.errors import GcsError
+from memlite.testing.gcs_emulator.faults import Faults
+from memlite.testing.gcs_emulator.latency import parse_latency
+from memlite.testing.gcs_emulator.server import GcsEmulator
+from memlite.testing.gcs_emulator.store import Store
+
+__all__ = ["main"]
+
+_NAME = "gcs-emulator"
+_T = TypeVar("_T")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{_NAME}: {message} (memlite {_NAME} --help lists the options)")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the emulator until SIGINT or SIGTERM.
+
+    Args:
+        arguments: the command line behind the subcommand's name.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        StartError: the address, the port or the data directory cannot be had.
+    """
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit:  # --help, which is printed
+        return 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
+    logs.configure(logging.INFO if options.verbose else logging.WARNING, "text")
+    try:
+        emulator = _emulator(options)
+    except (ValueError, GcsError) as error:
+        raise ConfigError(f"{_NAME}: {error}") from None
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_run(emulator))
+    return 0
+
+
+def _emulator(options: argparse.Namespace) -> GcsEmulator:
+    faults = Faults(
+        seed=options.seed,
+        read_latency=options.read_latency or options.latency,
+        write_latency=options.write_latency or options.latency,
+        error_rates=dict(pair for pairs in options.error_rate for pair in pairs),
+        reset_rate=options.reset_rate,
+        lost_ack_rate=options.lost_ack_rate,
+        lost_ack=options.lost_ack,
+    )
+    if options.outage:
+        faults.begin_outage(options.outage)
+    store = Store(
+        ordered_generations=options.ordered_generations,
+        object_write_rate=options.object_write_rate,
+    )
+    return GcsEmulator(
+        options.bucket,
+        host=options.host,
+        port=options.port,
+        store=store,
+        faults=faults,
+        require_token=options.require_token,
+    )
+
+
+async def _run(emulator: GcsEmulator) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Windows has no signal handlers for loops; there those of `main` end the process.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop.set)
+    async with emulator:
+        url = emulator.url
+        sys.stdout.write(f"{url} accepts requests; export STORAGE_EMULATOR_HOST={url}\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"memlite {_NAME}",
+        description="A strict emulator of Google Cloud Storage, for tests and benchmarks.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add(
+        "--port",
+        type=_checked(_port),
+        default=4443,
+        metavar="NUM",
+        help="port to listen on; 0 for any free one (default: %(default)s)",
+    )
+    add(
+        "--bucket",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="create this bucket at the start; may be repeated",
+    )
+    add(
+        "--object-write-rate",
+        type=_checked(_rate_per_second),
+        metavar="NUM",
+        help="writes a second each object takes before it answers 429; GCS: 1 (default: any)",
+    )
+    add(
+        "--ordered-generations",
+        action="store_true",
+        help="let later generations be larger, which GCS does not promise",
+    )
+    add("--require-token", action="store_true", help="refuse requests without a bearer token")
+    _add_faults(parser)
+    add("-v", "--verbose", action="store_true", help="log each request on stderr")
+    return parser
+
+
+def _add_faults(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "faults", "on requests that concern objects; /_emulator/faults changes them at any time"
+    )
+    add = group.add_argument
+    latency = _checked(parse_latency)
+    add(
+        "--latency",
+        type=latency,
+        metavar="DIST",
+        help="wait before each request: fixed:20ms, uniform:10ms-30ms or "
+        "lognormal:median=20ms,p99=80ms",
+    )
+    add("--read-latency", type=latency, metavar="DIST", help="the same, for reads only")
+    add("--write-latency", type=latency, metavar="DIST", help="the same, for writes only")
+    add(
+        "--error-rate",
+        type=_checked(_error_rates),
+        action="append",
+        default=[],
+        metavar="STATUS=SHARE,...",
+        help="answer this share of requests with an error: 503=0.1,429=0.02",
+    )
+    share = _checked(float)
+    add(
+        "--reset-rate",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="reset the connection instead of carrying the request out",
+    )
+    add(
+        "--lost-ack-rate",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="carry the write out and lose its acknowledgement",
+    )
+    add(
+        "--lost-ack",
+        choices=("reset", "503", "mixed"),
+        default="reset",
+        help="what the client sees instead of it (default: %(default)s)",
+    )
+    add(
+        "--outage",
+        choices=("503", "reset", "hang"),
+        help="let every request fail, until /_emulator/faults says otherwise",
+    )
+    add("--seed", type=_checked(int), metavar="NUM", help="let the same go wrong in each run")
+
+
+def _checked(parse: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Return `parse` so that argparse shows what its ValueErrors say."""
+
+    def convert(text: str) -> _T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError(f"must be from 0 to 65535, not {text}")
+    return port
+
+
+def _rate_per_second(text: str) -> float:
+    rate = float(text)
+    if not 0 < rate < float("inf"):
+        raise ValueError(f"must be more than 0, not {text}")
+    return rate
+
+
+def _error_rates(text: str) -> list[tuple[int, float]]:
+    pairs = []
+    for part in text.split(","):
+        status, equals, share = part.partition("=")
+        if not equals:
+            raise ValueError(f"must be STATUS=SHARE, not {part!r}")
+        pairs.append((int(status), float(share)))
+    return pairs

@@ -1,0 +1,208 @@
+"""Requests and replies without sockets, and what both APIs read from a request in the same way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import orjson
+from multidict import CIMultiDict
+
+from memlite.testing.gcs_emulator.errors import GcsError
+from memlite.testing.gcs_emulator.preconditions import NO_PRECONDITIONS, Preconditions
+
+__all__ = ["Request", "Response", "json_response", "unquote"]
+
+_INT64 = range(2**63)
+_JSON_HEADERS = {"Content-Type": "application/json; charset=UTF-8"}
+# Parameters of every method of the JSON API that say how to answer or whom to bill; the emulator
+# may ignore them. https://cloud.google.com/storage/docs/json_api/v1/parameters
+_HARMLESS = frozenset(
+    ("alt", "fields", "key", "prettyPrint", "projection", "quotaUser", "userIp", "userProject")
+)
+# Headers that would change what a request means, and that the emulator does not know.
+_UNKNOWN_HEADERS = ("if-modified-since", "if-unmodified-since", "x-http-method-override")
+_KNOWN_GOOG_HEADERS = frozenset(
+    (
+        "x-goog-api-client",
+        "x-goog-gcs-idempotency-token",
+        "x-goog-hash",
+        "x-goog-request-params",
+        "x-goog-user-project",
+    )
+)
+_GENERATION_PARAMETERS = (
+    "GenerationMatch",
+    "GenerationNotMatch",
+    "MetagenerationMatch",
+    "MetagenerationNotMatch",
+)
+
+
+@dataclass(slots=True)
+class Request:
+    """An HTTP request, read to its end.
+
+    Attributes:
+        method: in capitals.
+        target: path and query as they came, percent-encoded.
+        headers: case-insensitive.
+        body: the bytes.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=CIMultiDict)
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The path, still percent-encoded."""
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query's parameters; of one given twice the last."""
+        return _parse_query(self.target.partition("?")[2])
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the server as the client knows it."""
+        return f"http://{self.headers.get('Host', 'localhost')}"
+
+    def check(self, known: frozenset[str], known_headers: frozenset[str] = frozenset()) -> None:
+        """Refuse the request if it has parameters or headers that would have to be obeyed.
+
+        Args:
+            known: the parameters the method knows, beside those of every method.
+            known_headers: of the conditional and ``x-goog-`` headers those it knows, beside the
+                harmless ones. In lower case; a ``-`` at the end stands for anything that follows.
+
+        Raises:
+            GcsError: 501.
+        """
+        for name in self.query.keys() - known:
+            if name not in _HARMLESS:
+                raise GcsError.not_emulated(f"the parameter {name!r} of this method")
+        for name in self.headers:
+            lower = name.lower()
+            if lower.startswith("x-goog-"):
+                unknown = lower not in _KNOWN_GOOG_HEADERS
+            else:
+                unknown = lower.startswith("if-") or lower in _UNKNOWN_HEADERS
+            if unknown and lower not in known_headers:
+                if any(lower.startswith(known) for known in known_headers if known[-1] == "-"):
+                    continue
+                raise GcsError.not_emulated(f"the header {name!r} with this method")
+
+    def number(self, name: str) -> int | None:
+        """Return a parameter that is a number of 63 bits, or None without it.
+
+        Raises:
+            GcsError: 400.
+        """
+        text = self.query.get(name)
+        return None if text is None else parse_number(name, text)
+
+    def flag(self, name: str) -> bool:
+        """Return whether a parameter is given and true.
+
+        Raises:
+            GcsError: 400.
+        """
+        text = self.query.get(name, "false").lower()
+        if text not in ("true", "false"):
+            raise GcsError.invalid(f"Invalid value for the parameter {name}: {text!r}", name)
+        return text == "true"
+
+    def preconditions(self, prefix: str = "if") -> Preconditions:
+        """Return the preconditions among the parameters.
+
+        Args:
+            prefix: ``if``, or ``ifSource`` for those of the object to copy.
+
+        Raises:
+            GcsError: 400.
+        """
+        numbers = [self.number(prefix + name) for name in _GENERATION_PARAMETERS]
+        return NO_PRECONDITIONS if numbers == [None] * 4 else Preconditions(*numbers)
+
+    def json(self) -> dict[str, Any]:
+        """Return the body, a JSON object; an empty one without a body.
+
+        Raises:
+            GcsError: 400.
+        """
+        return parse_json(self.body) if self.body else {}
+
+
+@dataclass(slots=True)
+class Response:
+    """An HTTP reply.
+
+    Attributes:
+        status: the status.
+        body: the bytes; for a HEAD request those that are not sent.
+        headers: all but Content-Length.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """Return a reply that says `value` in JSON."""
+    return Response(status, orjson.dumps(value), _JSON_HEADERS)
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in `body`.
+
+    Raises:
+        GcsError: 400.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise GcsError(400, "parseError", "Parse Error") from None
+    if not isinstance(value, dict):
+        raise GcsError(400, "parseError", "Parse Error")
+    return value
+
+
+def parse_number(name: str, text: str) -> int:
+    """Return a generation or another number of 63 bits.
+
+    Raises:
+        GcsError: 400, naming the parameter `name`.
+    """
+    if not (text.isascii() and text.isdigit() and int(text[:20]) in _INT64):
+        raise GcsError.invalid(f"Invalid value for the parameter {name}: {text!r}", name)
+    return int(text)
+
+
+def unquote(text: str) -> str:
+    """Return a percent-encoded name; a ``+`` is itself.
+
+    Raises:
+        GcsError: 400 when it is not UTF-8.
+    """
+    if "%" not in text and text.isascii():
+        return text
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise GcsError.invalid("The name is not UTF-8.", "name") from None
+
+
+@lru_cache(maxsize=1024)
+def _parse_query(text: str) -> Mapping[str, str]:
+    # Remembered: most requests have one of a few queries, such as "alt=media".
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+    except (UnicodeDecodeError, ValueError):
+        raise GcsError.invalid("The query is not understood.") from None
+    return MappingProxyType(dict(pairs))
