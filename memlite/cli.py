@@ -1,22 +1,24 @@
 """The command line: settings in, a running server or one line of error out."""
 
-import asyncio
 import contextlib
 import importlib
 import json
 import logging
 import os
-import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from memlite import __version__, logs
+from memlite import __version__, logs, signals
 from memlite.config import OPTIONS, REFUSED, Config, Option, Settings, load
 from memlite.errors import ConfigError, StartError
 from memlite.extended import EXTENDED
+from memlite.server import process
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
 
@@ -62,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 64 for wrong settings, 71 when the server cannot start.
     """
+    process.open_standard_streams()
     try:
         arguments = list(sys.argv[1:] if arguments is None else arguments)
         if arguments and arguments[0] in SUBCOMMANDS:
@@ -76,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         line = " ".join(str(error).splitlines())
         sys.stderr.write(f"memlite: {line}\n")
         return error.exit_code
+    except KeyboardInterrupt:  # only where signals cannot be held, see memlite.signals
+        return 0
     except BrokenPipeError:
         # The reader of --help went away; the interpreter must not complain at exit.
         with contextlib.suppress(OSError):
@@ -109,17 +114,14 @@ def _answer(settings: Settings) -> str:
 
 def _serve(settings: Settings) -> int:
     # Imported here: --help and a typo need not wait for the event loop's modules.
-    from memlite.server import process, sockets
+    import asyncio
+
+    from memlite.server import sockets
     from memlite.server.server import Server
 
     config = settings.config
-    # Until the event loop takes signals over: leave by way of the finally clauses below, so that
-    # no socket or pid file stays behind.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(0))
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _say_what_has_no_effect(settings)
-    config = _with_absolute_paths(config)
     process.raise_file_limit(config.conn_limit)
     if config.enable_coredumps:
         process.allow_coredumps()
@@ -137,24 +139,39 @@ def _serve(settings: Settings) -> int:
                     listener.label.partition(":")[2],
                 )
     try:
-        # Before the user changes: the new one may not be allowed to read Python's files.
+        # Before the user and the directory change: the new one may not be allowed to read Python's
+        # files, and paths may be relative.
+        server = Server(config, listeners)
         loop_factory = _loop_factory(config.loop)
-        process.become(config.user)
-        if config.daemon:
-            process.daemonize(keep_streams=config.verbose > 0)
+        process.become(config.user, [one.file for one in listeners if one.file])
+        leave_terminal = (
+            process.daemonize(keep_streams=config.verbose > 0) if config.daemon else None
+        )
         if config.lock_memory:
             process.lock_memory()
+
+        def ready() -> None:
+            if leave_terminal is not None:
+                leave_terminal()
+            signals.release()
+
+        async def run() -> None:
+            try:
+                await server.run(ready)
+            finally:
+                signals.hold()  # until the process ends: there is nothing left to stop
+
         with process.pid_file(config.pidfile):
             sockets.write_ports(listeners)
             with asyncio.Runner(loop_factory=loop_factory) as runner:
-                runner.run(Server(config, listeners).run())
+                runner.run(run())
     finally:
         for listener in listeners:
             listener.close()
     return 0
 
 
-def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _loop_factory(choice: str) -> "Callable[[], asyncio.AbstractEventLoop] | None":
     """Return what makes the event loop of ``--loop``; None for asyncio's own."""
     if choice == "asyncio":
         return None
@@ -172,6 +189,11 @@ def _say_what_has_no_effect(settings: Settings) -> None:
     for option in OPTIONS:
         if not option.effect and settings.sources[option.name] != "default":
             _log.info("%s: has no effect in memlite", settings.sources[option.name])
+    on_unix_socket = settings.config.unix_socket is not None
+    if on_unix_socket and settings.sources["port"] != "default":
+        _log.info("%s: has no effect with -s", settings.sources["port"])
+    if not on_unix_socket and settings.sources["unix-mask"] != "default":
+        _log.info("%s: has no effect without -s", settings.sources["unix-mask"])
     for key in settings.config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)
@@ -179,13 +201,6 @@ def _say_what_has_no_effect(settings: Settings) -> None:
         _log.warning("-U: this version does not speak UDP; nothing listens on it")
     if settings.config.protocol == "binary":
         _log.warning("-B binary: this version does not speak it; every connection will be closed")
-
-
-def _with_absolute_paths(config: Config) -> Config:
-    """Make the files' paths independent of the directory, which a daemon leaves."""
-    if not config.pidfile:
-        return config
-    return replace(config, pidfile=str(Path(config.pidfile).absolute()))
 
 
 # Texts

@@ -7,7 +7,7 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """Unix time that never goes backwards.
+    """Unix time that goes back for nobody but `advance`.
 
     Follows the monotonic clock from the wall time at which it was made, as memcached does:
     a step of the wall clock neither expires items nor keeps them alive.
@@ -43,6 +43,6 @@ class Clock:
         self.second = int(self.now())
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward (memcached's ``debugtime``)."""
+        """Move the clock, back if `seconds` is negative (``debugtime``, as in memcached-debug)."""
         self._offset += seconds
         self.tick()

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from memlite.errors import ConfigError
-from memlite.extended import EXTENDED, ExtendedOptions
+from memlite.extended import ExtendedOptions, plain
 
 __all__ = ["OPTIONS", "REFUSED", "Config", "Option", "Settings", "load"]
 
 MEGABYTE = 1024 * 1024
-_SIZE = re.compile(r"(\d+)([kmgKMG]?)")
+_SIZE = re.compile(r"([0-9]+)([kmgKMG]?)")
 _ENVIRONMENT_PREFIX = "MEMLITE_"
 # Read by the build and the tests, not by the server.
 _FOREIGN_VARIABLES = ("MEMLITE_COMPILED", "MEMLITE_TEST_")
@@ -35,6 +35,11 @@ class Config:
     unix_socket: str | None = None
     unix_mask: int = 0o700
     listen: tuple[str, ...] = ()
+    backend: str = "memory://"
+    durability: str = "always"
+    near_cache: int = 0
+    near_cache_ttl: float = 30
+    write_back: bool = False
     memory_limit: int = 64
     disable_evictions: bool = False
     max_item_size: int = MEGABYTE
@@ -72,7 +77,7 @@ class Config:
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
-            number = int(text)
+            number = int(plain(text))
         except ValueError:
             raise ValueError(f"must be a whole number, not {text!r}") from None
         if number < low:
@@ -87,7 +92,7 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 def _number(low: float, *, inclusive: bool) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
-            number = float(text)
+            number = float(plain(text))
         except ValueError:
             raise ValueError(f"must be a number, not {text!r}") from None
         # Written so that NaN fails too.
@@ -100,7 +105,7 @@ def _number(low: float, *, inclusive: bool) -> Callable[[str], float]:
 
 def _octal(text: str) -> int:
     try:
-        mask = int(text, 8)
+        mask = int(plain(text), 8)
     except ValueError:
         raise ValueError(f"must be an octal mode such as 700, not {text!r}") from None
     if not 0 <= mask <= 0o777:
@@ -108,11 +113,15 @@ def _octal(text: str) -> int:
     return mask
 
 
-def _item_size(text: str) -> int:
+def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(f"must be a size such as 1048576, 512k or 2m, not {text!r}")
-    size = int(match[1]) * {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}[match[2].lower()]
+    return int(match[1]) * {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}[match[2].lower()]
+
+
+def _item_size(text: str) -> int:
+    size = _size(text)
     if not 1024 <= size <= 1024 * MEGABYTE:
         raise ValueError(f"must be between 1k and 1g, not {text}")
     return size
@@ -219,12 +228,56 @@ OPTIONS: tuple[Option, ...] = (
         _addresses,
         "append",
     ),
-    Option("daemon", "run as a daemon", "d"),
+    Option("daemon", "run as a daemon; the command returns when it is ready", "d"),
     Option("enable-coredumps", "maximize the core file limit", "r"),
-    Option("user", "run as that user (only when started as root)", "u", "USER", _nonempty),
+    Option(
+        "user",
+        "run as that user, who also gets the UNIX socket (only when started as root)",
+        "u",
+        "USER",
+        _nonempty,
+    ),
+    Option(
+        "backend",
+        "where items are kept: memory://, file:///path/cache.json, gs://bucket/prefix",
+        None,
+        "URL",
+        _nonempty,
+    ),
+    Option(
+        "durability",
+        "of file://: always (a reply leaves after the fsync), everysec or none",
+        None,
+        "WHEN",
+        _choice("always", "everysec", "none"),
+    ),
+    Option(
+        "near-cache",
+        "memory in front of the backend: bytes, or with suffix k, m, g; 0: none",
+        None,
+        "SIZE",
+        _size,
+    ),
+    Option(
+        "near-cache-ttl",
+        "seconds for which the near cache answers without asking the backend",
+        None,
+        "SECONDS",
+        _number(0, inclusive=False),
+    ),
+    Option(
+        "write-back",
+        "answer set before it is stored, and store it within a second or so",
+    ),
     Option("memory-limit", "item memory in megabytes", "m", "NUM", _integer(1, 2**31 - 1)),
     Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
-    Option("conn-limit", "max simultaneous connections", "c", "NUM", _COUNT),
+    Option(
+        "conn-limit",
+        "max simultaneous connections; exactly so many are served (memcached keeps some back)",
+        "c",
+        "NUM",
+        _COUNT,
+    ),
     Option("lock-memory", "lock all paged memory", "k"),
     Option(
         "verbose",
@@ -237,19 +290,17 @@ OPTIONS: tuple[Option, ...] = (
     Option("pidfile", "save the process id in that file", "P", "FILE", _nonempty),
     Option(
         "slab-growth-factor",
-        "growth factor of the size classes in stats items",
+        "growth factor of the size classes in stats items and slabs; of nothing else",
         "f",
         "NUM",
         _number(1, inclusive=False),
-        effect=False,
     ),
     Option(
         "slab-min-size",
-        "bytes for key, value and flags in the smallest size class",
+        "bytes for key, value and flags in the smallest size class, in the same places",
         "n",
         "BYTES",
         _COUNT,
-        effect=False,
     ),
     Option("enable-largepages", "large memory pages (memcached's allocator)", "L", effect=False),
     Option(
@@ -346,7 +397,7 @@ class Settings:
     Attributes:
         config: the values.
         sources: for each option's name its source: ``default``, ``file PATH``,
-            ``environment NAME`` or ``flag -x``.
+            ``environment NAME`` or ``flag -x``; of -o, which gathers them, one or more.
         actions: of ``help``, ``version``, ``license`` and ``print-config`` those asked for.
     """
 
@@ -373,7 +424,12 @@ def load(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     sources = {option.name: "default" for option in OPTIONS}
     for layer in (_read_file(path) if path else {}, from_environment, flags):
         for name, (value, source) in layer.items():
-            values[_BY_NAME[name].field] = value
+            field_name = _BY_NAME[name].field
+            if isinstance(value, ExtendedOptions) and field_name in values:
+                # Key by key: what the layers below say of other keys still holds.
+                value = values[field_name] + value
+                source = f"{sources[name]}, {source}"
+            values[field_name] = value
             sources[name] = source
     config = _check(Config(**_implied(values)), sources)
     return Settings(config, sources, actions)
@@ -507,6 +563,8 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
             f"-I: an item of {config.max_item_size} bytes would not fit into -m "
             f"{config.memory_limit} (megabytes)"
         )
+    if 0 < config.near_cache < MEGABYTE:
+        raise ConfigError(f"--near-cache: must be 0 or at least 1m, not {config.near_cache}")
     if config.unix_socket and config.listen:
         raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
     return config
@@ -515,4 +573,3 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
 assert {option.field for option in OPTIONS} == {  # noqa: S101 - the table and the class agree
     item.name for item in fields(Config)
 }
-assert set(EXTENDED)  # noqa: S101

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["EXTENDED", "ExtendedOption", "ExtendedOptions"]
+__all__ = ["EXTENDED", "ExtendedOption", "ExtendedOptions", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class ExtendedOption:
 EXTENDED: Mapping[str, ExtendedOption] = {
     "idle_timeout": ExtendedOption("seconds after which an idle connection is closed; 0: never", 0),
     "maxconns_fast": ExtendedOption("refuse connections over the limit at once (always so)"),
+    "no_lru_crawler": ExtendedOption('leave the crawler\'s fields out of "stats"; nothing else'),
+    "no_lru_maintainer": ExtendedOption('leave the maintainer\'s out of "stats"; nothing else'),
     "track_sizes": ExtendedOption('enable "stats sizes"'),
     # Accepted, without effect: they tune memcached's hash table, slabs, LRU threads and loggers.
     "drop_privileges": ExtendedOption(),
@@ -47,8 +49,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "no_drop_privileges": ExtendedOption(),
     "no_hashexpand": ExtendedOption(),
     "no_inline_ascii_resp": ExtendedOption(),
-    "no_lru_crawler": ExtendedOption(),
-    "no_lru_maintainer": ExtendedOption(),
     "no_maxconns_fast": ExtendedOption(),
     "no_modern": ExtendedOption(),
     "no_slab_automove": ExtendedOption(),
@@ -126,6 +126,17 @@ class ExtendedOptions:
         return cls(given)
 
 
+def plain(text: str) -> str:
+    """Return `text` as it is, to be read as a number.
+
+    Raises:
+        ValueError: it has a "_" or digits of another script, which only Python takes for numbers.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return text
+
+
 def _unknown(key: str) -> str:
     for prefix, what in _REFUSED.items():
         if key.startswith(prefix):
@@ -148,7 +159,7 @@ def _check(key: str, option: ExtendedOption, value: str) -> str:
     if option.text:
         return value
     try:
-        number = float(value) if option.fraction else int(value)
+        number = float(plain(value)) if option.fraction else int(plain(value))
     except ValueError:
         kind = "a number" if option.fraction else "a whole number"
         raise ValueError(f"{key} must be {kind}, not {value!r}") from None

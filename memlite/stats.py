@@ -1,6 +1,7 @@
 """Counters and latency histograms: plain numbers, no clock, no output format."""
 
 from collections.abc import Iterator
+from operator import attrgetter, sub
 
 __all__ = ["COMMAND_CLASSES", "Counters", "LatencyHistogram"]
 
@@ -42,6 +43,7 @@ class Counters:
         "lru_crawler_starts",
         "reclaimed",
         "rejected_connections",
+        "storage_errors",
         "store_no_memory",
         "store_too_large",
         "total_connections",
@@ -79,6 +81,7 @@ class Counters:
     reclaimed: int
     rejected_connections: int
     store_no_memory: int
+    storage_errors: int
     store_too_large: int
     total_connections: int
     total_items: int
@@ -92,6 +95,20 @@ class Counters:
         """Set every counter to zero (``stats reset``)."""
         for name in self.__slots__:
             setattr(self, name, 0)
+
+    def snapshot(self) -> tuple[int, ...]:
+        """Return every counter, for `since`."""
+        return _every_counter(self)
+
+    def since(self, snapshot: tuple[int, ...]) -> tuple[int, ...]:
+        """Return by how much each counter has grown since a `snapshot`."""
+        return tuple(map(sub, _every_counter(self), snapshot))
+
+    def subtract(self, growth: tuple[int, ...]) -> None:
+        """Take back what `since` returned."""
+        for name, by in zip(self.__slots__, growth, strict=True):
+            if by:
+                setattr(self, name, max(0, getattr(self, name) - by))
 
     @property
     def cmd_get(self) -> int:
@@ -116,6 +133,9 @@ class Counters:
 
 _SUB_BITS = 5
 _SUB_BUCKETS = 1 << _SUB_BITS
+
+
+_every_counter = attrgetter(*Counters.__slots__)
 
 
 class LatencyHistogram:

@@ -19,8 +19,8 @@ HEAD = """\
 `memlite [options]`, or `python -m memlite [options]`. The letters and their meanings are
 memcached's; every option has a long form, an environment variable and a key for the TOML file
 that `--config FILE` (or `MEMLITE_CONFIG`) names. Flags go before environment, environment before
-file, file before default. `--print-config` prints the outcome, as a TOML file that says where each
-value came from, and exits.
+file, file before default; `-o` so key by key. `--print-config` prints the outcome, as a TOML file
+that says where each value came from, and exits.
 
 Whatever is wrong (an unknown flag, variable or key, a value out of range, a port in use) is one
 line on stderr and a non-zero exit: 64 for settings, 71 when the server cannot start.
@@ -67,7 +67,8 @@ SIGNALS = """
 | SIGINT, SIGTERM | stop: replies that are under way go out (1 s at most), then exit with 0 |
 | SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (10 s at most) |
 | SIGHUP | nothing to read again in this version; does no harm |
-| a second SIGINT or SIGTERM | stop at once |
+| a second of these three | stop at once |
+| any of them while memlite starts | as soon as it has started |
 | `MEMCACHED_PORT_FILENAME` | names a file that gets the open ports, a line `TCP INET: 11211` each |
 
 With `-p 0` and that variable, test harnesses written for memcached start memlite on a free port.

@@ -4,7 +4,10 @@ import asyncio
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+if TYPE_CHECKING:
+    from memlite.backends.table import ItemTable
 
 __all__ = [
     "ANY",
@@ -76,9 +79,14 @@ class Item:
         expires: float = 0.0,
         version: int = 0,
         stored: int = 0,
-    ) -> "Item":
+    ) -> Self:
         """Return an item of these; backends make what they read into one."""
         return cls(wire_form(key, flags, value), len(value), flags, expires, version, stored)
+
+    @classmethod
+    def like(cls, item: "Item", version: int = 0) -> Self:
+        """Return an unread item with the content of another."""
+        return cls(item.wire, item.size, item.flags, item.expires, version, item.stored)
 
     @property
     def fetched(self) -> bool:
@@ -121,7 +129,13 @@ class Backend(ABC):
     Whatever cannot be done now is a `memlite.errors.StorageError`, whose text the client gets
     after ``SERVER_ERROR``. What raised nothing must hold, as far as the backend promises at all.
     All calls come from one event loop; many may be under way at once, also for one key.
+
+    Attributes:
+        table: items the backend keeps in memory, for stats to look at and ``cache_memlimit`` to
+            limit; None when there are none.
     """
+
+    table: "ItemTable | None" = None
 
     async def open(self) -> None:  # noqa: B027 - there may be nothing to open
         """Get ready, before any other call.
@@ -144,8 +158,8 @@ class Backend(ABC):
     @abstractmethod
     def put(
         self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
-    ) -> Awaitable[int]:
-        """Store `item`, of which the version is not yet known.
+    ) -> Awaitable[None]:
+        """Store `item`, and set its version to the new one, which no state of this key ever had.
 
         Args:
             key: 1 to 250 bytes, none of them white space or a control character unless the
@@ -153,9 +167,6 @@ class Backend(ABC):
             item: what to store.
             replacing: what this must replace, as `get` or `peek` returned it; None when nothing
                 may be there; `ANY` for whatever is there.
-
-        Returns:
-            The new version, which no other state of this key ever had.
 
         Raises:
             VersionConflict: what is there is not `replacing`. Nothing was stored.

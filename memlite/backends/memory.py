@@ -17,37 +17,35 @@ __all__ = ["MemoryBackend", "make"]
 class MemoryBackend(Backend):
     """Items in a table that evicts, or refuses, beyond a number of bytes."""
 
+    table: ItemTable
+
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
-        self._counters = context.counters
-        self._table = ItemTable(
-            context.memory_limit, evict=context.evict, on_evict=self._count_eviction
-        )
+        self.table = ItemTable(context.memory_limit, evict=context.evict, on_evict=context.on_evict)
         self._version = 0
         self._flush_at = 0.0
 
     def peek(self, key: bytes) -> Item | None:
         """Return what is stored under `key`."""
         self._flush_if_due()
-        return self._table.get(key)
+        return self.table.get(key)
 
     async def get(self, key: bytes) -> Item | None:
         """Return what is stored under `key`."""
         return self.peek(key)
 
-    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> int:
+    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
         """Store `item`; see `Backend.put`."""
         self._expect(key, replacing)
-        self._table.delete(key)
+        self.table.delete(key)
         self._version += 1
         item.version = self._version
-        self._table.put(key, item)
-        return self._version
+        self.table.put(key, item)
 
     async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
         """Remove what is stored under `key`; see `Backend.delete`."""
         self._expect(key, replacing)
-        self._table.delete(key)
+        self.table.delete(key)
 
     def _expect(self, key: bytes, replacing: Item | Anything | None) -> None:
         if replacing is ANY:
@@ -60,30 +58,27 @@ class MemoryBackend(Backend):
         """Make everything absent, now or at the unix time `at`."""
         self._flush_at = at
         if not at:
-            self._table.flush()
+            self.table.flush()
 
     def _flush_if_due(self) -> None:
         if self._flush_at and self._flush_at <= self._clock.now():
             self._flush_at = 0.0
-            self._table.flush()
+            self.table.flush()
 
     async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
         """Yield every key and item."""
         self._flush_if_due()
-        for key, item in list(self._table.scan()):
+        for key, item in list(self.table.scan()):
             yield key, item
             await asyncio.sleep(0)
 
     def tick(self) -> None:
         """Free some of what was flushed."""
-        self._table.reclaim(10_000)
+        self.table.reclaim(10_000)
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return how many items there are, and their bytes."""
-        return {"items": len(self._table), "bytes": self._table.used}
-
-    def _count_eviction(self, key: bytes, item: Item) -> None:
-        self._counters.evictions += 1
+        return {"items": len(self.table), "bytes": self.table.used}
 
 
 def make(url: BackendUrl, context: Context) -> Backend:

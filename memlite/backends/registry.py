@@ -11,10 +11,9 @@ from importlib import metadata
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from memlite.backends.base import Backend
+from memlite.backends.base import Backend, Item
 from memlite.clock import Clock
 from memlite.errors import ConfigError, StartError
-from memlite.stats import Counters
 
 __all__ = ["BackendFactory", "BackendUrl", "Context", "make_backend", "parse_url"]
 
@@ -71,7 +70,7 @@ class Context:
         item_size: the largest item (``-I``), in bytes.
         durability: ``always``, ``everysec`` or ``none``.
         clock: tells when items expire.
-        counters: evictions are counted there.
+        on_evict: to be called with each key and item that makes room for others.
     """
 
     memory_limit: int = 64 * 1024 * 1024
@@ -79,7 +78,7 @@ class Context:
     item_size: int = 1024 * 1024
     durability: str = "always"
     clock: Clock = field(default_factory=Clock)
-    counters: Counters = field(default_factory=Counters)
+    on_evict: Callable[[bytes, Item], None] = lambda key, item: None
 
 
 BackendFactory = Callable[[BackendUrl, Context], Backend]

@@ -4,6 +4,7 @@ Synchronous: nothing in it waits. The memory engine works on one directly; backe
 items in memory beside something slower hold them in one.
 """
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -34,18 +35,23 @@ class ItemTable:
         on_evict: called with each evicted key and item.
 
     Attributes:
+        on_evict: as above.
         limit: as above; lower it with `shrink`.
         used: bytes accounted for.
         get: returns a key's item or None; whether it has expired is the caller's to judge.
     """
 
     def __init__(
-        self, limit: int, *, evict: bool = True, on_evict: Callable[[bytes, Item], None]
+        self,
+        limit: int,
+        *,
+        evict: bool = True,
+        on_evict: Callable[[bytes, Item], None] = lambda key, item: None,
     ) -> None:
         self.limit = limit
         self.used = 0
+        self.on_evict = on_evict
         self._evict = evict
-        self._on_evict = on_evict
         self._items: OrderedDict[bytes, Item] = OrderedDict()
         # What flush left behind: absent for everybody, freed a few at a time.
         self._flushed: OrderedDict[bytes, Item] = OrderedDict()
@@ -72,10 +78,14 @@ class ItemTable:
         self.used = used
         self._items[key] = item
         if self._flushed:
-            self.reclaim(2)  # as fast as new items come, the flushed ones go
+            # New items and flushed ones together never take more than the limit.
+            self._free(len(self._items) + len(self._flushed), 2 * cost)
 
-    def renew(self, key: bytes, item: Item, wire: bytes) -> None:
-        """Give a stored item a new wire form, evicting what it displaces; the caller sets the rest.
+    def renew(self, key: bytes, item: Item, wire: bytes) -> Item:
+        """Give a stored item a new wire form, evicting what it displaces.
+
+        Returns:
+            The item, of which the caller sets the rest.
 
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted; the item is unchanged.
@@ -87,6 +97,19 @@ class ItemTable:
         self.used = used
         item.wire = wire
         item.uses = RENEWED
+        return item
+
+    def retime(self, key: bytes, item: Item, expires: float) -> Item:
+        """Give a stored item a new expiry; return it."""
+        item.expires = expires
+        return item
+
+    def restore(self, key: bytes, item: Item | None) -> None:
+        """Bring a key back to what it was, whether or not that fits; None for absent."""
+        self.delete(key)
+        if item is not None:
+            self.used += self._cost(key, item)
+            self._items[key] = item
 
     def _make_room(self, excess: int, key: bytes, cost: int) -> int:
         """Evict at least `excess` bytes, sparing `key`; return how many it was."""
@@ -97,7 +120,7 @@ class ItemTable:
         while freed < excess:
             victim, evicted = self._pop_oldest()
             freed += self._cost(victim, evicted)
-            self._on_evict(victim, evicted)
+            self.on_evict(victim, evicted)
         if own is not None:
             self._items[key] = own
         return freed
@@ -120,6 +143,9 @@ class ItemTable:
             self.used -= self._cost(key, item)
         return item
 
+    drop = delete
+    """For what has expired, which a table may keep or not: nobody sees it any more."""
+
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
         if self._flushed:
@@ -135,10 +161,15 @@ class ItemTable:
 
     def reclaim(self, at_most: int) -> int:
         """Free up to `at_most` flushed items; return how many were freed."""
+        return self._free(at_most, sys.maxsize)
+
+    def _free(self, at_most: int, size: int) -> int:
+        """Free flushed items: up to a number, or until `size` bytes are free."""
         flushed = self._garbage[-1] if self._garbage else self._flushed
-        count = min(at_most, len(flushed))
-        for _ in range(count):
-            flushed.popitem()
+        count = 0
+        while flushed and count < at_most and size > 0:
+            size -= self._cost(*flushed.popitem())
+            count += 1
         if self._garbage and not flushed:
             self._garbage.pop()
         return count
@@ -150,7 +181,11 @@ class ItemTable:
             while self.used > limit:
                 victim, item = self._pop_oldest()
                 self.used -= self._cost(victim, item)
-                self._on_evict(victim, item)
+                self.on_evict(victim, item)
+
+    def list_keys(self) -> list[bytes]:
+        """Return every key, oldest first."""
+        return list(self._items)
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item, oldest first; nothing may be stored meanwhile."""

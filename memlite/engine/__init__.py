@@ -1,6 +1,8 @@
-"""memcached's semantics, once for every protocol."""
+"""memcached's semantics, once for every protocol and every backend."""
 
-__all__ = ["Engine", "Outcome"]
+__all__ = ["Engine", "MemoryEngine", "Outcome", "Reads", "StoreEngine"]
 
 from memlite.engine.engine import Engine
+from memlite.engine.memory import MemoryEngine
 from memlite.engine.semantics import Outcome
+from memlite.engine.store import Reads, StoreEngine

@@ -1,53 +1,50 @@
-"""The engine over the memory backend: synchronous, so every command is atomic by itself."""
+"""The engine: each command on items in a table, counted. Synchronous, so atomic by itself."""
 
 from collections.abc import Callable
 
-from memlite.backends import RENEWED, USED, Item, ItemTable, wire_form
+from memlite.backends import RENEWED, USED, Item, wire_form
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.semantics import Content, Decision, Outcome
 from memlite.engine.sizes import SizeClasses
+from memlite.engine.table import Table
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol.limits import item_total
 from memlite.stats import Counters
 
-__all__ = ["Engine"]
+__all__ = ["COPY_AT_MOST", "Engine"]
 
-_RECLAIMED_PER_TICK = 10_000
 # Bytes of a value up to which a copy costs less than a second buffer in the reply.
-_COPY_AT_MOST = 1024
+COPY_AT_MOST = 1024
 
 
 class Engine:
     """Carries out commands on items, and counts them.
 
     Args:
-        limit: bytes the items may take (``-m``).
+        table: holds the items.
         clock: tells when items expire.
         counters: what is counted goes there.
-        evict: evict when full, else refuse (``-M``).
         item_size: the largest item, as `memlite.protocol.limits.item_total` counts it.
         cas: give out cas uniques (not with ``-C``).
         sizes: the classes in which evictions and reclaims are counted.
 
     Attributes:
-        backend: the store.
         prefixes: counters per key prefix, while ``stats detail on`` holds, else None.
     """
 
     def __init__(
         self,
-        limit: int,
+        table: Table,
         clock: Clock,
         counters: Counters,
         *,
-        evict: bool = True,
         item_size: int = 1024 * 1024,
         cas: bool = True,
         sizes: SizeClasses | None = None,
     ) -> None:
-        self.backend = ItemTable(limit, evict=evict, on_evict=self._evicted)
+        self.table = table
         self.clock = clock
         self.counters = counters
         self.cas_enabled = cas
@@ -55,7 +52,6 @@ class Engine:
         self.prefixes: PrefixStats | None = None
         self._item_size = item_size
         self._version = 0
-        self._flush_at = 0.0
 
     # Reading
 
@@ -64,12 +60,12 @@ class Engine:
 
         Counts the hit; after None nothing was done, and `collect` has to be asked.
         """
-        lookup = self.backend.get  # called by way of a local: faster than as if it were a method
+        lookup = self.table.get  # called by way of a local: faster than as if it were a method
         item = lookup(key)
         if (
             item is None
             or (item.expires and item.expires <= self.clock.now())
-            or item.size > _COPY_AT_MOST
+            or item.size > COPY_AT_MOST
             or self.prefixes is not None
         ):
             return None
@@ -82,8 +78,8 @@ class Engine:
         if self.prefixes is not None:
             out += [item.wire for item in map(self.fetch, keys) if item is not None]
             return
-        backend = self.backend
-        lookup = backend.get
+        table = self.table
+        lookup = table.get
         hits = 0
         for key in keys:
             item = lookup(key)
@@ -97,8 +93,8 @@ class Engine:
 
     def fetch(self, key: bytes) -> Item | None:
         """Return the item for get and gets, counting the hit or miss."""
-        backend = self.backend
-        item = backend.get(key)
+        table = self.table
+        item = table.get(key)
         if item is not None and (not item.expires or item.expires > self.clock.now()):
             item.uses = USED
             self.counters.get_hits += 1
@@ -117,7 +113,7 @@ class Engine:
         if expired is not None:
             self.counters.get_expired += 1
             self._drop_expired(key, expired)
-        elif self.backend.pop_flushed(key) is not None:
+        elif self.table.pop_flushed(key) is not None:
             self.counters.get_flushed += 1
 
     def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
@@ -129,7 +125,7 @@ class Engine:
 
     def peek(self, key: bytes) -> Item | None:
         """Return the item if it is there and has not expired, counting nothing."""
-        item = self.backend.get(key)
+        item = self.table.get(key)
         if item is not None and item.expires and item.expires <= self.clock.now():
             return None
         return item
@@ -138,7 +134,7 @@ class Engine:
         """Return the item to change or remove; one that expired or was flushed is counted out."""
         item = self.peek(key)
         if item is None:
-            self._count_absent(key, self.backend.get(key))
+            self._count_absent(key, self.table.get(key))
         return item
 
     def unique(self, item: Item) -> int:
@@ -158,17 +154,17 @@ class Engine:
             self.prefixes.record_set(key)
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
         try:
-            self._put(key, self.backend.get(key), value, flags, expires)
+            self._put(key, self.table.get(key), value, flags, expires)
         except OutOfMemoryError:
             # What could not be replaced must not be served as if it were current.
-            self.backend.delete(key)
+            self.table.delete(key)
             raise
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if absent; see `semantics.add`. A present item counts as if stored anew."""
         outcome = self._store(key, flags, exptime, value, semantics.add)
         if outcome is Outcome.NOT_STORED:
-            item = self.backend.get(key)
+            item = self.table.get(key)
             if item is not None:
                 item.uses = USED if item.fetched else RENEWED
         return outcome
@@ -223,14 +219,14 @@ class Engine:
             if total > self._item_size:
                 # memcached fails to allocate the joined item and says so by NOT_STORED.
                 return Outcome.NOT_STORED
-        self._put(key, self.backend.get(key), *content)
+        self._put(key, self.table.get(key), *content)
         return outcome
 
     def refuse_large(self, key: bytes, *, removes: bool) -> None:
         """Count a value over the item size; with `removes` (for set) an older item goes."""
         self.counters.store_too_large += 1
         if removes:
-            self.backend.delete(key)
+            self.table.delete(key)
 
     def _put(self, key: bytes, old: Item | None, value: bytes, flags: int, expires: float) -> None:
         self._version = version = self._version + 1
@@ -239,19 +235,19 @@ class Engine:
         try:
             if old is None:
                 item = Item(wire, len(value), flags, expires, version, self.clock.second)
-                if self.backend.pop_flushed(key) is not None:
+                if self.table.pop_flushed(key) is not None:
                     self._count_reclaimed(key, item)
-                self.backend.put(key, item)
+                self.table.put(key, item)
             else:
                 if old.expires and old.expires <= self.clock.now():
                     self._count_renewed_expired(key, old)
                 # In place: a new object would cost twice what storing into the old one does.
-                self.backend.renew(key, old, wire)
-                old.size = len(value)
-                old.flags = flags
-                old.expires = expires
-                old.version = version
-                old.stored = self.clock.second
+                item = self.table.renew(key, old, wire)
+                item.size = len(value)
+                item.flags = flags
+                item.expires = expires
+                item.version = version
+                item.stored = self.clock.second
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
@@ -276,7 +272,7 @@ class Engine:
         if item is None:
             self.counters.delete_misses += 1
             return False
-        self.backend.delete(key)
+        self.table.delete(key)
         self.counters.delete_hits += 1
         return True
 
@@ -324,55 +320,14 @@ class Engine:
             counters.touch_misses += 1
             return None
         counters.touch_hits += 1
-        item.expires = semantics.expiry(exptime, self.clock.now())
+        item = self.table.retime(key, item, semantics.expiry(exptime, self.clock.now()))
         item.uses = USED
         return item
 
-    # Expiring and flushing
+    # Making room
 
-    def flush_all(self, exptime: int) -> None:
-        """Make all items absent, now or, for a positive `exptime`, then.
-
-        A later call replaces an earlier one that is still waiting.
-        """
-        self._flush_at = 0.0
-        if exptime > 0:
-            self._flush_at = semantics.expiry(exptime, self.clock.now())
-            self.tick()
-        else:
-            self.backend.flush()
-
-    def tick(self) -> None:
-        """Do what is due: a delayed flush, and freeing some of what was flushed."""
-        if self._flush_at and self._flush_at <= self.clock.now():
-            self._flush_at = 0.0
-            self.backend.flush()
-        self.backend.reclaim(_RECLAIMED_PER_TICK)
-
-    @property
-    def flush_pending(self) -> float:
-        """The unix time of a delayed flush, 0 when there is none."""
-        return self._flush_at
-
-    def crawl(self) -> None:
-        """Remove every expired item (``lru_crawler crawl``)."""
-        now = self.clock.now()
-        counters = self.counters
-        counters.lru_crawler_starts += 1
-        counters.crawler_items_checked += len(self.backend)
-        expired = [
-            (key, item) for key, item in self.backend.scan() if item.expires and item.expires <= now
-        ]
-        for key, item in expired:
-            self._drop_expired(key, item)
-        counters.crawler_reclaimed += len(expired)
-
-    def _drop_expired(self, key: bytes, item: Item) -> None:
-        if not item.fetched:
-            self.counters.expired_unfetched += 1
-        self.backend.delete(key)
-
-    def _evicted(self, key: bytes, item: Item) -> None:
+    def count_eviction(self, key: bytes, item: Item) -> None:
+        """Count an item that made room for another."""
         counters = self.counters
         size_class = self.sizes.of_item(key, item)
         if item.expires and item.expires <= self.clock.now():
@@ -390,3 +345,8 @@ class Engine:
             counters.evicted_unfetched += 1
             self.sizes.evicted_unfetched[size_class] += 1
         self.sizes.evicted_time[size_class] = self.clock.second - item.stored
+
+    def _drop_expired(self, key: bytes, item: Item) -> None:
+        if not item.fetched:
+            self.counters.expired_unfetched += 1
+        self.table.drop(key)

@@ -15,7 +15,6 @@ __all__ = [
     "NOT_FOUND",
     "NOT_STORED",
     "OK",
-    "OUT_OF_MEMORY",
     "RESET",
     "STORED",
     "TOO_LARGE",
@@ -42,7 +41,6 @@ INVALID_EXPTIME = b"CLIENT_ERROR invalid exptime argument\r\n"
 INVALID_DELTA = b"CLIENT_ERROR invalid numeric delta argument\r\n"
 NON_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
-OUT_OF_MEMORY = b"SERVER_ERROR out of memory storing object\r\n"
 TOO_MANY_CONNECTIONS = b"ERROR Too many open connections\r\n"
 
 

@@ -36,10 +36,10 @@ def unsigned(token: bytes, end: int) -> int | None:
 
 
 def signed(token: bytes) -> int | None:
-    """Return the number that `token` spells in decimal digits, perhaps with a minus sign."""
+    """Return the number that `token` spells, perhaps with a minus sign, if 64 bits hold it."""
     if not token.startswith(b"-"):
-        return unsigned(token, _UNIQUE_END)
-    number = unsigned(token[1:], _UNIQUE_END)
+        return unsigned(token, 2**63)
+    number = unsigned(token[1:], 2**63 + 1)
     return None if number is None else -number
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from memlite import __version__
+from memlite.config import MEGABYTE
 from memlite.protocol import replies
 from memlite.protocol.text import signed, signed_32, unsigned
 from memlite.server import statistics
@@ -17,7 +18,6 @@ __all__ = ["Admin"]
 
 _log = logging.getLogger("memlite")
 _U32 = 2**32
-_MEGABYTE = 1024 * 1024
 _MAX_VERBOSITY = 3
 _NOTHING = b""
 _BAD_LINE = b"CLIENT_ERROR bad command line\r\n"
@@ -94,7 +94,7 @@ class Admin:
             return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
         if megabytes > 1_000_000_000:
             return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
-        self._server.engine.backend.shrink(megabytes * _MEGABYTE)
+        self._server.table.shrink(megabytes * MEGABYTE)
         _log.info("maxbytes adjusted to %dm", megabytes)
         return replies.OK
 

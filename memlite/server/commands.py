@@ -1,6 +1,7 @@
 """The text protocol's handler: each command becomes engine calls and reply bytes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from memlite.backends import Item
@@ -27,7 +28,7 @@ _REPLY = {
 
 
 class TextCommands:
-    """Answers a connection's commands at once, as the memory engine can.
+    """Answers a connection's commands at once.
 
     Implements `memlite.protocol.Handler`. Replies gather in `out`; the connection sends all
     those of one read together.
@@ -35,17 +36,20 @@ class TextCommands:
     Args:
         engine: holds the items.
         admin: knows the commands that are not about keys.
-        connection: whose commands they are, and to whose `out` replies are appended.
+        connection: whose commands they are.
+        out: where replies are appended.
     """
 
     __slots__ = ("_admin", "_connection", "_engine", "_fetch", "_out")
 
-    def __init__(self, engine: Engine, admin: Admin, connection: "Connection") -> None:
+    def __init__(
+        self, engine: Engine, admin: Admin, connection: "Connection", out: list[bytes]
+    ) -> None:
         self._engine = engine
         self._fetch = engine.fetch
         self._admin = admin
         self._connection = connection
-        self._out = connection.out
+        self._out = out
 
     # Reading
 
@@ -87,13 +91,17 @@ class TextCommands:
         self._out.append(replies.END)
 
     def _append_with_unique(self, key: bytes, item: Item) -> None:
-        head = replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))
         if item.size < _VIEW_FROM:
-            self._out.append(head + item.wire[-item.size - 2 :])
+            body = item.wire[-item.size - 2 :]
         else:
             # A view, not a copy: a line of a thousand keys would copy the value as often.
-            body = memoryview(item.wire)[-item.size - 2 :]
-            self._out += (head, cast("bytes", body))
+            body = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+        head = partial(self._head_with_unique, key, item)
+        # What gats is about to store has no unique yet; see DeferredCommands.
+        self._out += (head() if item.version else cast("bytes", head), body)
+
+    def _head_with_unique(self, key: bytes, item: Item) -> bytes:
+        return replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))
 
     # Storing
 

@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._counters = server.counters
         self._parser = TextParser(server.limits)
         self.out: list[bytes] = []
-        self.commands = TextCommands(server.engine, server.admin, self)
+        self.commands: Handler = TextCommands(server.engine, server.admin, self, self.out)
         self._hit = server.engine.hit
         # Reads that may take the straight path, until one is due to be instrumented; none while
         # something is unfinished or waits, which must come first.
@@ -97,8 +97,16 @@ class Connection(asyncio.Protocol):
     def busy(self) -> bool:
         """Whether a command is half received, or replies are not out."""
         return (
-            self._stalled or self._parser.in_command or self._transport.get_write_buffer_size() > 0
+            self._stalled
+            or self.waiting
+            or self._parser.in_command
+            or self._transport.get_write_buffer_size() > 0
         )
+
+    @property
+    def waiting(self) -> bool:
+        """Whether replies are still to come; the memory engine's come at once."""
+        return False
 
     # asyncio.Protocol
 
@@ -115,6 +123,9 @@ class Connection(asyncio.Protocol):
         self._held.clear()
         self.out.clear()
         self._unsent.clear()
+        # Half a value may be large, and the collector that would find these two is in no hurry:
+        # the commands refer to the connection, which refers to them.
+        del self._parser, self.commands
 
     def data_received(self, data: bytes) -> None:
         """Serve what has arrived, unless something before it still waits."""
@@ -139,7 +150,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Stay open while commands that came before the end are still to be answered."""
         self._eof = True
-        return self._stalled
+        return self._stalled or self.waiting
 
     def pause_writing(self) -> None:
         """Stop serving: the peer does not take its replies."""
@@ -156,7 +167,7 @@ class Connection(asyncio.Protocol):
     # Serving
 
     def _serve(self, data: bytes) -> None:
-        commands: Handler = self.commands
+        commands = self.commands
         straight = self._straight
         self.last_command = self._server.clock.second
         if straight <= 0:
@@ -226,10 +237,10 @@ class Connection(asyncio.Protocol):
         self._serve(data)
         if self._stalled or self._transport.is_closing():
             return
-        if self._eof:
-            self._transport.close()
-        else:
+        if not self._eof:
             self._transport.resume_reading()
+        elif not self.waiting:
+            self._transport.close()
 
     def close(self) -> None:
         """Close once all replies are out."""

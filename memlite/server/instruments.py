@@ -6,14 +6,14 @@ for the length of a read.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, cast
 
 from memlite.protocol.handler import COMMAND_CLASS, Handler
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
-__all__ = ["LatencySampler", "Tracer"]
+__all__ = ["LatencySampler", "Tracer", "trace_reply"]
 
 _log = logging.getLogger("memlite.trace")
 
@@ -96,12 +96,21 @@ class Tracer(_Around):
             _log.debug("<%d %s", self._number, _spell(name, arguments))
             replied = len(self._out)
             getattr(self._target, name)(*arguments)
-            for reply in self._out[replied:]:
-                if isinstance(reply, memoryview):  # a value, see TextCommands
-                    continue
-                _log.debug(">%d %s", self._number, _first_words(reply))
+            trace_reply(self._number, self._out[replied:])
 
         return traced
+
+
+def trace_reply(number: int, replies: Sequence[bytes]) -> None:
+    """Log a command's replies as the tracer does, for those that come later.
+
+    Args:
+        number: names the connection in the log.
+        replies: the parts of its answer.
+    """
+    for reply in replies:
+        if not isinstance(reply, memoryview):  # a value, see TextCommands
+            _log.debug(">%d %s", number, _first_words(reply))
 
 
 # Methods of which an argument is a value, and where; values are logged by their length.
@@ -114,7 +123,9 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
         elif isinstance(argument, bytes):
-            words.append(str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument))
+            words.append(
+                str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument.rstrip())
+            )
         elif argument is True:
             words.append("noreply")
         elif argument is not False:
@@ -129,4 +140,5 @@ def _first_words(reply: bytes) -> str:
 
 
 def _text(word: bytes) -> str:
-    return word.decode("ascii", "backslashreplace")
+    r"""Return `word` with all but visible ASCII escaped (``\x1b``), for terminals to stay sane."""
+    return word.decode("latin-1").encode("unicode_escape").decode("ascii")

@@ -1,10 +1,10 @@
-"""The process around the server: limits, user, daemon, pid file."""
+"""The process around the server: streams, limits, user, daemon, pid file."""
 
 import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from memlite.errors import StartError
@@ -14,6 +14,7 @@ __all__ = [
     "become",
     "daemonize",
     "lock_memory",
+    "open_standard_streams",
     "pid_file",
     "raise_file_limit",
 ]
@@ -24,6 +25,21 @@ _log = logging.getLogger("memlite")
 # accepted only to be told that they are too many.
 _RESERVED_FILES = 192
 _MCL_CURRENT_AND_FUTURE = 3
+_READY = b"."
+
+
+def open_standard_streams() -> None:
+    """Give a process that was started without them (``<&- >&- 2>&-``) empty standard streams.
+
+    Else sockets would get their numbers, and messages would go to clients.
+    """
+    while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(lowest)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def raise_file_limit(connections: int) -> None:
@@ -78,8 +94,12 @@ def lock_memory() -> None:
         _log.warning("-k: mlockall() failed: %s", os.strerror(ctypes.get_errno()))
 
 
-def become(user: str | None) -> None:
+def become(user: str | None, files: Sequence[Path]) -> None:
     """Give up root for `user`; without effect for who is not root.
+
+    Args:
+        user: its name.
+        files: what root made and `user` is to have, to use it and to remove it in the end.
 
     Raises:
         StartError: there is no such user.
@@ -96,6 +116,8 @@ def become(user: str | None) -> None:
     except KeyError:
         raise StartError(f"-u: can't find the user {user}") from None
     try:
+        for file in files:
+            os.chown(file, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
         os.initgroups(user, entry.pw_gid)
         os.setgid(entry.pw_gid)
         os.setuid(entry.pw_uid)
@@ -103,22 +125,42 @@ def become(user: str | None) -> None:
         raise StartError(f"-u: failed to become {user}: {error.strerror}") from None
 
 
-def daemonize(*, keep_streams: bool) -> None:
-    """Go on in the background, in a session of its own; the caller's process exits with 0.
+def daemonize(*, keep_streams: bool) -> Callable[[], None]:
+    """Go on in the background, in a session of its own, while the caller's process waits.
+
+    That one exits with 0 once the daemon is ready, or with the daemon's code if it ends before.
+    Until it is ready the daemon has the caller's directory and stderr, to name files from and to
+    say what is wrong.
 
     Args:
         keep_streams: leave stdout and stderr open (with ``-v``).
+
+    Returns:
+        What to call when ready; it leaves the directory and the streams.
     """
     sys.stdout.flush()
-    if os.fork():
-        os._exit(0)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        if os.read(reading, len(_READY)):
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    os.close(reading)
     os.setsid()
-    os.chdir("/")
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0,) if keep_streams else (0, 1, 2):
-        os.dup2(null, stream)
-    if null > 2:
+
+    def leave() -> None:
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0,) if keep_streams else (0, 1, 2):
+            os.dup2(null, stream)
         os.close(null)
+        with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+            os.write(writing, _READY)
+        os.close(writing)
+
+    return leave
 
 
 @contextlib.contextmanager
@@ -131,7 +173,7 @@ def pid_file(path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    file = Path(path)
+    file = Path(path).absolute()  # a daemon leaves the directory
     with contextlib.suppress(OSError, ValueError):
         other = int(file.read_text(encoding="utf-8"))
         if other != os.getpid() and _alive(other):
@@ -145,8 +187,18 @@ def pid_file(path: str | None) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
+        _remove_pid_file(file)
+
+
+def _remove_pid_file(file: Path) -> None:
+    """Remove the pid file, unless it is the next server's by now."""
+    try:
+        if file.read_text(encoding="utf-8").strip() == str(os.getpid()):
             file.unlink()
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass
+    except OSError as error:
+        _log.warning("-P: could not remove %s: %s", file, error.strerror)
 
 
 def _alive(pid: int) -> bool:

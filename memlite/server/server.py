@@ -2,19 +2,26 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from memlite import logs
+from memlite.backends import Backend, ItemTable
+from memlite.backends.nearcache import NearCache
+from memlite.backends.registry import Context, make_backend, parse_url
+from memlite.backends.writeback import WriteBack
 from memlite.clock import Clock
 from memlite.config import MEGABYTE, Config
-from memlite.engine import Engine
+from memlite.engine import MemoryEngine, StoreEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
+from memlite.server.deferred import DeferredCommands, DeferredConnection
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
@@ -28,20 +35,31 @@ _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
 # Delays above this are left to the tick: event loops have limits of their own.
 _TIMER_SECONDS = 86_400.0
-# Connections accepted in one go; asyncio takes as many as its backlog says before it serves any.
-_ACCEPT_AT_ONCE = 100
+# The part of the near cache that may hold what is not stored yet, one in so many bytes; and how
+# many without a near cache.
+_HELD_SHARE = 4
+_HELD_BYTES = 16 * MEGABYTE
+# Connections accepted in one go; asyncio takes as many as its backlog says before it serves any,
+# and those over -c live for a few rounds, for which process.raise_file_limit has files to spare.
+_ACCEPT_AT_ONCE = 32
+# What accept() fails with until somebody else lets go of something.
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_COMPLAIN_EVERY_SECONDS = 5.0
 
 
 class Server:
-    """A memcached-speaking server over the memory backend.
+    """A memcached-speaking server.
 
     Args:
         config: the settings.
         listeners: bound sockets to accept connections from; the server closes them.
         clock: tells the time; tests pass one that they move.
+        backend: makes the backend, instead of what the settings ask for.
 
     Attributes:
         connections: those that are open.
+        backend: the store, None where memory alone serves.
+        table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
@@ -49,7 +67,12 @@ class Server:
     loop: asyncio.AbstractEventLoop
 
     def __init__(
-        self, config: Config, listeners: Sequence[Listener], *, clock: Clock | None = None
+        self,
+        config: Config,
+        listeners: Sequence[Listener],
+        *,
+        clock: Clock | None = None,
+        backend: Callable[[Context], Backend] | None = None,
     ) -> None:
         self.config = config
         self.listeners = list(listeners)
@@ -60,20 +83,8 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
-        self.engine = Engine(
-            config.memory_limit * MEGABYTE,
-            self.clock,
-            self.counters,
-            evict=not config.disable_evictions,
-            item_size=config.max_item_size,
-            cas=not config.disable_cas,
-            sizes=SizeClasses(
-                factor=config.slab_growth_factor,
-                chunk_size=config.slab_min_size,
-                item_size_max=config.max_item_size,
-                cas=not config.disable_cas,
-            ),
-        )
+        self.backend = self._make_backend(backend)
+        self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
             self.engine.prefixes = self.prefixes
@@ -84,10 +95,57 @@ class Server:
         self.loop_name = ""
         self._tracer = Tracer()
         self._other_reads = 0
+        self._work: set[asyncio.Task[None]] = set()
         self._stop: asyncio.Future[float] | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
         self._flush_handle: asyncio.TimerHandle | None = None
+        self._complain_from = 0.0
         self._observe_verbosity()
+
+    def _make_backend(self, make: Callable[[Context], Backend] | None) -> Backend | None:
+        """Make what the settings ask for; None where memory alone serves."""
+        config = self.config
+        context = Context(
+            memory_limit=config.memory_limit * MEGABYTE,
+            evict=not config.disable_evictions,
+            item_size=config.max_item_size,
+            durability=config.durability,
+            clock=self.clock,
+            on_evict=lambda key, item: self.engine.count_eviction(key, item),
+        )
+        url = parse_url(config.backend)
+        backend = make(context) if make else make_backend(url, context)
+        size = config.near_cache
+        if not (make or size or config.write_back) and url.scheme == "memory":
+            return None
+        held = (size // _HELD_SHARE or _HELD_BYTES) if config.write_back else 0
+        if size:
+            backend = NearCache(backend, size - held, ttl=config.near_cache_ttl, clock=self.clock)
+        return WriteBack(backend, limit=held, clock=self.clock) if held else backend
+
+    def _make_engine(self) -> tuple[ItemTable, MemoryEngine | StoreEngine]:
+        config = self.config
+        item_size, cas = config.max_item_size, not config.disable_cas
+        sizes = SizeClasses(
+            factor=config.slab_growth_factor,
+            chunk_size=config.slab_min_size,
+            item_size_max=item_size,
+            cas=cas,
+        )
+        if self.backend is not None:
+            return self.backend.table or ItemTable(0), StoreEngine(
+                self.backend, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
+            )
+        table = ItemTable(config.memory_limit * MEGABYTE, evict=not config.disable_evictions)
+        return table, MemoryEngine(
+            table, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
+        )
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Let `work` go on by itself; the server waits for it before it ends."""
+        task = self.loop.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     # Connections
 
@@ -121,9 +179,13 @@ class Server:
         if self.tracing:
             return self._tracer.before(connection.commands, connection.out, connection.number), 0
         self._other_reads += not due
-        if due or not self._other_reads % LatencySampler.INTERVAL:
-            return self.sampler.before(connection.commands), LatencySampler.INTERVAL - 1
-        return connection.commands, LatencySampler.INTERVAL - 1
+        sampled = due or not self._other_reads % LatencySampler.INTERVAL
+        handler = connection.commands
+        if isinstance(handler, DeferredCommands):  # which measures until the reply is there
+            handler.timed = sampled
+        elif sampled:
+            handler = self.sampler.before(handler)
+        return handler, LatencySampler.INTERVAL - 1
 
     def reads_until_sample(self) -> int:
         """Return how many reads a new connection leaves alone until the first `instrument`."""
@@ -145,7 +207,7 @@ class Server:
             connection.instrument_next_read()
 
     def advance_clock(self, seconds: int) -> None:
-        """Move the clock forward, and do what is due then."""
+        """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
 
@@ -172,12 +234,29 @@ class Server:
             for connection in list(self.connections):
                 connection.abort()
 
-    async def run(self) -> None:
-        """Serve until asked to stop, by a signal or `request_stop`."""
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until asked to stop, by a signal or `request_stop`.
+
+        Args:
+            ready: called when connections are accepted and signals understood.
+        """
         self.loop = asyncio.get_running_loop()
         self.loop_name = loop_label(self.loop)
         self._stop = self.loop.create_future()
         self._install_signals()
+        self.loop.set_exception_handler(self._report_failure)
+        if self.backend is None:
+            await self._serve(self._stop, ready)
+            return
+        await self.backend.open()
+        try:
+            await self._serve(self._stop, ready)
+        finally:
+            if self._work:
+                await asyncio.wait(self._work)
+            await self.backend.close()
+
+    async def _serve(self, stop: asyncio.Future[float], ready: Callable[[], None]) -> None:
         servers = [
             await self.loop.create_server(
                 self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
@@ -194,9 +273,11 @@ class Server:
         report = asyncio.ensure_future(self._report()) if self.config.stats_interval else None
         for listener in self.listeners:
             _log.info("server listening (%s)", listener.label)
+        ready()
         try:
-            patience = await self._stop
+            patience = await stop
             for listener, server in zip(self.listeners, servers, strict=True):
+                listener.remove_file()
                 server.close()
                 listener.close()
             await self._drain(patience)
@@ -208,7 +289,11 @@ class Server:
                     handle.cancel()
 
     def _connect(self) -> Connection:
-        return RefusingConnection(self) if self.config.protocol == "binary" else Connection(self)
+        if self.config.protocol == "binary":
+            return RefusingConnection(self)
+        if isinstance(self.engine, StoreEngine):
+            return DeferredConnection(self, self.engine)
+        return Connection(self)
 
     def _install_signals(self) -> None:
         actions = {
@@ -221,6 +306,15 @@ class Server:
             # Windows has no such signals for loops, and threads (tests) none at all.
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError, AttributeError):
                 self.loop.add_signal_handler(getattr(signal, name), action)
+
+    def _report_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what the event loop caught; failed accepts, of which asyncio makes many, rarely."""
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _NOTHING_LEFT):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._complain_from:
+            self._complain_from = loop.time() + _COMPLAIN_EVERY_SECONDS
+            _log.warning("cannot accept connections for now: %s", error.strerror)
 
     async def _drain(self, patience: float) -> None:
         """Let connections finish what they have begun, then close them."""
@@ -278,8 +372,8 @@ class Server:
                 "hits": since["get_hits"],
                 "misses": since["get_misses"],
                 "evictions": since["evictions"],
-                "items": len(self.engine.backend),
-                "bytes": self.engine.backend.used,
+                "items": len(self.table),
+                "bytes": self.table.used,
                 "connections": len(self.connections),
             }
             text = " ".join(f"{name}={value}" for name, value in values.items())

@@ -1,10 +1,11 @@
 """Listening sockets: addresses read, bound before the loop starts, and removed in the end."""
 
-import contextlib
 import errno
+import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +19,24 @@ AF_UNIX: int | None = getattr(socket, "AF_UNIX", None)
 LOOPBACK = ("127.0.0.1", "::1")
 PORT_FILE_VARIABLE = "MEMCACHED_PORT_FILENAME"
 
+_log = logging.getLogger("memlite")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Listener:
     """A bound, listening socket.
 
     Attributes:
         sock: the socket.
         label: ``tcp:HOST:PORT`` or ``unix:PATH``, as in ``stats conns``.
-        file: a UNIX socket's file, as an absolute path.
+        file: a UNIX socket's file, as an absolute path; None once it is removed.
+        inode: the device and number by which the file is known again.
     """
 
     sock: socket.socket
     label: str
     file: Path | None = None
+    inode: tuple[int, int] | None = None
 
     @property
     def port(self) -> int:
@@ -39,11 +44,29 @@ class Listener:
         return 0 if self.sock.family == AF_UNIX else int(self.sock.getsockname()[1])
 
     def close(self) -> None:
-        """Close it, and remove a UNIX socket's file."""
-        if self.file is not None:
-            with contextlib.suppress(OSError):  # gone already, or not ours to remove any more
-                self.file.unlink()
+        """Close it, and remove a UNIX socket's file. A second time does nothing."""
+        self.remove_file()
         self.sock.close()
+
+    def remove_file(self) -> None:
+        """Remove a UNIX socket's file, unless the next server listens at its path by now.
+
+        To be called before the socket is closed: until then no other file can have its number.
+        """
+        file, self.file = self.file, None
+        if file is not None:
+            try:
+                if _inode(file) == self.inode:
+                    file.unlink()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                _log.warning("-s: could not remove %s: %s", file, error.strerror)
+
+
+def _inode(file: Path) -> tuple[int, int]:
+    status = file.lstat()
+    return status.st_dev, status.st_ino
 
 
 def address_label(family: int, name: object) -> str:
@@ -152,7 +175,11 @@ def _listen_ipv6_loopback(port: int, backlog: int, *, asked: bool) -> list[Liste
 def _listen(family: int, name: tuple[str | int, ...] | tuple[int, bytes], backlog: int) -> Listener:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "win32":
+            # There SO_REUSEADDR would let a second server take the port of a running one.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -188,6 +215,8 @@ def listen_unix(path: str, mask: int, backlog: int) -> Listener:
             sock.bind(path)
         finally:
             os.umask(before)
+        file = Path(path).absolute()
+        inode = _inode(file)
         sock.listen(backlog)
     except OSError as error:
         sock.close()
@@ -196,7 +225,7 @@ def listen_unix(path: str, mask: int, backlog: int) -> Listener:
     except StartError:
         sock.close()
         raise
-    return Listener(sock, f"unix:{path}", Path(path).absolute())
+    return Listener(sock, f"unix:{path}", file, inode)
 
 
 def _remove_stale(path: str) -> None:

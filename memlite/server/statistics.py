@@ -51,7 +51,7 @@ def general(server: "Server") -> Pairs:
 
 
 def _general(server: "Server") -> Pairs:
-    counters, engine, clock = server.counters, server.engine, server.clock
+    counters, clock = server.counters, server.clock
     user, system = _processor_seconds()
     yield "pid", os.getpid()
     yield "uptime", int(clock.now() - clock.started)
@@ -106,7 +106,7 @@ def _general(server: "Server") -> Pairs:
         yield "idle_kicks", counters.idle_kicks
     yield "bytes_read", counters.bytes_read
     yield "bytes_written", counters.bytes_written
-    yield "limit_maxbytes", engine.backend.limit
+    yield "limit_maxbytes", server.table.limit
     yield "accepting_conns", 1
     yield from _zeros("listen_disabled_num", "time_in_listen_disabled_us")
     yield "threads", 1
@@ -136,8 +136,8 @@ def _general(server: "Server") -> Pairs:
         "unexpected_napi_ids",
         "round_robin_fallback",
     )
-    yield "bytes", engine.backend.used
-    yield "curr_items", len(engine.backend)
+    yield "bytes", server.table.used
+    yield "curr_items", len(server.table)
     yield "total_items", counters.total_items
     yield "slab_global_page_pool", 0
     yield "expired_unfetched", counters.expired_unfetched
@@ -160,7 +160,7 @@ def _general(server: "Server") -> Pairs:
 def settings(server: "Server") -> Pairs:
     """``stats settings``: what the server runs with."""
     config, engine = server.config, server.engine
-    yield "maxbytes", engine.backend.limit
+    yield "maxbytes", server.table.limit
     yield "maxconns", config.conn_limit
     yield "tcpport", next((one.port for one in server.listeners if one.port), 0)
     yield "udpport", 0
@@ -218,7 +218,7 @@ def items(server: "Server") -> Pairs:
     number: dict[int, int] = {}
     requested: dict[int, int] = {}
     oldest: dict[int, int] = {}
-    for key, item in engine.backend.scan():
+    for key, item in server.table.scan():
         total = classes.total(key, item)
         class_id = classes.of_total(total)
         number[class_id] = number.get(class_id, 0) + 1
@@ -257,7 +257,7 @@ def slabs(server: "Server") -> Pairs:
     engine = server.engine
     classes = engine.sizes
     used: dict[int, int] = {}
-    for key, item in engine.backend.scan():
+    for key, item in server.table.scan():
         class_id = classes.of_item(key, item)
         used[class_id] = used.get(class_id, 0) + 1
     for class_id in sorted(used):
@@ -274,7 +274,7 @@ def slabs(server: "Server") -> Pairs:
         ):  # fmt: skip
             yield f"{class_id}:{name}", 0
     yield "active_slabs", len(used)
-    yield "total_malloced", engine.backend.used
+    yield "total_malloced", server.table.used
 
 
 def sizes(server: "Server") -> Pairs:
@@ -284,7 +284,7 @@ def sizes(server: "Server") -> Pairs:
         return
     engine = server.engine
     histogram: dict[int, int] = {}
-    for key, item in engine.backend.scan():
+    for key, item in server.table.scan():
         bucket = -(-engine.sizes.total(key, item) // _SIZE_BUCKET) * _SIZE_BUCKET
         histogram[bucket] = histogram.get(bucket, 0) + 1
     for bucket in sorted(histogram):
@@ -332,7 +332,7 @@ def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
     now = server.clock.now()
     lines: list[bytes] = []
     size = 0
-    for key, item in engine.backend.scan_recent():
+    for key, item in server.table.scan_recent():
         if engine.sizes.of_item(key, item) != class_id or (item.expires and item.expires <= now):
             continue
         line = b"ITEM %b [%d b; %d s]\r\n" % (key, item.size, int(item.expires))

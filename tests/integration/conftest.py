@@ -22,7 +22,13 @@ def memlite() -> Iterator[RunningServer]:
 
 @pytest.fixture(
     scope="module",
-    params=["memlite", "memlite-asyncio", pytest.param("memcached", marks=needs_memcached)],
+    params=[
+        "memlite",
+        "memlite-asyncio",
+        "memlite-near",
+        "memlite-file",
+        pytest.param("memcached", marks=needs_memcached),
+    ],
 )
 def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
     """memlite on each event loop and memcached, in turn: the same cases run against all."""

@@ -151,11 +151,11 @@ def running(
     environment: dict[str, str] | None = None,
     unix: bool = False,
 ) -> Iterator[RunningServer]:
-    """Run ``memlite``, ``memlite-asyncio`` or ``memcached`` with further arguments."""
+    """Run one of `_KINDS`, or ``memcached``, with further arguments."""
     folder = Path(tempfile.mkdtemp(prefix="memlite-test-"))
     folder.chmod(0o777)  # a server that gives up root writes its ports there too
     ports, path, log = folder / "ports", folder / "socket", folder / "log"
-    command = list(_command(kind))
+    command = [part.format(folder=folder) for part in _command(kind)]
     command += ["-s", str(path)] if unix else ["-l", "127.0.0.1", "-p", "-1"]
     command += arguments
     with log.open("wb") as output:
@@ -193,8 +193,16 @@ def _command(kind: str) -> Sequence[str]:
         assert path is not None
         # As root it wants to be told so.
         return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
-    loop = "asyncio" if kind == "memlite-asyncio" else "auto"
-    return [sys.executable, "-m", "memlite", "--loop", loop]
+    return [sys.executable, "-m", "memlite", *_KINDS[kind]]
+
+
+_KINDS = {
+    "memlite": (),
+    "memlite-asyncio": ("--loop", "asyncio"),
+    # Commands by way of the engine for backends that must be asked.
+    "memlite-near": ("--near-cache", "64m"),
+    "memlite-file": ("--backend", "file://{folder}/cache.json"),
+}
 
 
 def _wait_for(file: Path, server: RunningServer) -> None:

@@ -4,10 +4,10 @@ Whatever memcached replies, memlite must reply, byte for byte; only cas uniques,
 servers share, are replaced by the order in which they first appear.
 
 What differs on purpose, and is therefore not generated: flags of 2**32 and above (memcached keeps
-the low 32 bits, memlite refuses them), exptimes of 2**31 and above (memcached takes them for
-negative, memlite for the far future), and an over-long key in a get behind other commands in the
-same packet (memcached forgets the replies before it). Against a memcached older than 1.6.45, only
-what it answers the same way is generated (see `RECENT`).
+the low 32 bits, memlite refuses them), exptimes of more than 32 bits (of which memcached keeps the
+low 32, with their sign), and an over-long key in a get behind other commands in the same packet
+(memcached forgets the replies before it). Against a memcached older than 1.6.45, only what it
+answers the same way is generated (see `RECENT`).
 """
 
 import contextlib

@@ -1,5 +1,6 @@
 """The program as a process: exit codes, signals, files, messages."""
 
+import itertools
 import json
 import os
 import pwd
@@ -181,6 +182,69 @@ def test_replies_under_way_are_drained(start: Start) -> None:
     assert server.process.wait(5) == 0
 
 
+@pytest.mark.parametrize("loop", ["memlite", "memlite-asyncio"])
+@pytest.mark.parametrize("pause", [0, 0.002])
+def test_signals_without_end_do_not_kill(loop: str, pause: float, start: Start) -> None:
+    server = start(kind=loop)
+    with server.connect() as half:
+        half.send(b"set a 0 0 10\r\nabc")
+        numbers = itertools.cycle((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1))
+        deadline = time.monotonic() + 10
+        while server.process.poll() is None and time.monotonic() < deadline:
+            server.process.send_signal(next(numbers))
+            time.sleep(pause)
+        assert server.process.poll() == 0
+    assert server.log.read_text() == ""
+
+
+def signals_in(pid: int, field: str) -> set[int]:
+    """Return the signals in a mask of /proc/<pid>/status, such as SigBlk."""
+    found = re.search(rf"{field}:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    mask = int(found[1], 16)
+    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP"])
+def test_signals_while_it_starts(name: str, loop: str, tmp_path: Path) -> None:
+    number = getattr(signal, name)
+    for delay in (0, 0.01, 0.03, 0.06, 0.1, 0.15):
+        ports = tmp_path / f"ports-{delay}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "memlite", "--loop", loop, "-l", "127.0.0.1", "-p", "0"],
+            env={**os.environ, "MEMCACHED_PORT_FILENAME": str(ports)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # Before Python runs the program's first line, nothing can be done about signals.
+        assert wait_until(
+            lambda: {number} <= signals_in(process.pid, "SigBlk"),  # noqa: B023
+            every=0.0005,
+        )
+        time.sleep(delay)
+        process.send_signal(number)
+        if name == "SIGHUP":
+            assert wait_until(ports.exists)
+            process.terminate()
+        assert process.communicate(timeout=10)[1] == ""
+        assert process.returncode == 0
+
+
+def test_signals_are_held_before_anything_slow_is_imported() -> None:
+    program = (
+        "import runpy, signal, sys; from memlite import signals\n"
+        "signals.hold = lambda: sys.exit(' '.join(sys.modules))\n"
+        "runpy.run_module('memlite', run_name='__main__')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    loaded = set(result.stderr.split())
+    assert "memlite.signals" in loaded
+    assert not loaded & {"asyncio", "logging", "dataclasses", "memlite.cli", "memlite.config"}
+
+
 def test_sighup_does_no_harm(start: Start) -> None:
     server = start()
     with server.connect() as wire:
@@ -251,6 +315,92 @@ def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -
     assert path.read_text() == "precious"
 
 
+@pytest.mark.parametrize("loop", ["memlite", "memlite-asyncio"])
+def test_a_server_that_drains_leaves_its_successor_s_files_alone(
+    loop: str, start: Start, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    old = start("-P", str(pid_file), kind=loop, unix=True)
+    with old.connect() as half:
+        half.send(b"set a 0 0 1\r\n")
+        time.sleep(0.1)
+        old.process.send_signal(signal.SIGUSR1)
+        path = Path(old.path)
+        assert wait_until(lambda: not path.exists())
+        new = subprocess.Popen(
+            [sys.executable, "-m", "memlite", "-s", old.path, "-P", str(pid_file)],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert wait_until(lambda: pid_file.read_text() == f"{new.pid}\n")
+            assert old.process.poll() is None
+            half.send(b"1\r\n")
+            assert half.line() == b"STORED\r\n"
+            assert old.process.wait(5) == 0
+            assert pid_file.read_text() == f"{new.pid}\n"
+            assert old.ask(b"get a\r\n") == b"END\r\n"  # answered at its path, by the new one
+        finally:
+            new.terminate()
+            assert new.wait(5) == 0
+    assert not path.exists()
+    assert not pid_file.exists()
+
+
+def test_a_daemon_writes_its_files_where_it_was_started(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "memlite", "-d", "-P", "pid", "-l", "127.0.0.1", "-p", "0"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "MEMCACHED_PORT_FILENAME": "ports",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    # It is ready when the command returns, so these need not be waited for.
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        port = int((tmp_path / "ports").read_text().split(":")[1])
+        with socket.create_connection(("127.0.0.1", port), 5) as client:
+            client.sendall(b"get a\r\n")
+            assert client.recv(100) == b"END\r\n"
+        assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+        assert Path(f"/proc/{pid}/fd/2").readlink() == Path("/dev/null")
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    assert wait_until(lambda: not (tmp_path / "pid").exists())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "says"),
+    [
+        (["-P", "/nowhere/pid"], {}, "-P: could not write the pid file /nowhere/pid"),
+        ([], {"MEMCACHED_PORT_FILENAME": "/nowhere/ports"}, "MEMCACHED_PORT_FILENAME: /nowhere"),
+        (["--loop", "uvloop"], {"PYTHONPATH": "no-uvloop"}, "--loop: uvloop is not installed"),
+    ],
+    ids=["pid file", "port file", "loop"],
+)
+def test_a_daemon_reports_late_errors(
+    arguments: list[str], environment: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    if "PYTHONPATH" in environment:
+        (tmp_path / "uvloop.py").write_text("raise ImportError")
+        environment = {"PYTHONPATH": str(tmp_path)}
+    result = run("-d", "-l", "127.0.0.1", "-p", "0", *arguments, **environment)
+    assert result.returncode == 71
+    assert result.stderr.startswith(f"memlite: {says}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_daemon_that_dies_before_it_is_ready_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "uvloop.py").write_text("import os\ndef new_event_loop(): os.abort()\n")
+    result = run("-d", "-l", "127.0.0.1", "-p", "0", "--loop", "uvloop", PYTHONPATH=str(tmp_path))
+    assert result.returncode not in (0, None)
+
+
 def test_daemon_and_pid_file(tmp_path: Path) -> None:
     pid_file, ports = tmp_path / "pid", tmp_path / "ports"
     result = run(
@@ -277,6 +427,52 @@ def test_a_daemon_reports_a_port_in_use_before_it_leaves(memlite: RunningServer)
     result = run("-d", "-l", "127.0.0.1", "-p", str(memlite.port))
     assert result.returncode == 71
     assert "Address already in use" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_a_unix_socket_belongs_to_the_user(start: Start) -> None:
+    server = start("-u", "nobody", unix=True)
+    user = pwd.getpwnam("nobody")
+    path = Path(server.path)
+    server.ask(b"get a\r\n")  # so it has started
+    assert (path.stat().st_uid, path.stat().st_gid) == (user.pw_uid, user.pw_gid)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    os.seteuid(user.pw_uid)
+    try:
+        assert server.ask(b"get a\r\n") == b"END\r\n"
+    finally:
+        os.seteuid(0)
+    assert server.stop() == 0
+    assert not path.exists()
+    assert server.log.read_text() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_says_which_files_it_could_not_remove(start: Start) -> None:
+    server = start("-u", "nobody", unix=True)
+    path = Path(server.path)
+    server.ask(b"get a\r\n")  # so it has started
+    path.parent.chmod(0o755)  # root's; nobody may not remove from it
+    assert server.stop() == 0
+    assert path.exists()
+    assert server.log.read_text() == (
+        f"memlite: warning: -s: could not remove {path}: Permission denied\n"
+    )
+
+
+def test_starts_and_stops_without_standard_streams(tmp_path: Path) -> None:
+    for loop in ("uvloop", "asyncio"):
+        pid_file = tmp_path / loop
+        command = f"exec {sys.executable} -m memlite --loop {loop} -l 127.0.0.1 -p 0 -P {pid_file}"
+        process = subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"])
+        assert wait_until(pid_file.exists)
+        for number in range(3):
+            stream = Path(f"/proc/{process.pid}/fd/{number}")
+            assert stream.readlink() == Path("/dev/null")
+        process.terminate()
+        assert process.wait(10) == 0
+    refused = subprocess.run(["sh", "-c", f"{sys.executable} -m memlite -c 0 2>&-"], check=False)
+    assert refused.returncode == 64
 
 
 def test_gives_up_root(start: Start) -> None:
@@ -357,6 +553,27 @@ def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
                  "nonsense", "ERROR", "connection closed."):  # fmt: skip
         assert re.search(rf"^[<>]\d+ {line}$", text, re.MULTILINE), line
     assert "hidden" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unix", "says"),
+    [
+        (["-v", "-p", "5000"], True, "flag -p: has no effect with -s"),
+        (["-v", "-a", "700"], False, "flag -a: has no effect without -s"),
+        (["-v", "-o", "no_lru_crawler,hashpower=20"], False, "-o hashpower: has no effect"),
+    ],
+)
+def test_says_what_has_no_effect(arguments: list[str], unix: bool, says: str, start: Start) -> None:
+    server = start(*arguments, unix=unix)
+    assert says in server.log.read_text()
+
+
+def test_does_not_say_so_of_what_has(start: Start) -> None:
+    server = start("-v", "-f", "2", "-n", "100", "-a", "700", "-o", "no_lru_crawler", unix=True)
+    assert "no effect" not in server.log.read_text()
+    assert "lru_crawler_running" not in server.stats()
+    server.ask(b"set a 0 0 1\r\n1\r\n")
+    assert server.stats("slabs")["1:chunk_size"] == "152"
 
 
 def test_the_verbosity_command_traces_from_then_on(start: Start) -> None:

@@ -203,6 +203,12 @@ CASES = [
     Case(b"stats cachedump 1 x\r\n", BAD),
     Case(b"stats cachedump 70 1\r\n", b"CLIENT_ERROR Illegal slab id\r\n"),
     Case(b"debugtime 1\r\n", b"ERROR\r\n"),
+    # Times that 64 bits do not hold
+    *(
+        Case(b"set a 0 %b 1\r\n1\r\nget a\r\n" % exptime, BAD + END, NEW)
+        for exptime in (b"9223372036854775808", b"12345678901234567890", b"99999999999999999999",
+                        b"-9223372036854775809", b"-99999999999999999999")
+    ),
 ]  # fmt: skip
 
 

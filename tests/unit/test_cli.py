@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import socket
 
 import pytest
@@ -15,15 +14,12 @@ from memlite.extended import EXTENDED
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
-    """Keep the environment out, and put logging and signals back as they were."""
+    """Keep the environment out, and put logging back as it was."""
     for variable in [name for name in os.environ if name.startswith("MEMLITE_")]:
         monkeypatch.delenv(variable)
     loggers = [logging.getLogger(), logging.getLogger("memlite")]
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
-    handled = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
-    for number, handler in handled.items():
-        signal.signal(number, handler)
     for logger, level, handlers in before:
         logger.setLevel(level)
         logger.handlers[:] = handlers

@@ -55,6 +55,12 @@ def test_advance_moves_now_and_second():
     assert clock.now() == 1011.5
 
 
+def test_advance_by_less_than_nothing_moves_back():
+    clock = Clock(Source(5.0), Source(1000.0))
+    clock.advance(-10)
+    assert (clock.now(), clock.second) == (990.0, 990)
+
+
 def test_real_sources_by_default():
     clock = Clock()
     first = clock.now()

@@ -23,6 +23,10 @@ VALUES = {
     "unix-mask": ("755", '"755"', 0o755),
     "listen": ("a,b:5,[::1]:6", '["a", "b:5", "[::1]:6"]', ("a", "b:5", "[::1]:6")),
     "user": ("nobody", '"nobody"', "nobody"),
+    "backend": ("file:///x.json", '"file:///x.json"', "file:///x.json"),
+    "durability": ("none", '"none"', "none"),
+    "near-cache": ("8m", '"8m"', 8 * 1024 * 1024),
+    "near-cache-ttl": ("2.5", "2.5", 2.5),
     "memory-limit": ("128", "128", 128),
     "conn-limit": ("2048", "2048", 2048),
     "pidfile": ("/run/x.pid", '"/run/x.pid"', "/run/x.pid"),
@@ -47,7 +51,7 @@ VALUES = {
 SWITCHES = {
     "enable-shutdown", "daemon", "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
-    "debug-commands",
+    "debug-commands", "write-back",
 }  # fmt: skip
 COUNTED = {"verbose"}
 
@@ -229,11 +233,33 @@ def test_a_switch_can_be_turned_off_before_the_file(file):
     assert load([], environment).config.disable_cas is False
 
 
-def test_lists_are_replaced_by_the_next_source_not_added_to(file):
-    path = file('listen = ["file"]\nextended = "modern"')
-    settings = load(["-l", "flag", "--config", path], {"MEMLITE_EXTENDED": "track_sizes"})
-    assert settings.config.listen == ("flag",)
-    assert settings.config.extended.given == {"track_sizes": ""}
+def test_addresses_are_replaced_by_the_next_source_not_added_to(file):
+    path = file('listen = ["file"]')
+    assert load(["-l", "flag", "--config", path], {}).config.listen == ("flag",)
+
+
+def test_extended_options_go_before_those_of_other_sources_key_by_key(file):
+    path = file("[extended]\nidle_timeout = 1\nhashpower = 20\nmodern = true\n")
+    environment = {"MEMLITE_EXTENDED": "track_sizes,idle_timeout=2,hashpower=21"}
+    settings = load(["--config", path, "-o", "idle_timeout=3"], environment)
+    assert settings.config.extended.given == {
+        "idle_timeout": "3", "hashpower": "21", "modern": "", "track_sizes": ""
+    }  # fmt: skip
+    sources = f"file {path}, environment MEMLITE_EXTENDED, flag -o"
+    assert settings.sources["extended"] == sources
+    assert load(["--config", path], {}).sources["extended"] == f"file {path}"
+
+
+@pytest.mark.parametrize("text", ["1_0", "\u0661\u0662", "\uff11"])
+@pytest.mark.parametrize(
+    "flag", ["-c", "-p", "-a", "-I", "-f", "--stats-interval", "-oidle_timeout=",
+             "-oslab_automove_ratio="]
+)  # fmt: skip
+def test_numbers_are_those_of_other_programs(flag, text):
+    if "=" in flag:
+        assert "must be" in refused([flag + text])
+    else:
+        assert f"{flag}: must be" in refused([flag, text])
 
 
 def test_the_flag_names_the_file_before_the_environment(file, tmp_path):

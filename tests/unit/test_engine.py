@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from memlite.backends.base import SPENT, USED
-from memlite.backends.table import ITEM_OVERHEAD
+from memlite.backends.table import ITEM_OVERHEAD, ItemTable
 from memlite.clock import Clock
-from memlite.engine import Engine, Outcome
+from memlite.engine import MemoryEngine, Outcome
 from memlite.engine.prefixes import PrefixStats
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.stats import Counters
@@ -20,11 +20,12 @@ DAY = 86400
 class Fixture:
     """An engine and its clock, started at `START`."""
 
-    def __init__(self, limit=2**20, **options):
+    def __init__(self, limit=2**20, *, evict=True, **options):
         self.monotonic = 0.0
         self.clock = Clock(lambda: self.monotonic, lambda: START)
         self.counters = Counters()
-        self.engine = Engine(limit, self.clock, self.counters, **options)
+        table = ItemTable(limit, evict=evict)
+        self.engine = MemoryEngine(table, self.clock, self.counters, **options)
 
     def wait(self, seconds):
         """Move the clock, and tick as the server does."""
@@ -143,9 +144,9 @@ def test_peek_counts_nothing(one):
 def state(one):
     """Return all that reading may change."""
     counters = [getattr(one.counters, name) for name in Counters.__slots__]
-    items = [(key, item.wire, item.uses) for key, item in one.engine.backend.scan()]
+    items = [(key, item.wire, item.uses) for key, item in one.engine.table.scan()]
     prefixes = one.engine.prefixes
-    return counters, items, one.engine.backend.used, prefixes and prefixes.dump()
+    return counters, items, one.engine.table.used, prefixes and prefixes.dump()
 
 
 def test_hit(one):
@@ -207,7 +208,7 @@ def test_hit_and_collect_end_when_the_item_expires(one, exptime):
     one.engine.collect([b"a"], out)
     assert out == []
     assert one.counted("get_hits", "get_misses", "get_expired", "expired_unfetched") == (2, 1, 1, 0)
-    assert len(one.engine.backend) == 0
+    assert len(one.engine.table) == 0
 
 
 def test_collect_appends_in_order_and_counts_each_key(one):
@@ -415,7 +416,7 @@ def test_an_expired_miss_is_counted_once_as_expired(one):
         assert one.engine.fetch(b"b") is None
     assert one.counted("get_hits", "get_misses", "get_expired") == (1, 4, 2)
     assert one.counters.expired_unfetched == 1
-    assert len(one.engine.backend) == 0
+    assert len(one.engine.table) == 0
 
 
 def test_touch(one):
@@ -457,7 +458,7 @@ def test_flush_now(one):
     one.engine.flush_all(0)
     assert one.engine.fetch(b"a") is None
     assert one.engine.fetch(b"a") is None
-    assert len(one.engine.backend) == 0
+    assert len(one.engine.table) == 0
     assert one.counted("get_misses", "get_flushed") == (2, 1)
 
 
@@ -529,7 +530,7 @@ def test_flushed_items_are_freed_by_ticks(one):
     one.set(b"a")
     one.engine.flush_all(0)
     one.wait(1)
-    assert one.engine.backend.reclaim(1) == 0
+    assert one.engine.table.reclaim(1) == 0
 
 
 # Reclaiming
@@ -567,7 +568,7 @@ def test_crawl_removes_what_has_expired(one):
     one.engine.fetch(b"fetched")
     one.wait(10)
     one.engine.crawl()
-    assert [key for key, _ in one.engine.backend.scan()] == [b"keeps", b"later"]
+    assert [key for key, _ in one.engine.table.scan()] == [b"keeps", b"later"]
     assert one.counted(
         "lru_crawler_starts", "crawler_items_checked", "crawler_reclaimed", "expired_unfetched"
     ) == (1, 4, 2, 1)
@@ -619,7 +620,7 @@ def test_the_oldest_that_was_not_used_is_evicted(full, use, evicted):
 
 
 def held(one):
-    return [key for key, _ in one.engine.backend.scan()]
+    return [key for key, _ in one.engine.table.scan()]
 
 
 @pytest.mark.parametrize(
@@ -958,7 +959,7 @@ class EngineMachine(RuleBasedStateMachine):
     def crawl(self):
         self.engine.crawl()
         self.model = {key: entry for key, entry in self.model.items() if self.entry(key)}
-        assert {key for key, _ in self.engine.backend.scan()} == set(self.model)
+        assert {key for key, _ in self.engine.table.scan()} == set(self.model)
 
     @invariant()
     def every_key_is_what_the_model_says(self):

@@ -244,6 +244,36 @@ def test_unix_socket_is_removed_on_close(path):
     listener.close()  # which may happen twice
 
 
+def test_unix_socket_of_the_next_server_is_not_removed(path, opened):
+    listener = listen_unix(path, 0o700, BACKLOG)
+    Path(path).unlink()
+    opened.append(listen_unix(path, 0o700, BACKLOG))
+    listener.close()
+    assert can_connect(opened[0])
+
+
+def test_removed_once_it_is_forgotten(path, opened):
+    listener = listen_unix(path, 0o700, BACKLOG)
+    listener.close()
+    # Which may well get the number of the one that was removed.
+    opened.append(listen_unix(path, 0o700, BACKLOG))
+    listener.close()
+    assert can_connect(opened[0])
+
+
+@pytest.mark.parametrize(
+    ("platform", "option"), [("linux", "SO_REUSEADDR"), ("win32", "SO_EXCLUSIVEADDRUSE")]
+)
+def test_a_port_cannot_be_shared(platform, option, monkeypatch, opened):
+    # Stands for an option this system has not; any that is off by default would do.
+    monkeypatch.setattr(sockets.socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    monkeypatch.setattr(sockets.sys, "platform", platform)
+    opened += listen_tcp(["127.0.0.1"], 0, BACKLOG)
+    for name in ("SO_REUSEADDR", "SO_EXCLUSIVEADDRUSE"):
+        is_set = opened[0].sock.getsockopt(socket.SOL_SOCKET, getattr(socket, name))
+        assert bool(is_set) == (name == option)
+
+
 def test_relative_unix_socket_is_removed_from_another_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listener = listen_unix("relative", 0o700, BACKLOG)

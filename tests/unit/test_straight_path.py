@@ -159,7 +159,7 @@ class Client:
     @property
     def state(self):
         """All that a read may change."""
-        items = [(key, i.wire, i.uses, i.expires) for key, i in self.server.engine.backend.scan()]
+        items = [(key, i.wire, i.uses, i.expires) for key, i in self.server.engine.table.scan()]
         return self.counted, items, self.server.prefixes.dump(), self.connection.state
 
 
@@ -327,7 +327,7 @@ def test_expired_items_are_counted_out(path):
     client = Client(path)
     assert client.read(b"get expired\r\n") == END
     assert client.counted["get_expired"] == client.counted["expired_unfetched"] == 1
-    assert client.server.engine.backend.get(b"expired") is None
+    assert client.server.engine.table.get(b"expired") is None
     client.monotonic = 10.999
     assert client.read(b"get lives\r\n") == block(b"lives", b"here") + END
     client.monotonic = 11.0
@@ -426,6 +426,20 @@ def test_tracing_logs_what_the_straight_path_would_take(caplog):
         "<-1 get k", ">-1 sending key k", ">-1 END"
     ] * 2  # fmt: skip
     assert client.counted["get_hits"] == 3
+
+
+def test_tracing_shows_control_characters_as_escapes(caplog):
+    client = Client("straight")
+    with caplog.at_level(logging.DEBUG, "memlite.trace"):
+        client.read(b"verbosity 2\r\n")
+        caplog.clear()
+        client.read(b"get \x1b[2J\x07\xff\\\r\n")
+        client.read(b"\x00\x7f x\r\nset a b c d\r\n")
+    text = caplog.text
+    assert r"get \x1b[2J\x07\xff\\" in text
+    assert r"\x00\x7f x" in text
+    assert "reject CLIENT_ERROR bad command line format\n" in text
+    assert "".join(text.split("\n")).isprintable()
 
 
 def test_one_straight_read_in_so_many_is_measured():

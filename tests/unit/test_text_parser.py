@@ -385,6 +385,8 @@ def test_unsigned_is_below_its_end(end, number):
         (b"2147483647", 2**31 - 1), (b"", None), (b"-", None), (b"--1", None), (b"+1", None),
         (b"1-", None), (b"1_0", None), (b"0x1", None), (b" 1", None), (b"1\n", None),
         (b"9" * 21, None), ("٣".encode(), None),
+        (b"9223372036854775807", 2**63 - 1), (b"9223372036854775808", None),
+        (b"-9223372036854775808", -(2**63)), (b"-9223372036854775809", None),
     ],
 )  # fmt: skip
 def test_signed(token, number):

@@ -1,0 +1,449 @@
+"""Items in memory, changes in a journal before they are acknowledged, a snapshot now and then."""
+
+import asyncio
+import logging
+import os
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.jsonfile import format as lines
+from memlite.backends.jsonfile.format import Header
+from memlite.backends.jsonfile.journal import Journal, sync_folder
+from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
+from memlite.backends.jsonfile.lock import lock
+from memlite.backends.registry import BackendUrl, Context
+from memlite.backends.table import ItemTable
+from memlite.errors import ConfigError, OutOfMemoryError, StartError, StorageError, VersionConflict
+
+__all__ = ["FileBackend", "make"]
+
+_log = logging.getLogger("memlite")
+
+# A journal is compacted when it is larger than the snapshot, and than this or ?compact=BYTES.
+_COMPACT_FROM = 4 * 1024 * 1024
+# Up to so many bytes of journal a server that ends takes the time to write a snapshot.
+_COMPACTED_AT_END = 16 * 1024 * 1024
+# Bytes of a snapshot that are made in one go, with the server standing still.
+_CHUNK = 128 * 1024
+_RETRY_SECONDS = 5.0
+
+
+class FileBackend(Backend):
+    """All items in a table, and what it takes to have them again, in files.
+
+    A change is made in the table at once, and is undone if it cannot be written: later changes
+    may build on it, and share its fsync. Reads wait for it.
+
+    Args:
+        path: the snapshot's; the others' names begin with it.
+        context: the server's settings.
+        compact_from: bytes of journal up to which it is left alone.
+
+    Attributes:
+        table: every item. None of them is ever changed in place.
+    """
+
+    table: ItemTable
+
+    def __init__(self, path: Path, context: Context, *, compact_from: int = _COMPACT_FROM) -> None:
+        self.path = path
+        self.table = ItemTable(
+            context.memory_limit, evict=context.evict, on_evict=self._journal_eviction
+        )
+        self._context = context
+        self._compact_from = compact_from
+        self._clock = context.clock
+        self._version = 0
+        self._flush_at = 0.0
+        self._number = 1
+        # Changes that are not written, in their order: how many of a key's, and what was there.
+        self._unwritten: dict[bytes, int] = {}
+        self._undo: list[tuple[bytes, Item | None] | None] = []
+        self._undone = 0
+        self._snapshot_bytes = 0
+        self._snapshot_version = 0
+        self._compaction: asyncio.Task[None] | None = None
+        self._compactions = 0
+        self._closing = False
+        self._next_compaction = 0.0
+        self._lock = -1
+
+    _journal: Journal
+
+    # Life
+
+    async def open(self) -> None:
+        """Lock the files and read them."""
+        self._lock = lock(self.path.with_name(self.path.name + ".lock"))
+        try:
+            # In a thread, so that signals are heard meanwhile.
+            loaded = await asyncio.to_thread(self._load)
+            self._journal = Journal(
+                journal_path(self.path, self._number),
+                loaded.size,
+                loaded.crc,
+                durability=self._context.durability,
+                on_written=self._forget_written,
+                on_failure=self._undo_all,
+            )
+            if not loaded.size:
+                await self._journal.replace(
+                    journal_path(self.path, self._number), Header(self._number, self._version)
+                )
+        except OSError as error:
+            os.close(self._lock)
+            raise StartError(
+                f"--backend: {error.filename or self.path}: {error.strerror}"
+            ) from None
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._compact_if_due()
+
+    def _load(self) -> Loaded:
+        self._temporary.unlink(missing_ok=True)
+        loaded = load(self.path)
+        if not loaded.snapshot:
+            self._write_empty_snapshot(loaded)
+        for number, journal in journals_of(self.path).items():
+            if number < loaded.first:
+                journal.unlink()
+        self._version, self._flush_at = loaded.version, loaded.flush_at
+        self._number, self._snapshot_bytes = loaded.journal, loaded.snapshot
+        self._snapshot_version = loaded.snapshot_version
+        now = self._clock.now()
+        if not 0 < self._flush_at <= now:
+            self._fill(loaded.items, now)
+        return loaded
+
+    def _fill(self, items: Mapping[bytes, Item], now: float) -> None:
+        left_out = 0
+
+        def count(key: bytes, item: Item) -> None:
+            nonlocal left_out
+            left_out += 1
+
+        self.table.on_evict = count
+        try:
+            for key, item in items.items():
+                if not item.expires or item.expires > now:
+                    self.table.put(key, item)
+        except OutOfMemoryError:
+            raise StartError(
+                f"--backend: {self.path} holds more than -m allows, and -M forbids to leave "
+                "anything out; raise -m"
+            ) from None
+        self.table.on_evict = self._journal_eviction
+        if left_out:
+            _log.warning(
+                "%s holds more than -m allows: the %d oldest items are left out",
+                self.path,
+                left_out,
+            )
+
+    async def close(self) -> None:
+        """Write what is left, and a snapshot if that is quickly done."""
+        self._closing = True
+        try:
+            if self._compaction is not None:
+                await asyncio.wait([self._compaction])
+            if self._version > self._snapshot_version and self._journal.size < _COMPACTED_AT_END:
+                self._closing = False
+                await self._compact_and_tell()
+            await self._journal.close()
+        except OSError as error:
+            _log.error("%s: %s", self.path, error.strerror)
+        finally:
+            os.close(self._lock)
+
+    # Reads
+
+    def peek(self, key: bytes) -> Item | None:
+        """Return what is stored under `key`, perhaps not yet in the file."""
+        if self._flush_at:
+            self._flush_if_due()
+        return self.table.get(key)
+
+    async def get(self, key: bytes) -> Item | None:
+        """Return what is stored under `key`."""
+        return self.peek(key)
+
+    def peek_cached(self, key: bytes) -> Item | Unknown | None:
+        """Return what is stored under `key`, if it is in the file."""
+        return UNKNOWN if key in self._unwritten else self.peek(key)
+
+    async def get_cached(self, key: bytes) -> Item | None:
+        """Return what is stored under `key`, once it is in the file."""
+        while key in self._unwritten:
+            await self._journal.written()
+        return self.peek(key)
+
+    async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
+        """Yield every key and item."""
+        for key in self.table.list_keys():
+            item = self.peek(key)
+            if item is not None:
+                yield key, item
+            await asyncio.sleep(0)
+
+    # Changes
+
+    def put(
+        self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
+    ) -> asyncio.Future[None]:
+        """Store `item`; see `Backend.put`. What it returns is done when it is written."""
+        old = self._current(key, replacing)
+        self.table.delete(key)
+        try:
+            self.table.put(key, item)  # may evict, which is journaled before it
+        except OutOfMemoryError:
+            self.table.restore(key, old)
+            if replacing is ANY:
+                # What set could not replace must not be served as if it were current.
+                self.delete(key)
+            raise
+        self._version = item.version = self._version + 1
+        self._change(key, old)
+        return self._journal.append(lines.put_record(key, item))
+
+    def delete(self, key: bytes, replacing: Item | Anything = ANY) -> asyncio.Future[None]:
+        """Remove what is stored under `key`; see `Backend.delete`."""
+        old = self._current(key, replacing)
+        if old is None:
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        self._version += 1
+        self._change(key, old)
+        self.table.delete(key)
+        return self._journal.append(lines.delete_record(self._version, key))
+
+    def _current(self, key: bytes, replacing: Item | Anything | None) -> Item | None:
+        if self._journal.broken:
+            raise StorageError(f"not stored: {self._journal.failure}")
+        current = self.peek(key)
+        if replacing is not ANY and (current and current.version) != (
+            replacing and replacing.version
+        ):
+            raise VersionConflict
+        return current
+
+    def _change(self, key: bytes, old: Item | None) -> None:
+        """Remember what was under `key`, until what is there now is written."""
+        self._undo.append((key, old))
+        self._unwritten[key] = self._unwritten.get(key, 0) + 1
+
+    def _journal_eviction(self, key: bytes, item: Item) -> None:
+        self._context.on_evict(key, item)
+        self._version += 1
+        self._change(key, item)
+        self._journal.append(lines.delete_record(self._version, key))
+
+    def _forget_written(self, count: int) -> None:
+        """Forget how to undo the `count` oldest changes."""
+        for change in self._undo[:count]:
+            if change is not None:
+                key = change[0]
+                left = self._unwritten[key] - 1
+                if left:
+                    self._unwritten[key] = left
+                else:
+                    del self._unwritten[key]
+        del self._undo[:count]
+
+    def _undo_all(self) -> None:
+        """Bring back what is in the file, as no change that is not written can be."""
+        for change in reversed(self._undo):
+            if change is not None:
+                self.table.restore(*change)
+        self._undo.clear()
+        self._unwritten.clear()
+        self._undone += 1
+        _log.error("%s: %s", self.path, self._journal.failure)
+
+    # Flushing
+
+    async def flush(self, at: float = 0.0) -> None:
+        """Make everything absent, now or at the unix time `at`."""
+        if self._journal.broken:
+            raise StorageError(f"not stored: {self._journal.failure}")
+        await self._flush(at)
+
+    def _flush(self, at: float) -> asyncio.Future[None]:
+        self._flush_at = at
+        if not at:
+            # Not undone if it cannot be written: what was asked to be gone may as well stay so.
+            self._undo = [None] * len(self._undo)
+            self._unwritten.clear()
+            self.table.flush()
+        self._version += 1
+        self._undo.append(None)
+        return self._journal.append(lines.flush_record(self._version, at))
+
+    def _flush_if_due(self) -> None:
+        if self._flush_at and self._flush_at <= self._clock.now():
+            self._flush(0.0)
+
+    # Snapshots
+
+    @property
+    def _temporary(self) -> Path:
+        return self.path.with_name(self.path.name + ".tmp")
+
+    def _compact_if_due(self) -> None:
+        due = self._journal.broken or self._journal.size > max(
+            self._compact_from, self._snapshot_bytes
+        )
+        if due and self._compaction is None and self._clock.now() >= self._next_compaction:
+            self._compaction = asyncio.ensure_future(self._compact_and_tell())
+
+    async def _compact_and_tell(self) -> None:
+        try:
+            await self._compact()
+        except (OSError, StorageError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            _log.error("%s: the journal could not be compacted: %s", self.path, reason)
+            self._next_compaction = self._clock.now() + _RETRY_SECONDS
+        finally:
+            self._compaction = None
+
+    async def _compact(self) -> None:
+        """Go on in a new journal, and write a snapshot that makes the old ones superfluous.
+
+        The server goes on meanwhile, and the snapshot may hold some of what it does: the new
+        journal, replayed on it, comes to the same, as its records are whole states.
+        """
+        number, version, flush_at = self._number + 1, self._version, self._flush_at
+        await self._journal.replace(journal_path(self.path, number), Header(number, version))
+        self._number = number
+        undone = self._undone
+        keys = self.table.list_keys()
+        writer = _SnapshotWriter(self._temporary, lines.snapshot_head(number, version, flush_at))
+        try:
+            chunk: list[bytes] = []
+            size = 0
+            now = self._clock.now()
+            for key in keys:
+                item = self.table.get(key)
+                if item is None or 0 < item.expires <= now:
+                    continue
+                line = lines.snapshot_line(key, item)
+                chunk.append(line)
+                size += len(line)
+                if size > _CHUNK:
+                    if self._closing:
+                        raise StorageError("the server ends")
+                    await asyncio.to_thread(writer.write, chunk)
+                    chunk, size = [], 0
+            await asyncio.to_thread(writer.write, chunk)
+            await asyncio.to_thread(writer.finish)
+            if self._undone != undone:
+                # It may hold what was taken back meanwhile, or lack what was brought back.
+                raise StorageError("a change could not be written meanwhile")
+            await asyncio.to_thread(self._install, number)
+        except BaseException:
+            writer.abandon()
+            raise
+        self._snapshot_bytes, self._snapshot_version = writer.size, version
+        self._compactions += 1
+
+    def _install(self, first: int) -> None:
+        """Put the new snapshot into the old one's place; remove what it makes superfluous."""
+        self._temporary.replace(self.path)
+        sync_folder(self.path)
+        for number, journal in journals_of(self.path).items():
+            if number < first:
+                journal.unlink()
+
+    def _write_empty_snapshot(self, loaded: Loaded) -> None:
+        writer = _SnapshotWriter(self._temporary, lines.snapshot_head(1, 0, 0.0))
+        writer.finish()
+        self._temporary.replace(self.path)
+        sync_folder(self.path)
+        loaded.snapshot = writer.size
+
+    # The rest
+
+    def tick(self) -> None:
+        """Sync, flush and compact when due; free some of what was flushed."""
+        self._flush_if_due()
+        self._journal.tick()
+        self._compact_if_due()
+        self.table.reclaim(10_000)
+
+    def stats(self) -> Mapping[str, int | float | str]:
+        """Return what there is, and how much has been written."""
+        return {
+            "items": len(self.table),
+            "bytes": self.table.used,
+            "path": str(self.path),
+            "durability": self._context.durability,
+            "journal_bytes": self._journal.size,
+            "snapshot_bytes": self._snapshot_bytes,
+            "fsyncs": self._journal.syncs,
+            "compactions": self._compactions,
+            "compacting": int(self._compaction is not None),
+            "last_write_error": self._journal.failure or "none",
+        }
+
+
+class _SnapshotWriter:
+    """Writes a snapshot beside the old one. Its methods block."""
+
+    def __init__(self, path: Path, head: bytes) -> None:
+        self._path = path
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(descriptor, "wb")
+        self._file.write(head)
+        self._crc = zlib.crc32(head)
+        self._count = 0
+        self.size = len(head)
+
+    def write(self, items: list[bytes]) -> None:
+        """Write items' lines."""
+        if not items:
+            return
+        # Commas stand between items, and so before all but the first.
+        data = (b",\n" if self._count else b"") + b",\n".join(items)
+        self._count += len(items)
+        self._crc = zlib.crc32(data, self._crc)
+        self.size += len(data)
+        self._file.write(data)
+
+    def finish(self) -> None:
+        """Write the end, and make it durable."""
+        self.write_end()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def write_end(self) -> None:
+        """Write the last line."""
+        if self._count:
+            self._crc = zlib.crc32(b"\n", self._crc)
+            self._file.write(b"\n")
+        self._file.write(lines.snapshot_end(self._count, self._crc))
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def make(url: BackendUrl, context: Context) -> Backend:
+    """Make a backend of a ``file:///path/cache.json`` URL."""
+    compact = url.only("compact").get("compact", str(_COMPACT_FROM))
+    if not (compact.isascii() and compact.isdigit()):
+        raise ConfigError(f"--backend: compact must be a number of bytes, not {compact!r}")
+    if url.host not in ("", ".", "..", "localhost") or url.path in ("", "/"):
+        raise ConfigError(
+            f"--backend: {url.text!r} names no file; write file:///absolute/path/cache.json, "
+            "or file://./cache.json for one in this directory"
+        )
+    path = Path((url.host if url.host.startswith(".") else "") + url.path)
+    if path.is_dir():
+        raise ConfigError(f"--backend: {path} is a directory; name a file in it")
+    # Resolved, so that the same file has the same lock by whatever name.
+    return FileBackend(path.resolve(), context, compact_from=int(compact))

@@ -1,0 +1,193 @@
+"""Reading a snapshot and the journals behind it, at start."""
+
+import logging
+import os
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from memlite.backends.base import Item
+from memlite.backends.jsonfile import format as lines
+from memlite.backends.jsonfile.format import DamageError, Record
+from memlite.errors import StartError
+
+__all__ = ["Loaded", "journal_path", "journals_of", "load"]
+
+_log = logging.getLogger("memlite")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What the files hold.
+
+    Attributes:
+        items: by key; some may have expired.
+        version: the last one given out.
+        snapshot_version: likewise, when the snapshot was begun.
+        flush_at: unix time of a flush to come, 0 for none.
+        first: number of the first journal behind the snapshot; those before are done with.
+        journal: number of the journal to go on in.
+        size: bytes of it that are good, 0 when it is to be made.
+        crc: checksum of its last line.
+        snapshot: bytes of the snapshot.
+    """
+
+    items: dict[bytes, Item] = field(default_factory=dict)
+    version: int = 0
+    snapshot_version: int = 0
+    flush_at: float = 0.0
+    first: int = 1
+    journal: int = 1
+    size: int = 0
+    crc: int = 0
+    snapshot: int = 0
+
+
+def journal_path(path: Path, number: int) -> Path:
+    """Return where a snapshot's journal of that number is."""
+    return path.with_name(f"{path.name}.journal.{number}")
+
+
+def journals_of(path: Path) -> dict[int, Path]:
+    """Return the journals that are there, by number."""
+    prefix = f"{path.name}.journal."
+    found = {}
+    for entry in path.parent.iterdir():
+        number = entry.name.removeprefix(prefix)
+        if entry.name.startswith(prefix) and number.isascii() and number.isdigit():
+            found[int(number)] = entry
+    return found
+
+
+def load(path: Path) -> Loaded:
+    """Read what is stored at `path`. Changes nothing but a torn last line, which it cuts off.
+
+    Raises:
+        StartError: something is damaged; the text says where, and what can be done.
+        OSError: a file cannot be read.
+    """
+    loaded = Loaded()
+    journals = journals_of(path)
+    if not path.exists():
+        if journals:
+            raise StartError(
+                f"--backend: {path} is missing, but {journals[min(journals)].name} is there: "
+                "bring it back, or move the journals away to start empty"
+            )
+        return loaded
+    _load_snapshot(path, loaded)
+    loaded.journal = loaded.first
+    last = max(journals, default=0)
+    for number in range(loaded.first, last + 1):
+        journal = journals.get(number)
+        if journal is None:
+            raise StartError(
+                f"--backend: {journal_path(path, number)} is missing, but a later one is there: "
+                "bring it back, or move the later ones away to go on with what came before"
+            )
+        loaded.journal = number
+        _replay(journal, loaded, is_last=number == last)
+    return loaded
+
+
+def _load_snapshot(path: Path, loaded: Loaded) -> None:
+    crc = count = 0
+    number = 1
+    line = b""
+    with path.open("rb") as file:
+        try:
+            line = file.readline()
+            loaded.first, loaded.version, loaded.flush_at = lines.parse_snapshot_head(line)
+            loaded.snapshot_version = loaded.version
+            while True:
+                crc = zlib.crc32(line, crc)
+                loaded.snapshot += len(line)
+                line = file.readline()
+                number += 1
+                if line.startswith(b"]") or not line:
+                    break
+                key, item = lines.parse_item(line)
+                loaded.items[key] = item
+                loaded.version = max(loaded.version, item.version)
+                count += 1
+            if not line:
+                raise DamageError("it ends too early")
+            expected, checksum = lines.parse_snapshot_end(line)
+            # Who has changed it by hand takes the checksum out, and says so by that.
+            if checksum not in (None, crc):
+                raise DamageError("its checksum does not match")
+            if checksum is not None and expected != count:
+                raise DamageError(f"it holds {count} items and not {expected}")
+            if file.read(1):
+                raise DamageError("something follows its end")
+        except DamageError as error:
+            raise StartError(
+                f"--backend: {path} is damaged, or not memlite's, at line {number}: {error}. "
+                "Nothing was changed. Bring it back from a copy, or move it and its journals away "
+                "to start empty"
+            ) from None
+
+
+def _replay(path: Path, loaded: Loaded, *, is_last: bool) -> None:
+    data = path.read_bytes()
+    crc = position = number = 0
+    while position < len(data):
+        end = data.find(b"\n", position)
+        line = data[position : end if end >= 0 else len(data)]
+        number += 1
+        try:
+            if end < 0:
+                raise DamageError("it is not complete")
+            if position == 0:
+                header, crc = lines.read_header(line)
+                loaded.version = max(loaded.version, header.version)
+            else:
+                record, crc = lines.read_record(line, crc)
+                _apply(record, loaded)
+        except DamageError as error:
+            if not is_last or not _is_torn(data, position):
+                _refuse(path, number, position, error, is_last=is_last)
+            _log.warning(
+                "%s: dropped its last %d bytes, which were not written in full; "
+                "no client was told that they were stored",
+                path,
+                len(data) - position,
+            )
+            os.truncate(path, position)
+            break
+        position = end + 1
+    loaded.size, loaded.crc = position, crc
+
+
+def _is_torn(data: bytes, position: int) -> bool:
+    """Whether what begins at `position` is the rest of a write that was cut short.
+
+    Such a rest has no whole line behind it that is a record. A power failure may leave zeros.
+    """
+    for line in data[position:].split(b"\n")[1:]:
+        if line.startswith(b'{"crc":') and line.endswith(b"}"):
+            return False
+    return True
+
+
+def _refuse(path: Path, number: int, position: int, error: Exception, *, is_last: bool) -> NoReturn:
+    later = "" if is_last else " and move the later journals away"
+    raise StartError(
+        f"--backend: {path} is damaged at line {number}: {error}. Nothing was changed. "
+        f"Bring it back from a copy, or give up what follows by: "
+        f"truncate -s {position} {path}{later}"
+    ) from None
+
+
+def _apply(record: Record, loaded: Loaded) -> None:
+    loaded.version = max(loaded.version, record.version)
+    if record.operation == "flush":
+        loaded.flush_at = record.at
+        if not record.at:
+            loaded.items.clear()
+        return
+    # To the end, as the order in the table is that of storing.
+    loaded.items.pop(record.key, None)
+    if record.item is not None:
+        loaded.items[record.key] = record.item

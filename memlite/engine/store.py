@@ -1,0 +1,222 @@
+"""The engine over a backend that may have to be asked: read, decide, write, again if outrun."""
+
+import asyncio
+import enum
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakValueDictionary
+
+from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item
+from memlite.clock import Clock
+from memlite.engine import semantics
+from memlite.engine.engine import COPY_AT_MOST, Engine
+from memlite.engine.sizes import SizeClasses
+from memlite.engine.transaction import Transaction
+from memlite.errors import StorageError, VersionConflict
+from memlite.stats import Counters
+
+__all__ = ["Reads", "StoreEngine"]
+
+# Seconds a command may lose races with other servers before its client is told so, and the
+# longest pause after losing one.
+_PATIENCE = 10.0
+_LONGEST_PAUSE = 0.1
+
+
+class Reads(enum.Enum):
+    """What a command must know before it can be carried out."""
+
+    NOTHING = enum.auto()
+    """set stores whatever was there."""
+    CACHED = enum.auto()
+    """get may be answered by a near cache."""
+    CURRENT = enum.auto()
+    """gets shows the version that a cas will be compared with."""
+    TO_CHANGE = enum.auto()
+    """The others write on the condition that nothing has changed."""
+
+
+class StoreEngine(Engine):
+    """Carries out commands on a `Backend`, each as one transaction.
+
+    A command is run with the items it needs at hand (see `Transaction`); then its changes are
+    written on the condition that those items are still current, and if they are not it is run
+    again with what is there now. The command itself is the same code as for memory, and never
+    waits.
+
+    Args:
+        backend: holds the items.
+        clock: as for `Engine`, and likewise the others.
+        counters: see there.
+        item_size: see there.
+        cas: see there.
+        sizes: see there.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        counters: Counters,
+        *,
+        item_size: int = 1024 * 1024,
+        cas: bool = True,
+        sizes: SizeClasses | None = None,
+    ) -> None:
+        self._transaction = Transaction()
+        super().__init__(
+            self._transaction, clock, counters, item_size=item_size, cas=cas, sizes=sizes
+        )
+        self.backend = backend
+        # Commands that change one key take turns: of those racing, all but one would lose.
+        self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+
+    # What need not wait
+
+    def hit(self, key: bytes) -> bytes | None:
+        """Return the whole reply to a get of one key, if that can be had at once; see `Engine`."""
+        item = self.backend.peek_cached(key)
+        if (
+            item is None
+            or item is UNKNOWN
+            or (item.expires and item.expires <= self.clock.now())
+            or item.size > COPY_AT_MOST
+            or self.prefixes is not None
+        ):
+            return None
+        item.uses = USED
+        self.counters.get_hits += 1
+        return item.wire + b"END\r\n"
+
+    def attempt(
+        self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]
+    ) -> list[Awaitable[object]] | None:
+        """Carry out a command at once, if the backend need not be asked before it.
+
+        Args:
+            reads: what must be known.
+            keys: those it is about.
+            run: calls this engine's methods, and must be ready to be called again.
+
+        Returns:
+            Its writes, to be awaited before it is answered, none where nothing changed; or None
+            when nothing was done and `carry_out` must do it.
+
+        Raises:
+            CommandError: it was refused.
+            VersionConflict: as in what is returned; `carry_out` must do it.
+        """
+        items = {}
+        if reads is not Reads.NOTHING:
+            backend = self.backend
+            peek = backend.peek_cached if reads is Reads.CACHED else backend.peek
+            for key in keys:
+                item = peek(key)
+                if item is UNKNOWN:
+                    return None
+                if item is not None:
+                    items[key] = item
+        return self._run(reads, items, run)
+
+    def _run(
+        self, reads: Reads, items: Mapping[bytes, Item], run: Callable[[], None]
+    ) -> list[Awaitable[object]]:
+        transaction, backend = self._transaction, self.backend
+        transaction.begin(items)
+        run()
+        writes: list[Awaitable[object]] = []
+        for key, item in transaction.changes.items():
+            read: Item | Anything | None = ANY if reads is Reads.NOTHING else items.get(key)
+            if item is not None:
+                writes.append(backend.put(key, item, read))
+            elif read is not None:
+                writes.append(backend.delete(key, read))
+        if transaction.flush_at is not None:
+            writes.append(backend.flush(transaction.flush_at))
+        return writes
+
+    # What must wait
+
+    async def carry_out(self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]) -> None:
+        """Carry out a command, as often as it takes; the arguments are those of `attempt`.
+
+        Raises:
+            CommandError: it was refused, or could not be done.
+        """
+        async with self._turn(keys if reads is Reads.TO_CHANGE else ()):
+            deadline = self.clock.now() + _PATIENCE
+            pause = 0.002
+            while True:
+                items = await self._read(reads, keys)
+                counted = self.counters.snapshot()
+                writes = self._run(reads, items, run)
+                counted = self.counters.since(counted)
+                try:
+                    await self.written(writes)
+                except VersionConflict:
+                    # Only the run that holds is counted.
+                    self.counters.subtract(counted)
+                else:
+                    return
+                if self.clock.now() > deadline:
+                    raise StorageError("too many changes of this key at once")
+                await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    @asynccontextmanager
+    async def _turn(self, keys: Sequence[bytes]) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for key in sorted(set(keys)):  # in one order, or two could wait for each other
+                lock = self._locks.get(key)
+                if lock is None:
+                    self._locks[key] = lock = asyncio.Lock()
+                await stack.enter_async_context(lock)
+            yield
+
+    async def _read(self, reads: Reads, keys: Sequence[bytes]) -> dict[bytes, Item]:
+        if reads is Reads.NOTHING:
+            return {}
+        backend = self.backend
+        if len(keys) == 1:
+            get = backend.get_cached if reads is Reads.CACHED else backend.get
+            found = [await get(keys[0])]
+        elif reads is Reads.CACHED:
+            keys = list(dict.fromkeys(keys))
+            found = await backend.get_many(keys)
+        else:
+            keys = list(dict.fromkeys(keys))
+            found = await asyncio.gather(*map(backend.get, keys))
+        return {key: item for key, item in zip(keys, found, strict=True) if item is not None}
+
+    @staticmethod
+    async def written(writes: Sequence[Awaitable[object]]) -> None:
+        """Return once all `writes` have come to their end; raise what one of them raised."""
+        if len(writes) == 1:
+            await writes[0]
+            return
+        # All of them come to their end, before one that failed is reported.
+        for result in await asyncio.gather(*writes, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    # Expiring and flushing
+
+    def flush_all(self, exptime: int) -> None:
+        """Make all items absent, now or, for a positive `exptime`, then."""
+        now = self.clock.now()
+        at = semantics.expiry(exptime, now) if exptime > 0 else 0.0
+        self._transaction.flush(at if at > now else 0.0)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        self.backend.tick()
+
+    @property
+    def flush_pending(self) -> float:
+        """0: the backend sees to delayed flushes."""
+        return 0.0
+
+    def crawl(self) -> None:
+        """Leave expired items to the backend (``lru_crawler crawl``)."""
+        self.counters.lru_crawler_starts += 1

@@ -1,0 +1,39 @@
+"""What the engine works on."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from memlite.backends import Item
+
+__all__ = ["Table"]
+
+
+class Table(Protocol):
+    """Items by key, at hand without waiting.
+
+    Served from memory it is all of them (`memlite.backends.ItemTable`); before a backend that
+    must be asked, those of one command (`memlite.engine.transaction.Transaction`).
+
+    Attributes:
+        get: returns a key's item or None; whether it has expired is the engine's to judge.
+    """
+
+    get: Callable[[bytes], Item | None]
+
+    def put(self, key: bytes, item: Item) -> None:
+        """Store under a key that is absent. Raises OutOfMemoryError."""
+
+    def renew(self, key: bytes, item: Item, wire: bytes) -> Item:
+        """Replace a stored item; return the new one, or the old, for the rest to be set."""
+
+    def retime(self, key: bytes, item: Item, expires: float) -> Item:
+        """Give a stored item a new expiry; return the new one, or the old."""
+
+    def delete(self, key: bytes) -> Item | None:
+        """Remove a key; return its item, or None when there was none."""
+
+    def drop(self, key: bytes) -> Item | None:
+        """Forget an expired item."""
+
+    def pop_flushed(self, key: bytes) -> Item | None:
+        """Return and free what the last flush took from a key, or None."""

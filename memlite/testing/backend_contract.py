@@ -1,0 +1,859 @@
+"""What every backend must do, as tests to inherit.
+
+    from memlite.testing.backend_contract import BackendContract
+
+    class TestMyBackend(BackendContract):
+        def make(self, context):
+            return MyBackend(context)
+
+Needs ``memlite[test]`` (pytest and Hypothesis). `docs/how-to/write-a-backend.md` goes through it.
+"""
+
+import asyncio
+import contextlib
+from abc import abstractmethod
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from memlite import __version__
+from memlite.backends import ANY, Backend, Item
+from memlite.backends.registry import Context
+from memlite.clock import Clock
+from memlite.config import Config
+from memlite.errors import VersionConflict
+from memlite.server.server import Server
+from memlite.server.sockets import listen_tcp
+
+__all__ = ["COMMANDS", "BackendContract", "Client", "ModelMachine", "TestedServer"]
+
+START = 1_800_000_000.0
+MEGABYTE = 1024 * 1024
+SECONDS = 30
+
+ODD_KEYS = [
+    b"k",
+    b"k" * 250,
+    b"\xff\xfe",
+    "schlüssel".encode(),
+    b"a/b",
+    b"..",
+    b"%2F",
+    b"a\0b",
+    b'"{}',
+]
+ODD_VALUES = [
+    b"", b"\r\n", b"END\r\n", b"\0", bytes(range(256)), b"\xff" * 1000, "größe".encode(), b" 1 ",
+    b"VALUE a 0 1\r\nx\r\n",
+]  # fmt: skip
+
+
+class TestedServer:
+    """A server on a backend, in this process, with a clock that stands still until it is moved.
+
+    Args:
+        make: makes the backend.
+        options: settings other than the defaults.
+    """
+
+    __test__ = False
+
+    def __init__(self, make: Callable[[Context], Backend | None], **options: Any) -> None:
+        self.seconds = 0.0
+        self._make = make
+        self._options = options
+
+    @property
+    def clock(self) -> Clock:
+        """A clock that shows the time this one was moved to."""
+        clock = Clock(lambda: 0.0, lambda: START)
+        clock.advance(self.seconds)
+        return clock
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Client"]:
+        """Serve, and yield a client; at the end everything is closed as on SIGTERM."""
+        config = Config(**self._options)
+        listeners = listen_tcp(["127.0.0.1"], 0, 100)
+        clock = self.clock
+        server = Server(config, listeners, clock=clock, backend=self._backend)
+        ready = asyncio.Event()
+        task = asyncio.ensure_future(server.run(ready.set))
+        starting = asyncio.ensure_future(ready.wait())
+        await asyncio.wait([task, starting], return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        if task.done():
+            task.result()
+        try:
+            async with Client.connected(listeners[0].port, server, self) as client:
+                yield client
+        finally:
+            server.request_stop()
+            await task
+
+    def _backend(self, context: Context) -> Backend:
+        backend = self._make(context)
+        assert backend is not None
+        return backend
+
+
+class Client:
+    """A connection that says what comes back.
+
+    Attributes:
+        server: whose.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server: Server,
+        tested: TestedServer,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._tested = tested
+        self.server = server
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connected(
+        cls, port: int, server: Server, tested: TestedServer
+    ) -> AsyncIterator["Client"]:
+        """Connect, and close at the end."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
+        try:
+            yield cls(reader, writer, server, tested)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    @contextlib.asynccontextmanager
+    async def another(self) -> AsyncIterator["Client"]:
+        """Yield another connection to the same server."""
+        port = self.server.listeners[0].port
+        async with Client.connected(port, self.server, self._tested) as client:
+            yield client
+
+    async def ask(self, request: bytes, lines: int = 1) -> bytes:
+        """Send, and return so many lines of answer."""
+        self._writer.write(request)
+        async with asyncio.timeout(SECONDS):
+            return b"".join([await self._reader.readuntil(b"\n") for _ in range(lines)])
+
+    async def expect(self, request: bytes, reply: bytes) -> None:
+        """Send, and check that exactly `reply` comes back."""
+        self._writer.write(request)
+        async with asyncio.timeout(SECONDS):
+            got = await self._reader.readexactly(len(reply))
+        assert got == reply, request[:200]
+
+    async def store(self, key: bytes, value: bytes, **how: int) -> None:
+        """Set, and check that it was stored."""
+        request = b"set %b %d %d %d\r\n" % (
+            key, how.get("flags", 0), how.get("exptime", 0), len(value)
+        )  # fmt: skip
+        await self.expect(request + value + b"\r\n", b"STORED\r\n")
+
+    async def expect_value(self, key: bytes, value: bytes | None, flags: int = 0) -> None:
+        """Get, and check what comes back; None for nothing."""
+        reply = b"END\r\n"
+        if value is not None:
+            reply = b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, len(value), value)
+        await self.expect(b"get %b\r\n" % key, reply)
+
+    async def unique(self, key: bytes) -> int:
+        """Return the cas unique that gets shows."""
+        head = await self.ask(b"gets %b\r\n" % key)
+        assert head.startswith(b"VALUE "), head
+        *_, size, unique = head.split()
+        await self._reader.readexactly(int(size) + len(b"\r\nEND\r\n"))
+        return int(unique)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and tick as the server does once a second."""
+        self._tested.seconds += seconds
+        self.server.clock.advance(seconds)
+        self.server.engine.tick()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test's coroutine."""
+    asyncio.run(test())
+
+
+Script = Sequence[tuple[bytes, bytes]]
+
+COMMANDS: Mapping[str, Script] = {
+    "set and get": [
+        (b"get a\r\n", b"END\r\n"),
+        (b"set a 5 0 3\r\nabc\r\n", b"STORED\r\n"),
+        (b"get a\r\n", b"VALUE a 5 3\r\nabc\r\nEND\r\n"),
+        (b"set a 0 0 0\r\n\r\n", b"STORED\r\n"),
+        (b"get a b a\r\n", b"VALUE a 0 0\r\n\r\nVALUE a 0 0\r\n\r\nEND\r\n"),
+    ],
+    "add and replace": [
+        (b"replace r 0 0 1\r\n1\r\n", b"NOT_STORED\r\n"),
+        (b"add r 1 0 1\r\n2\r\n", b"STORED\r\n"),
+        (b"add r 0 0 1\r\n3\r\n", b"NOT_STORED\r\n"),
+        (b"replace r 2 0 1\r\n4\r\n", b"STORED\r\n"),
+        (b"get r\r\n", b"VALUE r 2 1\r\n4\r\nEND\r\n"),
+    ],
+    "append and prepend": [
+        (b"append p 0 0 1\r\n1\r\n", b"NOT_STORED\r\n"),
+        (b"prepend p 0 0 1\r\n1\r\n", b"NOT_STORED\r\n"),
+        (b"set p 9 0 2\r\n\r\n\r\n", b"STORED\r\n"),
+        (b"append p 1 0 3\r\nend\r\n", b"STORED\r\n"),
+        (b"prepend p 1 0 2\r\n\0\xff\r\n", b"STORED\r\n"),
+        (b"get p\r\n", b"VALUE p 9 7\r\n\0\xff\r\nend\r\nEND\r\n"),
+    ],
+    "incr and decr": [
+        (b"incr n 1\r\n", b"NOT_FOUND\r\n"),
+        (b"set n 3 0 20\r\n18446744073709551614\r\n", b"STORED\r\n"),
+        (b"incr n 1\r\n", b"18446744073709551615\r\n"),
+        (b"incr n 2\r\n", b"1\r\n"),
+        (b"get n\r\n", b"VALUE n 3 20\r\n1" + b" " * 19 + b"\r\nEND\r\n"),
+        (b"decr n 5\r\n", b"0\r\n"),
+        (b"set n 0 0 2\r\n10\r\n", b"STORED\r\n"),
+        (b"decr n 1\r\n", b"9\r\n"),
+        (b"get n\r\n", b"VALUE n 0 2\r\n9 \r\nEND\r\n"),
+        (b"set n 0 0 1\r\nx\r\n", b"STORED\r\n"),
+        (
+            b"incr n 1\r\n",
+            b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
+    ],
+    "delete and touch": [
+        (b"delete d\r\n", b"NOT_FOUND\r\n"),
+        (b"touch d 0\r\n", b"NOT_FOUND\r\n"),
+        (b"set d 4 100 1\r\n1\r\n", b"STORED\r\n"),
+        (b"touch d 0\r\n", b"TOUCHED\r\n"),
+        (b"gat 100 d e d\r\n", b"VALUE d 4 1\r\n1\r\nVALUE d 4 1\r\n1\r\nEND\r\n"),
+        (b"delete d\r\n", b"DELETED\r\n"),
+        (b"delete d\r\n", b"NOT_FOUND\r\n"),
+        (b"get d\r\n", b"END\r\n"),
+    ],
+    "noreply": [
+        (b"set q 0 0 1 noreply\r\n1\r\nincr q 5 noreply\r\nget q\r\n",
+         b"VALUE q 0 1\r\n6\r\nEND\r\n"),
+        (b"append q 0 0 1 noreply\r\n7\r\nadd q 0 0 1 noreply\r\n1\r\nget q\r\n",
+         b"VALUE q 0 2\r\n67\r\nEND\r\n"),
+        (b"touch q 0 noreply\r\ndelete q noreply\r\ndelete q noreply\r\nget q\r\n", b"END\r\n"),
+    ],
+    "one key, many commands": [
+        (b"".join(b"set m 0 0 2\r\n%02d\r\nget m\r\n" % number for number in range(10, 40)),
+         b"".join(
+             b"STORED\r\nVALUE m 0 2\r\n%02d\r\nEND\r\n" % number for number in range(10, 40)
+         )),
+        (b"set m 0 0 1\r\n0\r\n" + b"incr m 1\r\n" * 30 + b"delete m\r\nget m\r\n",
+         b"STORED\r\n" + b"".join(b"%d\r\n" % number for number in range(1, 31))
+         + b"DELETED\r\nEND\r\n"),
+    ],
+    "others among them": [
+        (b"set o 0 0 1\r\n1\r\nversion\r\nget o\r\nnonsense\r\nget o\r\nverbosity 0\r\n",
+         b"STORED\r\nVERSION " + __version__.encode() + b"\r\nVALUE o 0 1\r\n1\r\nEND\r\n"
+         b"ERROR\r\nVALUE o 0 1\r\n1\r\nEND\r\nOK\r\n"),
+        (b"flush_all\r\nget o\r\nset o 0 0 1\r\n2\r\nget o\r\n",
+         b"OK\r\nEND\r\nSTORED\r\nVALUE o 0 1\r\n2\r\nEND\r\n"),
+    ],
+}  # fmt: skip
+"""Requests and the replies they must have, on a store that is empty."""
+
+
+class BackendContract:
+    """Inherit, say how the backend is made, and pytest does the rest.
+
+    Attributes:
+        persistent: whether what was stored is there when the backend is made again.
+        options: settings of the server other than the defaults (`memlite.config.Config`).
+        largest: bytes of the largest value to try.
+        examples: how many sequences of commands to try.
+    """
+
+    persistent = False
+    options: dict[str, Any] = {}  # noqa: RUF012 - to be overridden as a whole
+    largest = 32 * MEGABYTE
+    examples = 25
+
+    @abstractmethod
+    def make(self, context: Context) -> Backend:
+        """Return the backend, not yet opened; the same store each time within a test."""
+
+    @pytest.fixture(autouse=True)
+    def _contract_fixture(self) -> Iterator[None]:
+        self.tested = TestedServer(self.make, **self.options)
+        yield
+
+    # The store
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Backend]:
+        """Yield the backend by itself, opened."""
+        backend = self.make(Context(clock=self.tested.clock, memory_limit=256 * MEGABYTE))
+        await backend.open()
+        try:
+            yield backend
+        finally:
+            await backend.close()
+
+    def test_what_was_put_is_there(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                assert await backend.get(b"key") is None
+                item = Item.of(b"key", b"value", 7, START + 100)
+                await backend.put(b"key", item)
+                assert item.version > 0
+                found = await backend.get(b"key")
+                assert found is not None
+                assert (found.value, found.flags, found.expires) == (b"value", 7, START + 100)
+                assert found.version == item.version
+
+        run(test)
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_any_key(self, key: bytes) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                await backend.put(key, Item.of(key, b"value"))
+                found = await backend.get(key)
+                assert found is not None
+                assert found.wire == b"VALUE %b 0 5\r\nvalue\r\n" % key
+                assert [name async for name, _ in backend.scan()] == [key]
+                await backend.delete(key)
+                assert await backend.get(key) is None
+
+        run(test)
+
+    @pytest.mark.parametrize("value", ODD_VALUES)
+    def test_any_value(self, value: bytes) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                await backend.put(b"key", Item.of(b"key", value, 2**32 - 1))
+                found = await backend.get(b"key")
+                assert found is not None
+                assert (found.value, found.flags) == (value, 2**32 - 1)
+
+        run(test)
+
+    def test_put_replaces_what_was_read_and_nothing_else(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                with pytest.raises(VersionConflict):
+                    stranger = Item.of(b"key", b"never there", version=1)
+                    await backend.put(b"key", Item.of(b"key", b"0"), stranger)
+                first = Item.of(b"key", b"1")
+                await backend.put(b"key", first, None)
+                with pytest.raises(VersionConflict):
+                    await backend.put(b"key", Item.of(b"key", b"2"), None)
+                read = await backend.get(b"key")
+                await backend.put(b"key", Item.of(b"key", b"3"), read)
+                assert read is not None
+                for stale in (first, read):
+                    with pytest.raises(VersionConflict):
+                        await backend.put(b"key", Item.of(b"key", b"4"), stale)
+                    with pytest.raises(VersionConflict):
+                        await backend.delete(b"key", stale)
+                assert (await _value(backend, b"key")) == b"3"
+
+        run(test)
+
+    def test_delete_removes_what_was_read_and_nothing_else(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                await backend.delete(b"key")  # nothing there
+                await backend.put(b"key", Item.of(b"key", b"1"))
+                read = await backend.get(b"key")
+                assert read is not None
+                await backend.delete(b"key", read)
+                assert await backend.get(b"key") is None
+                with pytest.raises(VersionConflict):
+                    await backend.delete(b"key", read)
+                await backend.put(b"key", Item.of(b"key", b"2"), None)
+                await backend.delete(b"key", ANY)
+                assert await backend.get(b"key") is None
+
+        run(test)
+
+    def test_versions_differ_and_never_come_back(self) -> None:
+        async def test() -> None:
+            versions = []
+            async with self.opened() as backend:
+                for number in range(10):
+                    item = Item.of(b"key", b"%d" % number)
+                    await backend.put(b"key", item)
+                    versions.append(item.version)
+                    if number % 3 == 2:
+                        await backend.delete(b"key")
+            if self.persistent:
+                async with self.opened() as backend:
+                    for number in range(3):
+                        item = Item.of(b"key", b"%d" % number)
+                        await backend.put(b"key", item)
+                        versions.append(item.version)
+            assert len(set(versions)) == len(versions)
+            assert all(0 < version < 2**64 for version in versions)
+
+        run(test)
+
+    def test_of_those_that_race_one_wins(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                for before in (None, b"something"):
+                    if before is not None:
+                        await backend.delete(b"key")
+                        await backend.put(b"key", Item.of(b"key", before))
+                    read = await backend.get(b"key")
+                    outcomes = await asyncio.gather(
+                        *(
+                            _outcome(backend.put, b"key", Item.of(b"key", b"%d" % number), read)
+                            for number in range(8)
+                        )
+                    )
+                    assert sorted(outcomes) == [False] * 7 + [True]
+                    winner = b"%d" % outcomes.index(True)
+                    assert await _value(backend, b"key") == winner
+
+        run(test)
+
+    def test_get_many(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                keys = [b"key%d" % number for number in range(100)]
+                for key in keys[::2]:
+                    await backend.put(key, Item.of(key, key))
+                found = await backend.get_many(keys)
+                assert [item and item.value for item in found] == [
+                    None if number % 2 else b"key%d" % number for number in range(100)
+                ]
+
+        run(test)
+
+    def test_scan_yields_everything_once(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                assert [key async for key, _ in backend.scan()] == []
+                expected = {b"key%d" % number: b"%d" % number for number in range(50)}
+                for key, value in expected.items():
+                    await backend.put(key, Item.of(key, value))
+                await backend.delete(b"key7")
+                del expected[b"key7"]
+                found = [(key, item.value) async for key, item in backend.scan()]
+                assert sorted(found) == sorted(expected.items())
+
+        run(test)
+
+    def test_flush_leaves_nothing_and_takes_nothing_later(self) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                await backend.put(b"key", Item.of(b"key", b"1"))
+                await backend.put(b"other", Item.of(b"other", b"1"))
+                await backend.flush()
+                assert await _value(backend, b"key") is None
+                await backend.put(b"key", Item.of(b"key", b"2"))
+                assert await _value(backend, b"key") == b"2"
+                assert await _value(backend, b"other") is None
+
+        run(test)
+
+    def test_what_was_stored_outlives_the_server(self) -> None:
+        if not self.persistent:
+            pytest.skip("this backend forgets")
+
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"kept", b"\xff\r\n\0", flags=5, exptime=1000)
+                await client.store(b"gone", b"x", exptime=10)
+                await client.store(b"deleted", b"x")
+                await client.expect(b"delete deleted\r\n", b"DELETED\r\n")
+                unique = await client.unique(b"kept")
+            self.tested.seconds += 100
+            async with self.tested.running() as client:
+                await client.expect_value(b"kept", b"\xff\r\n\0", 5)
+                await client.expect_value(b"gone", None)
+                await client.expect_value(b"deleted", None)
+                assert await client.unique(b"kept") == unique
+                await client.expect(b"cas kept 0 0 1 %d\r\ny\r\n" % unique, b"STORED\r\n")
+            async with self.tested.running() as client:
+                await client.expect_value(b"kept", b"y")
+
+        run(test)
+
+    # Commands
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_commands(self, name: str) -> None:
+        async def test() -> None:
+            async with self.tested.running() as client:
+                for request, reply in COMMANDS[name]:
+                    await client.expect(request, reply)
+
+        run(test)
+
+    def test_all_commands_in_one_packet_are_answered_in_order(self) -> None:
+        async def test() -> None:
+            async with self.tested.running() as client:
+                for script in COMMANDS.values():
+                    requests = b"".join(request for request, _ in script)
+                    await client.expect(requests, b"".join(reply for _, reply in script))
+                    await client.expect(b"flush_all\r\n", b"OK\r\n")
+
+        run(test)
+
+    def test_times(self) -> None:
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"short", b"1", exptime=10)
+                await client.store(b"long", b"2", exptime=100)
+                await client.store(b"absolute", b"3", exptime=int(START) + 50)
+                await client.store(b"never", b"4")
+                await client.store(b"past", b"5", exptime=-1)
+                await client.expect_value(b"past", None)
+                client.wait(9)
+                await client.expect_value(b"short", b"1")
+                await client.expect(b"touch never 20\r\n", b"TOUCHED\r\n")
+                client.wait(2)
+                await client.expect_value(b"short", None)
+                await client.expect(b"add short 0 0 1\r\n6\r\n", b"STORED\r\n")
+                await client.expect(b"gat 0 short\r\n", b"VALUE short 0 1\r\n6\r\nEND\r\n")
+                await client.expect_value(b"never", b"4")
+                client.wait(20)
+                await client.expect_value(b"never", None)
+                for command in (b"incr never 1", b"touch never 1", b"delete never"):
+                    await client.expect(command + b"\r\n", b"NOT_FOUND\r\n")
+                for command in (b"append", b"prepend", b"replace"):
+                    await client.expect(command + b" never 0 0 1\r\nx\r\n", b"NOT_STORED\r\n")
+                await client.expect(b"cas never 0 0 1 1\r\nx\r\n", b"NOT_FOUND\r\n")
+                client.wait(20)
+                await client.expect_value(b"absolute", None)
+                await client.expect_value(b"long", b"2")
+
+        run(test)
+
+    def test_cas(self) -> None:
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"key", b"1")
+                first = await client.unique(b"key")
+                assert await client.unique(b"key") == first
+                await client.expect(b"cas key 3 0 1 %d\r\n2\r\n" % first, b"STORED\r\n")
+                await client.expect(b"cas key 0 0 1 %d\r\n3\r\n" % first, b"EXISTS\r\n")
+                await client.expect_value(b"key", b"2", 3)
+                for change in (
+                    b"set key 0 0 1\r\n5\r\n", b"append key 0 0 1\r\n6\r\n", b"incr key 1\r\n",
+                    b"replace key 0 0 1\r\n7\r\n",
+                ):  # fmt: skip
+                    before = await client.unique(b"key")
+                    await client.ask(change)
+                    await client.expect(b"cas key 0 0 1 %d\r\nx\r\n" % before, b"EXISTS\r\n")
+                before = await client.unique(b"key")
+                await client.expect(b"delete key\r\n", b"DELETED\r\n")
+                await client.expect(b"cas key 0 0 1 %d\r\nx\r\n" % before, b"NOT_FOUND\r\n")
+                await client.store(b"key", b"1")
+                await client.expect(b"cas key 0 0 1 %d\r\nx\r\n" % before, b"EXISTS\r\n")
+                head = await client.ask(b"gats 0 key\r\n", 3)
+                shown = int(head.split()[4])
+                assert shown == await client.unique(b"key")
+
+        run(test)
+
+    def test_flush_with_a_delay(self) -> None:
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"before", b"1")
+                await client.expect(b"flush_all 10\r\n", b"OK\r\n")
+                await client.store(b"between", b"2")
+                client.wait(9)
+                await client.expect_value(b"before", b"1")
+                client.wait(2)
+                await client.expect_value(b"before", None)
+                await client.expect_value(b"between", None)
+                await client.store(b"after", b"3")
+                client.wait(20)
+                await client.expect_value(b"after", b"3")
+                # A later one replaces one that waits.
+                await client.expect(b"flush_all 10\r\n", b"OK\r\n")
+                await client.expect(b"flush_all 100\r\n", b"OK\r\n")
+                client.wait(50)
+                await client.expect_value(b"after", b"3")
+                await client.expect(b"flush_all\r\n", b"OK\r\n")
+                await client.expect_value(b"after", None)
+                await client.store(b"after", b"4")
+                client.wait(100)
+                await client.expect_value(b"after", b"4")
+            if not self.persistent:
+                return
+            async with self.tested.running() as client:
+                await client.expect(b"flush_all 10\r\n", b"OK\r\n")
+            self.tested.seconds += 20
+            async with self.tested.running() as client:
+                await client.expect_value(b"after", None)
+                await client.store(b"new", b"5")
+            async with self.tested.running() as client:
+                await client.expect_value(b"new", b"5")
+
+        run(test)
+
+    @pytest.mark.parametrize("size", [MEGABYTE - 300, 32 * MEGABYTE - 300])
+    def test_large_values(self, size: int) -> None:
+        if size > self.largest:
+            pytest.skip("this backend takes no values of that size")
+        large = {"max_item_size": 32 * MEGABYTE, "memory_limit": 512, **self.options}
+        value = bytes(range(251)) * (size // 251)
+
+        async def test() -> None:
+            async with TestedServer(self.make, **large).running() as client:
+                await client.store(b"large", value)
+                await client.expect_value(b"large", value)
+                await client.expect(b"append large 0 0 1\r\nx\r\n", b"STORED\r\n")
+                await client.expect_value(b"large", value + b"x")
+                await client.expect(b"delete large\r\n", b"DELETED\r\n")
+                await client.expect_value(b"large", None)
+
+        run(test)
+
+    def test_too_large_removes_what_set_could_not_replace(self) -> None:
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"key", b"1")
+                refused = b"SERVER_ERROR object too large for cache\r\n"
+                body = b" 0 0 %d\r\n" % (2 * MEGABYTE) + b"x" * 2 * MEGABYTE + b"\r\n"
+                await client.expect(b"add key" + body, refused)
+                await client.expect_value(b"key", b"1")
+                await client.expect(b"set key" + body, refused)
+                await client.expect_value(b"key", None)
+
+        run(test)
+
+    def test_many_clients_at_once(self) -> None:
+        """Counters are exact, one add wins, nothing appended is lost, every cas loop gets there."""
+
+        async def work(client: Client, number: int) -> int:
+            won = 0
+            async with client.another() as mine:
+                for turn in range(5):
+                    await mine.ask(b"incr count 1\r\n")
+                    await mine.ask(b"append list 0 0 1\r\n%d\r\n" % number)
+                    won += await mine.ask(b"add add%d 0 0 1\r\nx\r\n" % turn) == b"STORED\r\n"
+                    while True:
+                        head = await mine.ask(b"gets sum\r\n", 3)
+                        unique, value = int(head.split()[4]), int(head.split(b"\r\n")[1])
+                        text = b"%d" % (value + 1)
+                        request = b"cas sum 0 0 %d %d\r\n%b\r\n" % (len(text), unique, text)
+                        if await mine.ask(request) == b"STORED\r\n":
+                            break
+            return won
+
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"count", b"0")
+                await client.store(b"sum", b"0")
+                await client.store(b"list", b"")
+                won = await asyncio.gather(*(work(client, number) for number in range(8)))
+                assert sum(won) == 5
+                await client.expect_value(b"count", b"40")
+                await client.expect_value(b"sum", b"40")
+                head = await client.ask(b"get list\r\n", 3)
+                assert sorted(head.split(b"\r\n")[1]) == sorted(b"01234567" * 5)
+
+        run(test)
+
+    def test_any_sequence_of_commands(self) -> None:
+        """A stateful model: the replies are those of a dict, whatever comes in whatever order."""
+        contract = self
+
+        class Machine(ModelMachine):
+            def __init__(self) -> None:
+                super().__init__(contract.make, contract.options, contract.persistent)
+
+        run_state_machine_as_test(
+            Machine,
+            settings=settings(
+                max_examples=self.examples,
+                stateful_step_count=25,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+
+async def _value(backend: Backend, key: bytes) -> bytes | None:
+    """Return what the engine would take for present."""
+    item = await backend.get(key)
+    return None if item is None or 0 < item.expires <= START else item.value
+
+
+async def _outcome(change: Callable[..., Awaitable[None]], *arguments: Any) -> bool:
+    try:
+        await change(*arguments)
+    except VersionConflict:
+        return False
+    return True
+
+
+_KEYS = st.sampled_from([b"a", b"b", b"c"])
+_VALUES = st.sampled_from([b"", b"1", b"41", b"18446744073709551615", b"x\r\ny", b"\xff\0"])
+_EXPTIMES = st.sampled_from([0, 0, 0, 5, 20, -1])
+
+
+class ModelMachine(RuleBasedStateMachine):
+    """Sends commands to a server on the backend, and compares with a dict.
+
+    Args:
+        make: makes the backend; each machine begins by flushing it.
+        options: the server's settings.
+        persistent: whether to stop and start the server in between.
+    """
+
+    def __init__(
+        self, make: Callable[[Context], Backend], options: dict[str, Any], persistent: bool
+    ) -> None:
+        super().__init__()
+        self.tested = TestedServer(make, **options)
+        self.persistent = persistent
+        self.model: dict[bytes, tuple[bytes, int, float]] = {}
+        self.runner = asyncio.Runner()
+        self._start()
+        self.expect(b"flush_all\r\n", b"OK\r\n")
+
+    def _start(self) -> None:
+        self.stack = contextlib.AsyncExitStack()
+        self.client = self.runner.run(self.stack.enter_async_context(self.tested.running()))
+
+    def teardown(self) -> None:
+        """Stop the server."""
+        self.runner.run(self.stack.aclose())
+        self.runner.close()
+
+    def expect(self, request: bytes, reply: bytes) -> None:
+        """Send, and check what comes back."""
+        self.runner.run(self.client.expect(request, reply))
+
+    def current(self, key: bytes) -> tuple[bytes, int, float] | None:
+        """Return what the model has."""
+        entry = self.model.get(key)
+        if entry is not None and 0 < entry[2] <= START + self.tested.seconds:
+            entry = None
+        return entry
+
+    def expires(self, exptime: int) -> float:
+        """Return when what is stored now expires."""
+        if exptime <= 0:
+            return -exptime
+        return START + self.tested.seconds + exptime
+
+    @rule(
+        command=st.sampled_from([b"set", b"add", b"replace", b"append", b"prepend"]),
+        key=_KEYS,
+        value=_VALUES,
+        flags=st.sampled_from([0, 7]),
+        exptime=_EXPTIMES,
+    )
+    def store(self, command: bytes, key: bytes, value: bytes, flags: int, exptime: int) -> None:
+        """Store in one of five ways."""
+        old = self.current(key)
+        new: tuple[bytes, int, float] | None = (value, flags, self.expires(exptime))
+        if command == b"add":
+            new = None if old else new
+        elif command != b"set" and old is None:
+            new = None
+        elif old is not None and command == b"append":
+            new = (old[0] + value, *old[1:])
+        elif old is not None and command == b"prepend":
+            new = (value + old[0], *old[1:])
+        if new is not None:
+            self.model[key] = new
+        line = b"%b %b %d %d %d\r\n" % (command, key, flags, exptime, len(value))
+        self.expect(line + value + b"\r\n", b"NOT_STORED\r\n" if new is None else b"STORED\r\n")
+
+    @rule(key=_KEYS)
+    def delete(self, key: bytes) -> None:
+        """Delete."""
+        there = self.current(key) is not None
+        self.model.pop(key, None)
+        self.expect(b"delete %b\r\n" % key, b"DELETED\r\n" if there else b"NOT_FOUND\r\n")
+
+    @rule(key=_KEYS, exptime=_EXPTIMES)
+    def touch(self, key: bytes, exptime: int) -> None:
+        """Touch."""
+        old = self.current(key)
+        if old is not None:
+            self.model[key] = (*old[:2], self.expires(exptime))
+        reply = b"NOT_FOUND\r\n" if old is None else b"TOUCHED\r\n"
+        self.expect(b"touch %b %d\r\n" % (key, exptime), reply)
+
+    @rule(key=_KEYS, up=st.booleans(), delta=st.sampled_from([1, 9, 2**63]))
+    def count(self, key: bytes, up: bool, delta: int) -> None:
+        """Count up or down."""
+        old = self.current(key)
+        if old is None:
+            reply = b"NOT_FOUND\r\n"
+        elif not old[0].rstrip(b" ").isdigit() or int(old[0]) >= 2**64:
+            reply = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+        else:
+            number = (int(old[0]) + delta) % 2**64 if up else max(0, int(old[0]) - delta)
+            self.model[key] = (b"%d".__mod__(number).ljust(len(old[0])), *old[1:])
+            reply = b"%d\r\n" % number
+        self.expect(b"%b %b %d\r\n" % (b"incr" if up else b"decr", key, delta), reply)
+
+    @rule(key=_KEYS, stale=st.booleans())
+    def cas(self, key: bytes, stale: bool) -> None:
+        """Store if unchanged, once with the current unique and once with another."""
+        old = self.current(key)
+        if old is None:
+            self.expect(b"cas %b 0 0 1 1\r\nx\r\n" % key, b"NOT_FOUND\r\n")
+            return
+        unique = self.runner.run(self.client.unique(key)) + stale
+        if not stale:
+            self.model[key] = (b"new", 1, 0)
+        reply = b"EXISTS\r\n" if stale else b"STORED\r\n"
+        self.expect(b"cas %b 1 0 3 %d\r\nnew\r\n" % (key, unique), reply)
+
+    @rule(delay=st.sampled_from([0, 0, 3]))
+    def flush(self, delay: int) -> None:
+        """Flush, now or soon, and then wait for it."""
+        self.expect(b"flush_all %d\r\n" % delay, b"OK\r\n")
+        self.wait(delay)
+        self.model.clear()
+
+    @rule(seconds=st.sampled_from([1, 6, 30]))
+    def wait(self, seconds: int) -> None:
+        """Let time pass."""
+        if seconds:
+            self.client.wait(seconds)
+
+    @precondition(lambda self: self.persistent)
+    @rule()
+    def restart(self) -> None:
+        """Stop the server and start it again."""
+        self.runner.run(self.stack.aclose())
+        self._start()
+
+    @rule()
+    def get_all(self) -> None:
+        """Get every key, in one request."""
+        reply = b""
+        for key in (b"a", b"b", b"c"):
+            entry = self.current(key)
+            if entry is not None:
+                value, flags, _ = entry
+                reply += b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(value), value)
+        self.expect(b"get a b c\r\n", reply + b"END\r\n")
