@@ -66,8 +66,11 @@ class GcsBackend(Backend):
 
     # Life
 
+    _loop: asyncio.AbstractEventLoop
+
     async def open(self) -> None:
         """Check that the bucket can be used, and ask for the epoch."""
+        self._loop = asyncio.get_running_loop()
         credentials = await startup.check(self._options)
         self._client.open(Authorization(credentials, patience=self._options.timeout))
         try:
@@ -86,7 +89,7 @@ class GcsBackend(Backend):
     def tick(self) -> None:
         """Ask for the epoch."""
         if self._refresh is None or self._refresh.done():
-            self._refresh = asyncio.create_task(self._refresh_epoch())
+            self._refresh = self._loop.create_task(self._refresh_epoch())
 
     async def _refresh_epoch(self) -> None:
         # What is known holds until it can be asked again.
