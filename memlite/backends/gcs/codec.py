@@ -1,0 +1,183 @@
+"""Items as objects: their names and their content.
+
+An object is a header and the value behind it, so that one request reads everything. The header is,
+big-endian:
+
+====== ===== ======================================================================
+offset bytes
+====== ===== ======================================================================
+0      4     ``mlit``
+4      1     version of this layout: 1
+5      1     number of nonces
+6      4     CRC-32 of all that follows
+10     4     the client's flags
+14     8     unix time at which the item expires, a double; 0 for never
+22     8     unix second at which it was stored
+30     8     epoch in which it was stored, see `memlite.backends.gcs.epoch`
+38     8     birth: the nonce of the write that created it, or stored it unconditionally
+46     8 × n nonces of the last writes, the newest first
+====== ===== ======================================================================
+"""
+
+import struct
+import zlib
+from base64 import b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from typing import NamedTuple, Self
+
+from memlite.backends.base import Item, wire_form
+
+__all__ = [
+    "NONCE_BYTES",
+    "BucketItem",
+    "DamagedError",
+    "Trail",
+    "decode",
+    "encode",
+    "key_of",
+    "name_of",
+]
+
+NONCE_BYTES = 8
+_RING = 8
+_WRITER_BYTES = 4
+_MAGIC = b"mlit"
+_VERSION = 1
+_START = struct.Struct(">4sBBI")
+_REST = struct.Struct(">IdQQ8s")
+_HEADER_BYTES = _START.size + _REST.size
+
+
+class DamagedError(Exception):
+    """The content is not an item's, or not what was written."""
+
+
+class Trail(NamedTuple):
+    """Who wrote an object, for those that did not hear whether they did.
+
+    A nonce stands for one write, whoever repeats it how often; its first four bytes are the
+    writer's.
+
+    Attributes:
+        birth: the nonce of the write that did not build on the object before it.
+        nonces: those of the last writes, the newest first.
+    """
+
+    birth: bytes
+    nonces: tuple[bytes, ...]
+
+    @classmethod
+    def begin(cls, nonce: bytes) -> Self:
+        """Return that of an object that builds on no other."""
+        return cls(nonce, (nonce,))
+
+    def followed_by(self, nonce: bytes, unsettled: set[bytes]) -> "Trail":
+        """Return that of the write `nonce` which builds on the object with this trail.
+
+        Earlier nonces of the same writer make room, unless they are `unsettled`: nobody will look
+        for them any more. So the ring holds the last writes of eight servers, however many
+        writes each of them makes.
+        """
+        writer = nonce[:_WRITER_BYTES]
+        others = (n for n in self.nonces if n[:_WRITER_BYTES] != writer or n in unsettled)
+        return Trail(self.birth, (nonce, *others)[:_RING])
+
+    def may_have_lost(self, before: "Trail | None") -> bool:
+        """Return whether a nonce put in since `before` may have been pushed out of the ring."""
+        known = () if before is None else before.nonces
+        return len(self.nonces) == _RING and not set(known).intersection(self.nonces)
+
+
+class BucketItem(Item):
+    """An item as it was read from the bucket.
+
+    Attributes:
+        trail: who wrote it.
+        as_of: the epoch in which it was read.
+    """
+
+    __slots__ = ("as_of", "trail")
+
+    as_of: int
+    trail: Trail
+
+
+class Content(NamedTuple):
+    """What an object holds.
+
+    Attributes:
+        flags: the client's.
+        expires: unix time in seconds, 0 for never.
+        stored: unix second.
+        epoch: in which it was stored.
+        trail: who wrote it.
+        value: the item's bytes.
+    """
+
+    flags: int
+    expires: float
+    stored: int
+    epoch: int
+    trail: Trail
+    value: bytes
+
+    def item(self, key: bytes, generation: int) -> BucketItem:
+        """Return it as the item of a key."""
+        item = BucketItem(
+            wire_form(key, self.flags, self.value),
+            len(self.value),
+            self.flags,
+            self.expires,
+            generation,
+            self.stored,
+        )
+        item.trail = self.trail
+        return item
+
+
+def encode(item: Item, epoch: int, trail: Trail) -> bytes:
+    """Return the content of an item's object."""
+    rest = _REST.pack(item.flags, item.expires, max(0, item.stored), epoch, trail.birth)
+    rest += b"".join(trail.nonces)
+    value = item.value
+    crc = zlib.crc32(value, zlib.crc32(rest))
+    return b"".join((_START.pack(_MAGIC, _VERSION, len(trail.nonces), crc), rest, value))
+
+
+def decode(body: bytes) -> Content:
+    """Take the content of an item's object apart.
+
+    Raises:
+        DamagedError: it is none.
+    """
+    if len(body) < _HEADER_BYTES:
+        raise DamagedError
+    magic, version, count, crc = _START.unpack_from(body)
+    start = _HEADER_BYTES + NONCE_BYTES * count
+    if magic != _MAGIC or version != _VERSION or not count or len(body) < start:
+        raise DamagedError
+    if zlib.crc32(memoryview(body)[_START.size :]) != crc:
+        raise DamagedError
+    flags, expires, stored, epoch, birth = _REST.unpack_from(body, _START.size)
+    nonces = tuple(body[at : at + NONCE_BYTES] for at in range(_HEADER_BYTES, start, NONCE_BYTES))
+    return Content(flags, expires, stored, epoch, Trail(birth, nonces), body[start:])
+
+
+def name_of(key: bytes) -> str:
+    """Return the name of a key's object, behind the prefix: any bytes as safe characters.
+
+    Two digits of a hash go before it: a bucket is divided by names where it is busy, and keys
+    that are counted up would all be in one part
+    (https://cloud.google.com/storage/docs/request-rate#naming-convention).
+    """
+    return f"{zlib.crc32(key) & 255:02x}-{urlsafe_b64encode(key).rstrip(b'=').decode()}"
+
+
+def key_of(name: str) -> bytes | None:
+    """Return the key that `name_of` made a name of; None if it made no such name."""
+    text = name[3:]
+    try:
+        key = b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+    except (Base64Error, ValueError):
+        return None
+    return key if key and name_of(key) == name else None

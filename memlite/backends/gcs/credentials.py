@@ -1,0 +1,111 @@
+"""Access tokens from google-auth, which blocks, for a loop that must not."""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from google.auth.credentials import Credentials
+from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import Request
+
+__all__ = ["Authorization", "NoTokenError"]
+
+_log = logging.getLogger("memlite")
+
+# Tokens live an hour. A new one is fetched while the old one is still good for some minutes; it
+# is not used in its last seconds, which a request may spend on the way.
+_RENEW_SECONDS = 240.0
+_MARGIN_SECONDS = 20.0
+_RETRY_SECONDS = 10.0
+_FETCH_SECONDS = 10.0
+_FOREVER = float("inf")
+
+
+class NoTokenError(Exception):
+    """There is no access token, and none is to be had now."""
+
+    def __init__(self) -> None:
+        super().__init__("no access token from Google")
+
+
+class Authorization:
+    """The headers that authorize a request, renewed in a thread before they are too old.
+
+    Args:
+        credentials: those of google-auth; None to go without.
+        patience: seconds to wait for a token when there is none.
+        clock: seconds that never decrease.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials | None,
+        *,
+        patience: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._patience = patience
+        self._credentials = credentials
+        self._clock = clock
+        self._headers: Mapping[str, str] = {}
+        self._renew_at = self._valid_until = _FOREVER if credentials is None else 0.0
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def headers(self) -> Mapping[str, str]:
+        """Return the headers.
+
+        Raises:
+            NoTokenError: there is none, and none is to be had now.
+        """
+        now = self._clock()
+        if now < self._renew_at:
+            return self._headers
+        if self._renewal is None:
+            self._renewal = asyncio.create_task(self._renew())
+        if now >= self._valid_until:
+            # Others wait for it too: who gives up must not take it along.
+            await asyncio.wait([self._renewal], timeout=self._patience)
+            if self._clock() >= self._valid_until:
+                raise NoTokenError
+        return self._headers
+
+    def reject(self, headers: Mapping[str, str]) -> None:
+        """Report that these were not accepted (401)."""
+        if headers is self._headers and self._credentials is not None:
+            self._renew_at = self._valid_until = 0.0
+
+    async def close(self) -> None:
+        """Wait for the thread, if there is one."""
+        if self._renewal is not None:
+            await self._renewal
+
+    async def _renew(self) -> None:
+        try:
+            lifetime = await asyncio.to_thread(self._fetch)
+        except GoogleAuthError as error:
+            _log.warning("no access token for the bucket: %s", " ".join(str(error).split()))
+            self._renew_at = min(self._clock() + _RETRY_SECONDS, self._valid_until)
+        else:
+            now = self._clock()
+            self._valid_until = now + max(1.0, lifetime - _MARGIN_SECONDS)
+            self._renew_at = now + max(1.0, lifetime - _RENEW_SECONDS)
+        finally:
+            self._renewal = None
+
+    def _fetch(self) -> float:
+        """Fetch a token; return for how many seconds it is good."""
+        assert self._credentials is not None  # noqa: S101 - for the type checker
+        # Otherwise each try of a dead token server may take two minutes.
+        request = functools.partial(Request(), timeout=_FETCH_SECONDS)
+        self._credentials.refresh(request)
+        headers: dict[str, str] = {}
+        self._credentials.apply(headers)
+        self._headers = headers
+        expiry = self._credentials.expiry
+        if expiry is None:
+            return _FOREVER
+        lifetime: timedelta = expiry.replace(tzinfo=UTC) - datetime.now(UTC)
+        return lifetime.total_seconds()

@@ -1,0 +1,133 @@
+"""What a ``gs://`` URL says."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from memlite.backends.registry import BackendUrl
+from memlite.errors import ConfigError
+
+__all__ = ["Options", "parse_options"]
+
+_GOOGLE = "https://storage.googleapis.com"
+# https://cloud.google.com/storage/docs/buckets#naming; with dots up to 222.
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
+# Names of objects have at most 1,024 bytes; a key of 250 takes 337 of them.
+_PREFIX_BYTES = 600
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where the bucket is, and how long and how often it may be asked.
+
+    Attributes:
+        bucket: its name.
+        prefix: what the names of all objects begin with: empty, or it ends with a slash.
+        endpoint: scheme, host and port of the storage API, without a slash at the end.
+        timeout: seconds after which a request is given up, and perhaps tried again.
+        deadline: seconds an operation may take with all it tries, and its waiting for a turn.
+        concurrency: requests that may be under way at once.
+        project: project that quota is counted for, and charged by requester-pays buckets;
+            empty for what the credentials say.
+    """
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str = _GOOGLE
+    timeout: float = 2.0
+    deadline: float = 5.0
+    concurrency: int = 64
+    project: str = ""
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether to go without credentials: a token must not be sent in plain text."""
+        return self.endpoint.startswith("http://")
+
+    @property
+    def shown(self) -> str:
+        """The URL without its options, for messages."""
+        return f"gs://{self.bucket}/{self.prefix}"
+
+
+def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) -> Options:
+    """Return the options of a ``gs://bucket/prefix`` URL.
+
+    Args:
+        url: the URL.
+        environment: its STORAGE_EMULATOR_HOST is the endpoint unless the URL has one, as for
+            Google's own libraries.
+
+    Raises:
+        ConfigError: something is wrong with it.
+    """
+    given = url.only("timeout", "deadline", "concurrency", "endpoint", "project")
+    if not _BUCKET.fullmatch(url.host):
+        raise ConfigError(
+            f"--backend: not the name of a bucket: {url.host!r}; such as gs://bucket/prefix"
+        )
+    timeout = _number(given, "timeout", 2.0, 0.05, 600.0)
+    deadline = _number(given, "deadline", max(5.0, timeout), 0.05, 3600.0)
+    if deadline < timeout:
+        raise ConfigError("--backend: gs: deadline must not be less than timeout")
+    concurrency = _number(given, "concurrency", 64, 1, 10_000)
+    if concurrency != int(concurrency):
+        raise ConfigError("--backend: gs: concurrency must be a whole number")
+    return Options(
+        bucket=url.host,
+        prefix=_prefix(url.path),
+        endpoint=_endpoint(given.get("endpoint", ""), environment),
+        timeout=timeout,
+        deadline=deadline,
+        concurrency=int(concurrency),
+        project=given.get("project", ""),
+    )
+
+
+def _number(
+    given: Mapping[str, str], name: str, default: float, least: float, most: float
+) -> float:
+    text = given.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not least <= value <= most:
+        raise ConfigError(
+            f"--backend: gs: {name} must be a number from {least:g} to {most:g}, not {text!r}"
+        )
+    return value
+
+
+def _prefix(path: str) -> str:
+    prefix = path.strip("/")
+    if _CONTROL.search(prefix) or "//" in prefix or {".", ".."} & set(prefix.split("/")):
+        raise ConfigError(f"--backend: gs: not a prefix for names of objects: {prefix!r}")
+    if len(prefix.encode()) > _PREFIX_BYTES:
+        raise ConfigError(f"--backend: gs: the prefix may have {_PREFIX_BYTES} bytes")
+    return f"{prefix}/" if prefix else ""
+
+
+def _endpoint(given: str, environment: Mapping[str, str]) -> str:
+    name, text = "endpoint", given
+    if not text:
+        name, text = "STORAGE_EMULATOR_HOST", environment.get("STORAGE_EMULATOR_HOST", "")
+        if not text:
+            return _GOOGLE
+        if "://" not in text:
+            text = f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    bare = not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not bare:
+        raise ConfigError(f"--backend: gs: {name} must be like http://127.0.0.1:4443, not {text!r}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
