@@ -60,3 +60,26 @@ class TestPlugin(BackendContract):
 
 class TestNearPlugin(TestPlugin):
     options = NEAR
+
+
+class TestBucket(BackendContract):
+    """On the emulator, a new one for each test."""
+
+    persistent = True
+    examples = 10
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self):
+        pytest.importorskip("aiohttp", reason="the bucket backend needs memlite[gcs]")
+        from memlite.testing.gcs_emulator import emulator_thread
+
+        with emulator_thread(["bucket"]) as emulator:
+            self.url = parse_url(f"gs://bucket/prefix?endpoint={emulator.url}")
+            yield
+
+    def make(self, context):
+        return make_backend(self.url, context)
+
+
+class TestNearBucket(TestBucket):
+    options = NEAR
