@@ -247,9 +247,9 @@ def call_library(url: str, seconds: float) -> tuple[float, float]:
 
     import requests
     from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage  # type: ignore[import-untyped]
+    from google.cloud import storage
 
-    credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]
+    credentials = AnonymousCredentials()
     client = storage.Client(
         "project", credentials=credentials, client_options={"api_endpoint": url}
     )
