@@ -16,6 +16,7 @@ from typing import NamedTuple
 import aiohttp
 import orjson
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+from multidict import istr
 from yarl import URL
 
 from memlite.backends.gcs.breaker import Breaker
@@ -31,6 +32,7 @@ _LONGEST_PAUSE = 1.0
 _TEXT_AT_MOST = 200
 # Larger bodies aiohttp sends in pieces, and others get their turn.
 _ONE_WRITE = 512 * 1024
+_GENERATION = istr("X-Goog-Generation")
 _NO_REPLY = 0
 _AGAIN = frozenset((_NO_REPLY, 401, 408, 429, 500, 502, 503, 504))
 # Answers that tell that nothing was done; after any other failure a write may have happened.
@@ -127,8 +129,8 @@ class Requests:
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            headers={"User-Agent": "memlite"},
-            skip_auto_headers=("Accept", "Accept-Encoding"),
+            # All there are, so that aiohttp need not think of some; and nothing compressed.
+            headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "memlite"},
         )
 
     async def close(self) -> None:
@@ -245,7 +247,7 @@ class Requests:
             body = await response.read()
         if response.status == 401:
             self._authorization.reject(authorized)
-        return Reply(response.status, int(response.headers.get("X-Goog-Generation", 0)), body)
+        return Reply(response.status, int(response.headers.get(_GENERATION, 0)), body)
 
     def _count_failure(self, call: Call, method: str, status: int) -> None:
         if status != _NO_REPLY:
