@@ -1,6 +1,7 @@
 """Every example in the documentation runs, and what it says of the code is so."""
 
 import doctest
+import os
 import re
 import runpy
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
+from memlite.backends.jsonfile.load import load as load_files
 from memlite.backends.table import ITEM_OVERHEAD
 from memlite.config import OPTIONS, load
 from memlite.protocol import Limits
@@ -68,7 +70,9 @@ def test_settings_files(tmp_path: Path) -> None:
 
 def test_the_recipe_for_test_harnesses() -> None:
     (recipe,) = (
-        text for text in blocks(ROOT / "docs" / "how-to.md", "python") if "PORT_FILENAME" in text
+        text
+        for text in blocks(ROOT / "docs" / "how-to" / "run-a-server.md", "python")
+        if "PORT_FILENAME" in text
     )
     check = (
         "\nimport socket\n"
@@ -100,6 +104,39 @@ def test_links_lead_somewhere() -> None:
 def test_scripts_the_readme_names_are_there_and_can_be_run() -> None:
     for script in re.findall(r"\./scripts/(\w+)", (ROOT / "README.md").read_text()):
         assert (ROOT / "scripts" / script).stat().st_mode & 0o111
+
+
+def test_the_files_on_the_page_about_them_are_such_files(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "reference" / "file-format.md"
+    snapshot, journal = blocks(page, "json")
+    (tmp_path / "cache.json").write_text(snapshot)
+    (tmp_path / "cache.json.journal.3").write_text(journal)
+    loaded = load_files(tmp_path / "cache.json")
+    assert {key: (item.value, item.version) for key, item in loaded.items.items()} == {
+        b"user:1": (b"Ada", 12),
+        b"user:2": (b"Grace", 18),
+    }
+    assert (loaded.version, loaded.flush_at) == (20, 1_795_000_060)
+
+
+def test_the_backend_on_the_page_about_writing_one(tmp_path: Path) -> None:
+    backend, tests = blocks(ROOT / "docs" / "how-to" / "write-a-backend.md", "python")
+    package = ROOT / "tests" / "package_with_backend"
+    assert backend == (package / "memlite_sqlite.py").read_text()
+    assert (
+        f"It is {len(backend.splitlines())} lines"
+        in (ROOT / "docs" / "how-to" / "write-a-backend.md").read_text()
+    )
+    (tmp_path / "test_sqlite.py").write_text(tests)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not large"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{package}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout
 
 
 def test_figures_in_the_documentation_are_the_codes() -> None:

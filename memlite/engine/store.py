@@ -144,7 +144,10 @@ class StoreEngine(Engine):
         Raises:
             CommandError: it was refused, or could not be done.
         """
-        async with self._turn(keys if reads is Reads.TO_CHANGE else ()):
+        if reads is not Reads.TO_CHANGE:
+            await self.written(self._run(reads, await self._read(reads, keys), run))
+            return
+        async with self._turn(keys):
             deadline = self.clock.now() + _PATIENCE
             pause = 0.002
             while True:
@@ -192,6 +195,8 @@ class StoreEngine(Engine):
     @staticmethod
     async def written(writes: Sequence[Awaitable[object]]) -> None:
         """Return once all `writes` have come to their end; raise what one of them raised."""
+        if not writes:
+            return
         if len(writes) == 1:
             await writes[0]
             return

@@ -38,9 +38,12 @@ class TextCommands:
         admin: knows the commands that are not about keys.
         connection: whose commands they are.
         out: where replies are appended.
+
+    Attributes:
+        out: as above.
     """
 
-    __slots__ = ("_admin", "_connection", "_engine", "_fetch", "_out")
+    __slots__ = ("_admin", "_connection", "_engine", "_fetch", "out")
 
     def __init__(
         self, engine: Engine, admin: Admin, connection: "Connection", out: list[bytes]
@@ -49,7 +52,7 @@ class TextCommands:
         self._fetch = engine.fetch
         self._admin = admin
         self._connection = connection
-        self._out = out
+        self.out = out
 
     # Reading
 
@@ -58,13 +61,13 @@ class TextCommands:
         reply = self._engine.hit(key)
         if reply is None:
             return False
-        self._out.append(reply)
+        self.out.append(reply)
         return True
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""
-        self._engine.collect(keys, self._out)
-        self._out.append(b"END\r\n")
+        self._engine.collect(keys, self.out)
+        self.out.append(b"END\r\n")
 
     def gets(self, keys: list[bytes]) -> None:
         """``gets <key>*``: with cas uniques."""
@@ -72,15 +75,15 @@ class TextCommands:
             item = self._fetch(key)
             if item is not None:
                 self._append_with_unique(key, item)
-        self._out.append(replies.END)
+        self.out.append(replies.END)
 
     def gat(self, exptime: int, keys: list[bytes]) -> None:
         """``gat <exptime> <key>*``: get and touch."""
         for key in keys:
             item = self._engine.fetch_and_touch(key, exptime)
             if item is not None:
-                self._out.append(item.wire)
-        self._out.append(replies.END)
+                self.out.append(item.wire)
+        self.out.append(replies.END)
 
     def gats(self, exptime: int, keys: list[bytes]) -> None:
         """``gats <exptime> <key>*``: get and touch, with cas uniques."""
@@ -88,7 +91,7 @@ class TextCommands:
             item = self._engine.fetch_and_touch(key, exptime)
             if item is not None:
                 self._append_with_unique(key, item)
-        self._out.append(replies.END)
+        self.out.append(replies.END)
 
     def _append_with_unique(self, key: bytes, item: Item) -> None:
         if item.size < _VIEW_FROM:
@@ -98,7 +101,7 @@ class TextCommands:
             body = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
         head = partial(self._head_with_unique, key, item)
         # What gats is about to store has no unique yet; see DeferredCommands.
-        self._out += (head() if item.version else cast("bytes", head), body)
+        self.out += (head() if item.version else cast("bytes", head), body)
 
     def _head_with_unique(self, key: bytes, item: Item) -> bytes:
         return replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))
@@ -113,7 +116,7 @@ class TextCommands:
             self.reject(error.reply, noreply)
             return
         if not noreply:
-            self._out.append(b"STORED\r\n")
+            self.out.append(b"STORED\r\n")
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """``add``: store if absent."""
@@ -145,7 +148,7 @@ class TextCommands:
         except CommandError as error:
             reply = error.reply
         if not noreply:
-            self._out.append(reply)
+            self.out.append(reply)
 
     def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
@@ -158,7 +161,7 @@ class TextCommands:
         """``delete <key> [noreply]``."""
         reply = replies.DELETED if self._engine.delete(key) else replies.NOT_FOUND
         if not noreply:
-            self._out.append(reply)
+            self.out.append(reply)
 
     def incr(self, key: bytes, delta: int, noreply: bool) -> None:
         """``incr <key> <delta>``: the reply is the new number."""
@@ -178,13 +181,13 @@ class TextCommands:
             return
         if not noreply:
             reply = _REPLY[result] if isinstance(result, Outcome) else b"%d\r\n" % result
-            self._out.append(reply)
+            self.out.append(reply)
 
     def touch(self, key: bytes, exptime: int, noreply: bool) -> None:
         """``touch <key> <exptime>``."""
         reply = replies.TOUCHED if self._engine.touch(key, exptime) else replies.NOT_FOUND
         if not noreply:
-            self._out.append(reply)
+            self.out.append(reply)
 
     # Everything else
 
@@ -192,7 +195,7 @@ class TextCommands:
         """Any other command, known or not."""
         reply = self._admin.execute(words, noreply, self._connection)
         if not noreply:
-            self._out.append(reply)
+            self.out.append(reply)
 
     def quit(self) -> None:
         """``quit``."""
@@ -201,4 +204,4 @@ class TextCommands:
     def reject(self, reply: bytes, noreply: bool) -> None:
         """Answer what could not be carried out."""
         if not noreply:
-            self._out.append(reply)
+            self.out.append(reply)

@@ -40,10 +40,11 @@ class _Command:
         replies: what to send, once it is done.
         quiet: whether its client wants no answer.
         started: when it arrived, in nanoseconds; 0 when it is not to be measured.
+        size: bytes of them, once it is done.
         done: whether it is.
     """
 
-    __slots__ = ("_waiting", "done", "keys", "name", "quiet", "replies", "started")
+    __slots__ = ("_waiting", "done", "keys", "name", "quiet", "replies", "size", "started")
 
     def __init__(self, name: str, keys: Sequence[bytes], quiet: bool, started: int) -> None:
         self.name = name
@@ -51,13 +52,9 @@ class _Command:
         self.quiet = quiet
         self.started = started
         self.replies: list[bytes] = []
+        self.size = 0
         self.done = False
         self._waiting: list[asyncio.Future[None]] = []
-
-    @property
-    def size(self) -> int:
-        """Bytes of its replies."""
-        return sum(map(len, self.replies))
 
     async def wait(self) -> None:
         """Return once it is done."""
@@ -69,8 +66,11 @@ class _Command:
     def finish(self) -> None:
         """Be done, and let those go on that wait for it."""
         self.done = True
-        # Some could not be spelled out before the backend had given the item its version.
-        self.replies = [part() if callable(part) else part for part in self.replies]
+        replies = self.replies
+        if len(replies) > 1:
+            # Some could not be spelled out before the backend had given the item its version.
+            self.replies = replies = [part() if callable(part) else part for part in replies]
+        self.size = sum(map(len, replies))
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
@@ -98,8 +98,7 @@ class DeferredCommands:
         self._engine = engine
         self._connection: DeferredConnection | None = connection
         self._out = connection.out
-        self._replies: list[bytes] = []  # of the command that runs
-        self._inner = TextCommands(engine, server.admin, connection, self._replies)
+        self._inner = TextCommands(engine, server.admin, connection, [])
         self._queue: deque[_Command] = deque()
         self._last: dict[bytes, _Command] = {}  # to be awaited, by key
         self._barrier: _Command | None = None
@@ -232,7 +231,9 @@ class DeferredCommands:
         self, name: str, reads: Reads, keys: Sequence[bytes], run: _Run, noreply: bool = False
     ) -> None:
         command = _Command(name, keys, noreply, perf_counter_ns() if self.timed else 0)
-        before = [self._last[key] for key in keys if key in self._last]
+        before = []
+        if self._last:
+            before = [self._last[key] for key in keys if key in self._last]
         if self._barrier is not None:
             before.append(self._barrier)
         writes = None
@@ -244,7 +245,8 @@ class DeferredCommands:
                     self._finish(command)
                 else:  # nothing to wait for, and so nothing left to spell out
                     self._out += command.replies
-                    self._measured(command)
+                    if command.started:
+                        self._measured(command)
                 return
         self._queue.append(command)
         if writes is not None and len(writes) == 1 and isinstance(writes[0], asyncio.Future):
@@ -257,16 +259,14 @@ class DeferredCommands:
     def _attempt(
         self, command: _Command, reads: Reads, keys: Sequence[bytes], run: _Run
     ) -> list[Awaitable[object]] | None:
-        self._replies.clear()
+        self._inner.out = command.replies
         try:
-            writes = self._engine.attempt(reads, keys, run)
+            return self._engine.attempt(reads, keys, run)
         except CommandError as error:
             self._refuse(command, error)
             return []
         except VersionConflict:
             return None
-        command.replies = self._replies.copy()
-        return writes
 
     def _written(
         self, command: _Command, reads: Reads, run: _Run, write: asyncio.Future[object]
@@ -309,9 +309,9 @@ class DeferredCommands:
         self._finish(command)
 
     def _rerun(self, command: _Command, run: _Run) -> None:
-        self._replies.clear()
+        command.replies.clear()
+        self._inner.out = command.replies
         run()
-        command.replies = self._replies.copy()
 
     def _submit_alone(self, name: str, run: _Run, noreply: bool) -> None:
         command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0)
@@ -352,10 +352,13 @@ class DeferredCommands:
     def _finish(self, command: _Command) -> None:
         command.finish()
         self._waiting_bytes += command.size
-        self._measured(command)
+        if command.started:
+            self._measured(command)
         if self._barrier is command:
             self._barrier = None
-        if not self._delivery_due:
+        if len(self._queue) == 1:
+            self._deliver()
+        elif not self._delivery_due:
             self._delivery_due = True
             self._server.loop.call_soon(self._deliver)
 
@@ -375,8 +378,7 @@ class DeferredCommands:
             connection.settle()
 
     def _measured(self, command: _Command) -> None:
-        if command.started:
-            self._measure(COMMAND_CLASS[command.name], command.started)
+        self._measure(COMMAND_CLASS[command.name], command.started)
 
     def _measure(self, command_class: str, started: int) -> None:
         self._server.sampler.histograms[command_class].record(perf_counter_ns() - started)
@@ -418,7 +420,12 @@ class DeferredConnection(Connection):
         """Send replies that have become ready, and go on if there is room again."""
         if self._transport.is_closing():
             return
-        if self.out:
+        out = self.out
+        if len(out) == 1 and not self._unsent:
+            reply = out.pop()
+            self._counters.bytes_written += len(reply)
+            self._transport.write(reply)
+        elif out:
             self._flush()
         if self._stalled:
             self._go_on()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
+    "backend",
     "cachedump",
     "connections",
     "general",
@@ -343,8 +344,21 @@ def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
     return b"".join(lines) + b"END\r\n"
 
 
+def backend(server: "Server") -> Pairs:
+    """``stats backend``, memlite's own: which store, and what it says of itself."""
+    # Without its options, which may hold what is nobody's business.
+    yield "url", server.config.backend.partition("?")[0]
+    if server.backend is None:
+        yield "items", len(server.table)
+        yield "bytes", server.table.used
+    else:
+        yield "storage_errors", server.counters.storage_errors
+        yield from server.backend.stats().items()
+
+
 GROUPS: dict[bytes, Callable[["Server"], Pairs]] = {
     b"settings": settings,
+    b"backend": backend,
     b"items": items,
     b"slabs": slabs,
     b"sizes": sizes,

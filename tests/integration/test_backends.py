@@ -1,9 +1,13 @@
 """The contract suite over every backend."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.memory import MemoryBackend
+from memlite.backends.registry import make_backend, parse_url
 from memlite.testing.backend_contract import BackendContract
 
 NEAR = {"near_cache": 8 * 1024 * 1024}
@@ -33,4 +37,49 @@ class TestNearMemory(BackendContract):
 
 
 class TestNearFile(TestFile):
+    options = NEAR
+
+
+PLUGIN = Path(__file__).parent.parent / "package_with_backend"
+
+
+class TestPlugin(BackendContract):
+    """A backend that another package registers, found by its entry point."""
+
+    persistent = True
+    examples = 10
+
+    @pytest.fixture(autouse=True)
+    def _installed(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sys, "path", [str(PLUGIN), *sys.path])
+        self.url = parse_url(f"sqlite://{tmp_path}/cache.db")
+
+    def make(self, context):
+        return make_backend(self.url, context)
+
+
+class TestNearPlugin(TestPlugin):
+    options = NEAR
+
+
+class TestBucket(BackendContract):
+    """On the emulator, a new one for each test."""
+
+    persistent = True
+    examples = 10
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self):
+        pytest.importorskip("aiohttp", reason="the bucket backend needs memlite[gcs]")
+        from memlite.testing.gcs_emulator import emulator_thread
+
+        with emulator_thread(["bucket"]) as emulator:
+            self.url = parse_url(f"gs://bucket/prefix?endpoint={emulator.url}")
+            yield
+
+    def make(self, context):
+        return make_backend(self.url, context)
+
+
+class TestNearBucket(TestBucket):
     options = NEAR

@@ -218,17 +218,20 @@ def test_signals_while_it_starts(name: str, loop: str, tmp_path: Path) -> None:
             text=True,
         )
         # Before Python runs the program's first line, nothing can be done about signals.
-        assert wait_until(
-            lambda: {number} <= signals_in(process.pid, "SigBlk"),  # noqa: B023
-            every=0.0005,
-        )
-        time.sleep(delay)
-        process.send_signal(number)
-        if name == "SIGHUP":
-            assert wait_until(ports.exists)
-            process.terminate()
-        assert process.communicate(timeout=10)[1] == ""
-        assert process.returncode == 0
+        try:
+            assert wait_until(
+                lambda: {number} <= signals_in(process.pid, "SigBlk"),  # noqa: B023
+                every=0.0005,
+            )
+            time.sleep(delay)
+            process.send_signal(number)
+            if name == "SIGHUP":
+                assert wait_until(ports.exists)
+                process.terminate()
+            assert process.communicate(timeout=10)[1] == ""
+            assert process.returncode == 0
+        finally:
+            process.kill()
 
 
 def test_signals_are_held_before_anything_slow_is_imported() -> None:
@@ -322,6 +325,7 @@ def test_a_server_that_drains_leaves_its_successor_s_files_alone(
     pid_file = tmp_path / "pid"
     old = start("-P", str(pid_file), kind=loop, unix=True)
     with old.connect() as half:
+        assert half.ask(b"get a\r\n") == b"END\r\n"  # so it has started
         half.send(b"set a 0 0 1\r\n")
         time.sleep(0.1)
         old.process.send_signal(signal.SIGUSR1)
@@ -465,12 +469,15 @@ def test_starts_and_stops_without_standard_streams(tmp_path: Path) -> None:
         pid_file = tmp_path / loop
         command = f"exec {sys.executable} -m memlite --loop {loop} -l 127.0.0.1 -p 0 -P {pid_file}"
         process = subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"])
-        assert wait_until(pid_file.exists)
-        for number in range(3):
-            stream = Path(f"/proc/{process.pid}/fd/{number}")
-            assert stream.readlink() == Path("/dev/null")
-        process.terminate()
-        assert process.wait(10) == 0
+        try:
+            assert wait_until(pid_file.exists)
+            for number in range(3):
+                stream = Path(f"/proc/{process.pid}/fd/{number}")
+                assert stream.readlink() == Path("/dev/null")
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
     refused = subprocess.run(["sh", "-c", f"{sys.executable} -m memlite -c 0 2>&-"], check=False)
     assert refused.returncode == 64
 

@@ -195,7 +195,8 @@ class FileBackend(Backend):
     ) -> asyncio.Future[None]:
         """Store `item`; see `Backend.put`. What it returns is done when it is written."""
         old = self._current(key, replacing)
-        self.table.delete(key)
+        if old is not None:
+            self.table.delete(key)
         try:
             self.table.put(key, item)  # may evict, which is journaled before it
         except OutOfMemoryError:
@@ -223,7 +224,9 @@ class FileBackend(Backend):
     def _current(self, key: bytes, replacing: Item | Anything | None) -> Item | None:
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
-        current = self.peek(key)
+        if self._flush_at:
+            self._flush_if_due()
+        current = self.table.get(key)
         if replacing is not ANY and (current and current.version) != (
             replacing and replacing.version
         ):
@@ -302,9 +305,10 @@ class FileBackend(Backend):
     async def _compact_and_tell(self) -> None:
         try:
             await self._compact()
-        except (OSError, StorageError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            _log.error("%s: the journal could not be compacted: %s", self.path, reason)
+        except _AbandonedError:
+            self._next_compaction = self._clock.now() + _RETRY_SECONDS
+        except OSError as error:
+            _log.error("%s: the journal could not be compacted: %s", self.path, error.strerror)
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         finally:
             self._compaction = None
@@ -334,14 +338,14 @@ class FileBackend(Backend):
                 size += len(line)
                 if size > _CHUNK:
                     if self._closing:
-                        raise StorageError("the server ends")
+                        raise _AbandonedError
                     await asyncio.to_thread(writer.write, chunk)
                     chunk, size = [], 0
             await asyncio.to_thread(writer.write, chunk)
             await asyncio.to_thread(writer.finish)
             if self._undone != undone:
                 # It may hold what was taken back meanwhile, or lack what was brought back.
-                raise StorageError("a change could not be written meanwhile")
+                raise _AbandonedError
             await asyncio.to_thread(self._install, number)
         except BaseException:
             writer.abandon()
@@ -387,6 +391,10 @@ class FileBackend(Backend):
             "compacting": int(self._compaction is not None),
             "last_write_error": self._journal.failure or "none",
         }
+
+
+class _AbandonedError(Exception):
+    """A snapshot is not to be finished."""
 
 
 class _SnapshotWriter:

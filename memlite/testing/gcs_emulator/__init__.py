@@ -10,6 +10,7 @@ and in synchronous code ``with emulator_thread(["my-bucket"]) as emulator:``.
 """
 
 __all__ = [
+    "Disk",
     "FaultPlan",
     "Faults",
     "Fixed",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 from memlite.testing.gcs_emulator.background import emulator_process, emulator_thread
+from memlite.testing.gcs_emulator.disk import Disk
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.faults import FaultPlan, Faults
 from memlite.testing.gcs_emulator.latency import Fixed, Lognormal, Uniform

@@ -77,11 +77,12 @@ class Api:
             if self._require_token and route.operation != "token":
                 _check_token(request)
             return self._methods[route.operation](request, *route.names)
+        except OSError as failure:  # of the disk
+            return error_response(GcsError(500, "internalError", str(failure)), route.style)
         except GcsError as error:
-            style = route.style
-            if route.operation == "objects.get" and request.query.get("alt") == "media":
-                style = "text"
-            return error_response(error, style)
+            # What asks for content is answered in plain text.
+            media = route.operation == "objects.get" and "alt=media" in request.target
+            return error_response(error, "text" if media else route.style)
 
     def _token(self, request: Request) -> Response:
         """Answer like an OAuth 2 token endpoint (RFC 6749, 5.1), to whoever asks."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from memlite.errors import StartError
 from memlite.testing.gcs_emulator.server import GcsEmulator
 
 __all__ = ["emulator_process", "emulator_thread", "loop_factory"]
@@ -47,7 +46,7 @@ def emulator_thread(*arguments: Any, **options: Any) -> Iterator[GcsEmulator]:
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         try:
             await emulator.start()
-        except StartError as error:
+        except Exception as error:  # noqa: BLE001 - the caller's thread raises it
             started.set_exception(error)
             return
         started.set_result(lambda: loop.call_soon_threadsafe(done.set))

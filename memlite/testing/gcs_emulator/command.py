@@ -7,11 +7,13 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from memlite import logs
+from memlite import logs, signals
 from memlite.errors import ConfigError
 from memlite.testing.gcs_emulator.background import loop_factory
+from memlite.testing.gcs_emulator.disk import Disk
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.faults import Faults
 from memlite.testing.gcs_emulator.latency import parse_latency
@@ -46,8 +48,6 @@ def main(arguments: Sequence[str]) -> int:
         options = _parser().parse_args(arguments)
     except SystemExit:  # --help, which is printed
         return 0
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(0))
     logs.configure(logging.INFO if options.verbose else logging.WARNING, "text")
     try:
         emulator = _emulator(options)
@@ -70,9 +70,11 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
     )
     if options.outage:
         faults.begin_outage(options.outage)
+    disk = Disk(options.data) if options.data else None
     store = Store(
         ordered_generations=options.ordered_generations,
         object_write_rate=options.object_write_rate,
+        keeper=disk,
     )
     return GcsEmulator(
         options.bucket,
@@ -87,14 +89,16 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
 async def _run(emulator: GcsEmulator) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Windows has no signal handlers for loops; there those of `main` end the process.
+        # Windows has no signal handlers for loops; there a KeyboardInterrupt ends the process.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stop.set)
     async with emulator:
+        signals.release()
         url = emulator.url
         sys.stdout.write(f"{url} accepts requests; export STORAGE_EMULATOR_HOST={url}\n")
         sys.stdout.flush()
         await stop.wait()
+    signals.hold()  # until the process ends: there is nothing left to stop
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="create this bucket at the start; may be repeated",
+    )
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="keep buckets and objects in this directory, for the next start",
     )
     add(
         "--object-write-rate",

@@ -105,6 +105,7 @@ class Faults:
         self._random = random.Random(seed)  # noqa: S311 - dice, not keys
         self._clock = clock
         self._plan = NO_FAULTS
+        self._quiet = True
         self._outage: tuple[Outage, float | None] | None = None
         self.set(**plan)
 
@@ -131,10 +132,12 @@ class Faults:
             if isinstance(changes.get(name), str):
                 changes[name] = parse_latency(changes[name])
         self._plan = replace(self._plan, **changes)
+        self._quiet = self._plan == NO_FAULTS
 
     def clear(self) -> None:
         """Let nothing go wrong any more, and end an outage."""
         self._plan = NO_FAULTS
+        self._quiet = True
         self._outage = None
 
     def reseed(self, seed: int | None) -> None:
@@ -178,7 +181,7 @@ class Faults:
             on_objects: whether it concerns objects; others meet outages only.
             reads: whether it changes nothing.
         """
-        if self._outage is None and self._plan is NO_FAULTS:
+        if self._outage is None and self._quiet:
             return _SERVE
         verdict = self._decide(on_objects=on_objects, reads=reads)
         if verdict.deed != "serve":

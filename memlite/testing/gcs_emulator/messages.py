@@ -22,8 +22,7 @@ _JSON_HEADERS = {"Content-Type": "application/json; charset=UTF-8"}
 _HARMLESS = frozenset(
     ("alt", "fields", "key", "prettyPrint", "projection", "quotaUser", "userIp", "userProject")
 )
-# Headers that would change what a request means, and that the emulator does not know.
-_UNKNOWN_HEADERS = ("if-modified-since", "if-unmodified-since", "x-http-method-override")
+# Of the headers that begin so, those that do not change what a request means.
 _KNOWN_GOOG_HEADERS = frozenset(
     (
         "x-goog-api-client",
@@ -41,31 +40,41 @@ _GENERATION_PARAMETERS = (
 )
 
 
-@dataclass(slots=True)
 class Request:
     """An HTTP request, read to its end.
 
-    Attributes:
+    Args:
         method: in capitals.
         target: path and query as they came, percent-encoded.
         headers: case-insensitive.
         body: the bytes.
+
+    Attributes:
+        path: the path, still percent-encoded.
     """
 
-    method: str
-    target: str
-    headers: Mapping[str, str] = field(default_factory=CIMultiDict)
-    body: bytes = b""
+    __slots__ = ("_query", "_query_text", "body", "headers", "method", "path", "target")
 
-    @property
-    def path(self) -> str:
-        """The path, still percent-encoded."""
-        return self.target.partition("?")[0]
+    def __init__(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = CIMultiDict() if headers is None else headers
+        self.body = body
+        self.path, _, self._query_text = target.partition("?")
+        self._query: Mapping[str, str] | None = None
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query's parameters; of one given twice the last."""
-        return _parse_query(self.target.partition("?")[2])
+        """The query's parameters; of one given twice the last.
+
+        Raises:
+            GcsError: 400 when it is not understood.
+        """
+        if self._query is None:
+            self._query = _parse_query(self._query_text)
+        return self._query
 
     @property
     def base_url(self) -> str:
@@ -87,13 +96,9 @@ class Request:
             if name not in _HARMLESS:
                 raise GcsError.not_emulated(f"the parameter {name!r} of this method")
         for name in self.headers:
-            lower = name.lower()
-            if lower.startswith("x-goog-"):
-                unknown = lower not in _KNOWN_GOOG_HEADERS
-            else:
-                unknown = lower.startswith("if-") or lower in _UNKNOWN_HEADERS
-            if unknown and lower not in known_headers:
-                if any(lower.startswith(known) for known in known_headers if known[-1] == "-"):
+            special = _special_header(name)
+            if special and special not in known_headers:
+                if special.startswith(tuple(text for text in known_headers if text[-1] == "-")):
                     continue
                 raise GcsError.not_emulated(f"the header {name!r} with this method")
 
@@ -126,8 +131,10 @@ class Request:
         Raises:
             GcsError: 400.
         """
-        numbers = [self.number(prefix + name) for name in _GENERATION_PARAMETERS]
-        return NO_PRECONDITIONS if numbers == [None] * 4 else Preconditions(*numbers)
+        names = [prefix + name for name in _GENERATION_PARAMETERS]
+        if self.query.keys().isdisjoint(names):
+            return NO_PRECONDITIONS
+        return Preconditions(*map(self.number, names))
 
     def json(self) -> dict[str, Any]:
         """Return the body, a JSON object; an empty one without a body.
@@ -196,6 +203,15 @@ def unquote(text: str) -> str:
         return unquote_to_bytes(text).decode()
     except UnicodeDecodeError:
         raise GcsError.invalid("The name is not UTF-8.", "name") from None
+
+
+@lru_cache(maxsize=1024)
+def _special_header(name: str) -> str:
+    """Return the name in lower case if it would have to be obeyed, else ""."""
+    lower = name.lower()
+    if lower.startswith("x-goog-"):
+        return "" if lower in _KNOWN_GOOG_HEADERS else lower
+    return lower if lower.startswith("if-") or lower == "x-http-method-override" else ""
 
 
 @lru_cache(maxsize=1024)

@@ -61,6 +61,7 @@ def object_resource(stored: StoredObject, base_url: str) -> dict[str, Any]:
     attributes = stored.attributes
     path = f"storage/v1/b/{stored.bucket}/o/{quote(stored.name, safe='')}"
     generation = str(stored.generation)
+    created = rfc3339(stored.created)
     resource: dict[str, Any] = {
         "kind": "storage#object",
         "id": f"{stored.bucket}/{stored.name}/{generation}",
@@ -74,10 +75,10 @@ def object_resource(stored: StoredObject, base_url: str) -> dict[str, Any]:
         "size": str(len(stored.content)),
         "crc32c": stored.crc32c,
         "etag": stored.etag,
-        "timeCreated": rfc3339(stored.created),
-        "updated": rfc3339(stored.updated),
-        "timeStorageClassUpdated": rfc3339(stored.created),
-        "timeFinalized": rfc3339(stored.created),
+        "timeCreated": created,
+        "updated": created if stored.updated == stored.created else rfc3339(stored.updated),
+        "timeStorageClassUpdated": created,
+        "timeFinalized": created,
     }
     if stored.md5:
         resource["md5Hash"] = stored.md5

@@ -58,7 +58,7 @@ def find_route(method: str, path: str) -> Route:
         path: as it came, percent-encoded, without the query.
 
     Raises:
-        GcsError: 400, 404, 405, or 501 for what the emulator does not know.
+        GcsError: 400, 404, or 501 for what the emulator does not know.
     """
     parts = path.split("/")
     match parts:

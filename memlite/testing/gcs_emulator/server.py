@@ -117,6 +117,7 @@ class GcsEmulator:
             return
         self._listener.close()
         await self._server.shutdown(_STOP_SECONDS)
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round
         self._listener = self._server = None
 
     async def __aenter__(self) -> Self:

@@ -30,7 +30,10 @@ _REMEMBERED_WRITES = 10_000
 
 
 class Keeper(Protocol):
-    """What keeps a copy of the store's state; called before each change takes effect."""
+    """What keeps a copy of the store's state, object by object before a change takes effect."""
+
+    def load(self) -> Iterable[Bucket]:
+        """Return what was kept, at the start."""
 
     def put_bucket(self, bucket: Bucket) -> None:
         """Keep the bucket's properties."""
@@ -92,7 +95,7 @@ class Store:
         ordered_generations: whether later generations are larger, which GCS does not promise.
         object_write_rate: writes a second each object name takes; None for any number. GCS
             sustains one (https://cloud.google.com/storage/quotas).
-        keeper: is told of every change before it takes effect.
+        keeper: is told of every change, and has what there was in an earlier run.
 
     Attributes:
         buckets: by name.
@@ -112,6 +115,10 @@ class Store:
         self._interval = 1 / object_write_rate if object_write_rate else 0.0
         self._written: dict[tuple[str, str], float] = {}
         self._keeper = keeper
+        for bucket in keeper.load() if keeper else ():
+            self.buckets[bucket.name] = bucket
+            for stored in bucket.objects.values():
+                self._generations.avoid(stored.generation)
 
     # Buckets
 
@@ -165,13 +172,6 @@ class Store:
         if self._keeper:
             self._keeper.delete_bucket(bucket.name)
         del self.buckets[bucket.name]
-
-    def restore(self, buckets: Iterable[Bucket]) -> None:
-        """Take what a keeper has kept, at the start."""
-        for bucket in buckets:
-            self.buckets[bucket.name] = bucket
-            for stored in bucket.objects.values():
-                self._generations.avoid(stored.generation)
 
     # Objects
 

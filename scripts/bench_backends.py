@@ -1,0 +1,317 @@
+"""Measure durable sets a second of the JSON file, beside two other ways to keep items on disk.
+
+Each runs behind the same server, on the same disk, with the same clients: ``file://`` with its
+journal; SQLite (WAL, synchronous=FULL, a transaction a set; the backend of
+docs/how-to/write-a-backend.md); and the naive design, which rewrites the whole file under a lock.
+Rounds are interleaved and medians printed. With ``--gcs`` it measures instead what a get from a
+bucket costs through the server, beside google-cloud-storage called directly, on the emulator.
+Needs Linux, two cores and a C compiler; see ``--help``.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import bench_server
+from bench_server import BenchError, compile_loadgen, cpu_seconds, load, running
+
+from memlite.backends import ANY, Anything, Backend, Item
+from memlite.backends.jsonfile import FileBackend
+from memlite.backends.registry import Context
+from memlite.config import Config
+from memlite.errors import VersionConflict
+from memlite.server.server import Server
+from memlite.server.sockets import listen_tcp
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+VALUE: Final = b"v" * 100
+
+
+class NaiveBackend(Backend):
+    """A dict, written to a JSON file as a whole for each change, under a lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.items: dict[bytes, Item] = {}
+        self._lock = asyncio.Lock()
+        self._version = 0
+
+    async def get(self, key: bytes) -> Item | None:
+        """Return what the dict has."""
+        return self.items.get(key)
+
+    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
+        """Change the dict, and write the file."""
+        async with self._lock:
+            if replacing is not ANY and self.items.get(key) is not replacing:
+                raise VersionConflict
+            self._version = item.version = self._version + 1
+            self.items[key] = item
+            await asyncio.to_thread(self._write)
+
+    async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
+        """Change the dict, and write the file."""
+        async with self._lock:
+            self.items.pop(key, None)
+            await asyncio.to_thread(self._write)
+
+    def _write(self) -> None:
+        content = {key.decode(): item.value.decode("latin-1") for key, item in self.items.items()}
+        partial = self.path.with_suffix(".tmp")
+        with partial.open("w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
+
+    async def flush(self, at: float = 0.0) -> None:
+        """Empty the dict."""
+        self.items.clear()
+
+    async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
+        """Yield what the dict has."""
+        for pair in self.items.items():
+            yield pair
+
+
+# Serving, in a process of its own
+
+
+def make(kind: str, folder: Path) -> Callable[[Context], Backend]:
+    """Return what makes a backend of that kind."""
+    if kind == "file":
+        return lambda context: FileBackend(folder / "cache.json", context)
+    if kind == "naive":
+        return lambda context: NaiveBackend(folder / "naive.json")
+    sys.path.insert(0, str(ROOT / "tests" / "package_with_backend"))
+    from memlite_sqlite import SQLiteBackend  # type: ignore[import-not-found]
+
+    def sqlite(context: Context) -> Backend:
+        backend: Backend = SQLiteBackend(str(folder / "cache.db"), context)
+        return backend
+
+    return sqlite
+
+
+async def fill(backend: Backend, count: int) -> None:
+    """Store `count` items under the load generator's keys, as quickly as the backend can."""
+    keys = [b"key-%08d" % number for number in range(count)]
+    if isinstance(backend, NaiveBackend):
+        backend.items = {key: Item.of(key, VALUE, version=1) for key in keys}
+    elif isinstance(backend, FileBackend):
+        await asyncio.wait([backend.put(key, Item.of(key, VALUE)) for key in keys])
+    else:
+        # Its own way in bulk; a transaction for each would take minutes.
+        rows = [(key, VALUE, 0, 0.0, 1) for key in keys]
+        insert = "INSERT INTO items VALUES (?, ?, ?, ?, ?)"
+
+        def work() -> None:
+            with backend._database as transaction:  # type: ignore[attr-defined]
+                transaction.executemany(insert, rows)
+
+        await backend._do(work)  # type: ignore[attr-defined]
+
+
+def serve(kind: str, port: int, count: int) -> None:
+    """Serve until told to stop."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as folder:
+        config = Config(memory_limit=4096, port=port)
+        listeners = listen_tcp(["127.0.0.1"], port, 1024)
+        server = Server(config, listeners, backend=make(kind, Path(folder)))
+
+        async def run() -> None:
+            backend = server.backend
+            assert backend is not None  # given above
+            opened = backend.open
+
+            async def open_filled() -> None:
+                await opened()
+                await fill(backend, count)
+
+            backend.open = open_filled  # type: ignore[method-assign]
+            await server.run()
+
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run())
+
+
+# Measuring
+
+
+def compare(options: argparse.Namespace, loadgen: Path, count: int) -> None:
+    """Measure every kind with so many items stored, and print a row for each."""
+    kinds = [kind for kind in ("file", "sqlite", "naive") if kind not in options.without]
+    results: dict[tuple[str, int], list[float]] = {}
+    script = str(Path(__file__).resolve())
+    with contextlib.ExitStack() as stack:
+        ports = {}
+        for kind in kinds:
+            command = [sys.executable, script, "--serve", kind, "--items", str(count)]
+            ports[kind] = stack.enter_context(running(kind, command, 0))
+        for turn in range(options.rounds):
+            for clients in options.clients:
+                for kind in sorted(kinds, reverse=bool(turn % 2)):
+                    bench_server.progress(f"{count} items: {kind}, {clients} clients")
+                    arguments = [
+                        "--gets=0", "--sets=1", f"--connections={clients}", f"--keys={count}",
+                        f"--seconds={options.seconds}", f"--seed={turn}",
+                    ]  # fmt: skip
+                    printed = load(loadgen, ports[kind][1], 1, arguments)
+                    rate = printed["operations"] / printed["seconds"]
+                    results.setdefault((kind, clients), []).append(rate)
+    for kind in kinds:
+        rates = [statistics.median(results[kind, clients]) for clients in options.clients]
+        cells = "".join(f" {rate:>10,.0f} |" for rate in rates)
+        print(f"| {count:>7,} | {kind:<7} |{cells} {rates[-1] / rates[0]:>5.1f} |", flush=True)
+
+
+def bench_files(options: argparse.Namespace) -> None:
+    """Compare the ways to keep items on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        loadgen = compile_loadgen(Path(folder))
+        heads = "".join(f" {f'{clients} clients':>10} |" for clients in options.clients)
+        print("Durable sets a second, 100-byte values; medians of", options.rounds, "rounds.\n")
+        print(f"|   items | backend |{heads} ratio |")
+        print(f"| ------: | :------ |{' ---------: |' * len(options.clients)} ----: |", flush=True)
+        for count in options.items:
+            compare(options, loadgen, count)
+
+
+def bench_gcs(options: argparse.Namespace) -> None:
+    """Compare a get through the server with a call of the library, on the emulator."""
+    with tempfile.TemporaryDirectory() as folder, emulator() as url:
+        loadgen = compile_loadgen(Path(folder))
+        command = [
+            sys.executable, "-m", "memlite", "--backend", f"gs://bench/cache?endpoint={url}",
+        ]  # fmt: skip
+        print("Gets of 100-byte values, 64 at a time; the emulator has the other core.\n")
+        print("| through                     |    gets/s | CPU µs per get |")
+        print("| :-------------------------- | --------: | -------------: |")
+        with running("memlite", command, 1) as (pid, port):
+            common = ["--keys=1000", "--connections=64"]
+            load(loadgen, port, 0, [*common, "--gets=0", "--sets=1", "--operations=5000"])
+            for _ in range(options.rounds):
+                before = cpu_seconds(pid)
+                arguments = [*common, "--gets=1", "--sets=0", f"--seconds={options.seconds}"]
+                printed = load(loadgen, port, 0, arguments)
+                used = cpu_seconds(pid) - before
+                rate = printed["operations"] / printed["seconds"]
+                row("memlite, gs://", rate, used / printed["operations"])
+        with bench_server.pinned(1):
+            for _ in range(options.rounds):
+                row("google-cloud-storage", *call_library(url, options.seconds))
+
+
+def row(name: str, rate: float, seconds: float) -> None:
+    """Print a row of the table."""
+    print(f"| {name:<27} | {rate:>9,.0f} | {seconds * 1e6:>14.0f} |", flush=True)
+
+
+@contextlib.contextmanager
+def emulator() -> Iterator[str]:
+    """Run the emulator on the first core; yield its URL."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    command = [sys.executable, "-m", "memlite", "gcs-emulator", "--port", str(port)]
+    with bench_server.pinned(0):
+        process = subprocess.Popen([*command, "--bucket", "bench"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 10
+        while not bench_server.listens(port):
+            if time.monotonic() > deadline:
+                raise BenchError("the emulator does not start")
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def call_library(url: str, seconds: float) -> tuple[float, float]:
+    """Get objects by 64 threads; return gets a second, and seconds of CPU for each."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import requests
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    credentials = AnonymousCredentials()
+    client = storage.Client(
+        "project", credentials=credentials, client_options={"api_endpoint": url}
+    )
+    # Its own pool of ten would be the limit.
+    adapter = requests.adapters.HTTPAdapter(pool_maxsize=64)
+    client._http.mount("http://", adapter)
+    bucket = client.bucket("bench")
+    for number in range(100):
+        bucket.blob(f"plain/{number}").upload_from_string(VALUE)
+    end = time.monotonic() + seconds
+
+    def work(first: int) -> int:
+        count = 0
+        while time.monotonic() < end:
+            bucket.blob(f"plain/{(first + count) % 100}").download_as_bytes()
+            count += 1
+        return count
+
+    used = time.process_time()
+    with ThreadPoolExecutor(64) as pool:
+        total = sum(pool.map(work, range(64)))
+    return total / seconds, (time.process_time() - used) / total
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+
+    def numbers(text: str) -> list[int]:
+        return [int(part) for part in text.split(",")]
+
+    parser.add_argument("--items", type=numbers, default=[1_000, 10_000, 100_000])
+    parser.add_argument("--clients", type=numbers, default=[1, 16, 64])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--without", action="append", default=[], help="leave a backend out")
+    parser.add_argument("--gcs", action="store_true", help="measure the bucket instead")
+    parser.add_argument("--folder", help="where the files are made; default: the temporary one")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("-p", dest="port", type=int, default=0, help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return the exit code."""
+    options: Any = parse(arguments)
+    if options.folder:
+        os.environ["BENCH_FOLDER"] = options.folder
+    try:
+        if options.serve:
+            serve(options.serve, options.port, options.items[0])
+        elif options.gcs:
+            bench_gcs(options)
+        else:
+            bench_files(options)
+    except BenchError as error:
+        print(f"bench_backends: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
