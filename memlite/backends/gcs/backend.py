@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from memlite.backends.base import ANY, Anything, Backend, Item
 from memlite.backends.gcs import startup
 from memlite.backends.gcs.breaker import Breaker
-from memlite.backends.gcs.client import BucketClient, Call
+from memlite.backends.gcs.client import BucketClient
 from memlite.backends.gcs.codec import (
     BucketItem,
-    Content,
     DamagedError,
     Trail,
     decode,
@@ -23,6 +22,7 @@ from memlite.backends.gcs.codec import (
 from memlite.backends.gcs.credentials import Authorization
 from memlite.backends.gcs.epoch import Epoch
 from memlite.backends.gcs.options import Options, parse_options
+from memlite.backends.gcs.requests import Call
 from memlite.backends.registry import BackendUrl, Context
 from memlite.errors import StartError, StorageError, VersionConflict
 
@@ -104,24 +104,19 @@ class GcsBackend(Backend):
         Raises:
             StorageError: also if the object under the key's name is not memlite's, or damaged.
         """
-        async with self._client.call() as call:
-            return await self._get(call, key)
+        return await self._get(self._client.call(), key)
 
     async def _get(self, call: Call, key: bytes) -> BucketItem | None:
         reply = await self._client.read(call, name_of(key))
         if reply.status == 404:
             return None
         try:
-            content = decode(reply.body)
+            item = decode(key, reply.body, reply.generation)
         except DamagedError:
             raise _DamagedObjectError(self._options.prefix + name_of(key)) from None
-        return self._item(key, content, reply.generation)
-
-    def _item(self, key: bytes, content: Content, generation: int) -> BucketItem:
-        item = content.item(key, generation)
-        self._epoch.saw(content.epoch)
+        self._epoch.saw(item.epoch)
         item.as_of = self._epoch.now()
-        if content.epoch < item.as_of:
+        if item.epoch < item.as_of:
             item.expires = _LONG_AGO
         return item
 
@@ -154,8 +149,7 @@ class GcsBackend(Backend):
         """Yield every key and item; what is not memlite's, or damaged, is passed over."""
         page = ""
         while True:
-            async with self._client.call() as call:
-                names, page = await self._client.names(call, page)
+            names, page = await self._client.names(self._client.call(), page)
             keys = [key for key in map(key_of, names) if key is not None]
             for start in range(0, len(keys), _SCANNED_AT_ONCE):
                 some = keys[start : start + _SCANNED_AT_ONCE]
@@ -180,12 +174,10 @@ class GcsBackend(Backend):
         nonce = self._next_nonce()
         self._unsettled.add(nonce)
         try:
-            async with self._client.call() as call:
-                if replacing is ANY or replacing is None:
-                    item.version = await self._write(call, key, item, nonce, replacing)
-                else:
-                    read = await self._as_read(call, key, replacing)
-                    item.version = await self._write(call, key, item, nonce, read)
+            call = self._client.call()
+            if isinstance(replacing, Item):
+                replacing = await self._as_read(call, key, replacing)
+            item.version = await self._write(call, key, item, nonce, replacing)
         finally:
             self._unsettled.discard(nonce)
 
@@ -234,9 +226,9 @@ class GcsBackend(Backend):
             if not call.uncertain:
                 raise VersionConflict
             # An earlier try may have come through: then the object has our nonce.
-            generation, found = await self._look(call, name)
+            generation, found = await self._look(call, key)
             if found is not None and nonce in found.nonces:
-                self._client.counts["lost_acknowledgements"] += 1
+                self._client.requests.counts["lost_acknowledgements"] += 1
                 if found.nonces[0] == nonce:
                     return generation
                 # Somebody has built on it since. Its generation is not known, and matters to
@@ -250,35 +242,34 @@ class GcsBackend(Backend):
             # and of nothing that comes later.
             before, expect = found, generation
 
-    async def _look(self, call: Call, name: str) -> tuple[int, Trail | None]:
-        """Return an object's generation and trail; 0 when it is not there."""
-        reply = await self._client.read(call, name)
+    async def _look(self, call: Call, key: bytes) -> tuple[int, Trail | None]:
+        """Return the generation and trail of a key's object; 0 when it is not there."""
+        reply = await self._client.read(call, name_of(key))
         if reply.status == 404:
             return 0, None
         try:
-            return reply.generation, decode(reply.body).trail
+            return reply.generation, decode(key, reply.body, reply.generation).trail
         except DamagedError:
             return reply.generation, None
 
     async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
         """Remove; see `Backend.delete`."""
-        name = name_of(key)
-        async with self._client.call() as call:
-            if replacing is ANY:
-                await self._client.remove(call, name, None)
-                return
-            read = await self._as_read(call, key, replacing)
-            reply = await self._client.remove(call, name, read.version)
-            if reply.status in (200, 204):
-                return
-            if not call.uncertain:
+        name, call = name_of(key), self._client.call()
+        if replacing is ANY:
+            await self._client.remove(call, name, None)
+            return
+        read = await self._as_read(call, key, replacing)
+        reply = await self._client.remove(call, name, read.version)
+        if reply.status in (200, 204):
+            return
+        if not call.uncertain:
+            raise VersionConflict
+        if reply.status == 412:
+            # An earlier try may have come through. Then what is there now has another birth, and
+            # must stay; or it was replaced by what builds on it, and nothing was removed.
+            _, found = await self._look(call, key)
+            if found is not None and found.birth == read.trail.birth:
                 raise VersionConflict
-            if reply.status == 412:
-                # An earlier try may have come through. Then what is there now has another birth,
-                # and must stay; or it was replaced by what builds on it, and nothing was removed.
-                _, found = await self._look(call, name)
-                if found is not None and found.birth == read.trail.birth:
-                    raise VersionConflict
 
     async def flush(self, at: float = 0.0) -> None:
         """Make everything absent for all servers, now or at the unix time `at`; see `Epoch`."""
@@ -286,12 +277,12 @@ class GcsBackend(Backend):
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return what was asked of the bucket, and how it is."""
-        counts = self._client.counts
+        counts = self._client.requests.counts
         return {
             "bucket": self._options.shown,
             "state": "unavailable" if self._breaker.is_open else "available",
             "times_unavailable": self._breaker.times_opened,
-            "in_flight": self._client.in_flight,
+            "in_flight": self._client.requests.in_flight,
             **{name: counts[name] for name in _COUNTS},
             "epoch": self._epoch.now(),
             "epoch_age": round(self._epoch.age, 1),

@@ -43,9 +43,11 @@ _RING = 8
 _WRITER_BYTES = 4
 _MAGIC = b"mlit"
 _VERSION = 1
+_HEADER = struct.Struct(">4sBBIIdQQ8s")
+# What the checksum does not cover: magic, version, number of nonces and itself.
 _START = struct.Struct(">4sBBI")
 _REST = struct.Struct(">IdQQ8s")
-_HEADER_BYTES = _START.size + _REST.size
+_TRAIL = _HEADER.size - NONCE_BYTES
 
 
 class DamagedError(Exception):
@@ -65,6 +67,12 @@ class Trail(NamedTuple):
 
     birth: bytes
     nonces: tuple[bytes, ...]
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Return that of which the bytes are birth and nonces."""
+        birth, *nonces = (data[at : at + NONCE_BYTES] for at in range(0, len(data), NONCE_BYTES))
+        return cls(birth, tuple(nonces))
 
     @classmethod
     def begin(cls, nonce: bytes) -> Self:
@@ -92,47 +100,20 @@ class BucketItem(Item):
     """An item as it was read from the bucket.
 
     Attributes:
-        trail: who wrote it.
+        epoch: in which it was stored.
         as_of: the epoch in which it was read.
     """
 
-    __slots__ = ("as_of", "trail")
+    __slots__ = ("_trail", "as_of", "epoch")
 
     as_of: int
-    trail: Trail
-
-
-class Content(NamedTuple):
-    """What an object holds.
-
-    Attributes:
-        flags: the client's.
-        expires: unix time in seconds, 0 for never.
-        stored: unix second.
-        epoch: in which it was stored.
-        trail: who wrote it.
-        value: the item's bytes.
-    """
-
-    flags: int
-    expires: float
-    stored: int
     epoch: int
-    trail: Trail
-    value: bytes
+    _trail: bytes
 
-    def item(self, key: bytes, generation: int) -> BucketItem:
-        """Return it as the item of a key."""
-        item = BucketItem(
-            wire_form(key, self.flags, self.value),
-            len(self.value),
-            self.flags,
-            self.expires,
-            generation,
-            self.stored,
-        )
-        item.trail = self.trail
-        return item
+    @property
+    def trail(self) -> Trail:
+        """Who wrote it."""
+        return Trail.parse(self._trail)
 
 
 def encode(item: Item, epoch: int, trail: Trail) -> bytes:
@@ -144,23 +125,35 @@ def encode(item: Item, epoch: int, trail: Trail) -> bytes:
     return b"".join((_START.pack(_MAGIC, _VERSION, len(trail.nonces), crc), rest, value))
 
 
-def decode(body: bytes) -> Content:
-    """Take the content of an item's object apart.
+def decode(key: bytes, body: bytes, generation: int) -> BucketItem:
+    """Return the item of an object's content; `as_of` remains to be set.
+
+    Args:
+        key: the item's.
+        body: the content.
+        generation: the object's.
 
     Raises:
-        DamagedError: it is none.
+        DamagedError: the content is no item's.
     """
-    if len(body) < _HEADER_BYTES:
+    try:
+        magic, version, count, crc, flags, expires, stored, epoch, _ = _HEADER.unpack_from(body)
+    except struct.error:
+        raise DamagedError from None
+    end = _HEADER.size + NONCE_BYTES * count
+    if (
+        magic != _MAGIC
+        or version != _VERSION
+        or not 0 < count <= (len(body) - _HEADER.size) // NONCE_BYTES
+        or zlib.crc32(memoryview(body)[_START.size :]) != crc
+    ):
         raise DamagedError
-    magic, version, count, crc = _START.unpack_from(body)
-    start = _HEADER_BYTES + NONCE_BYTES * count
-    if magic != _MAGIC or version != _VERSION or not count or len(body) < start:
-        raise DamagedError
-    if zlib.crc32(memoryview(body)[_START.size :]) != crc:
-        raise DamagedError
-    flags, expires, stored, epoch, birth = _REST.unpack_from(body, _START.size)
-    nonces = tuple(body[at : at + NONCE_BYTES] for at in range(_HEADER_BYTES, start, NONCE_BYTES))
-    return Content(flags, expires, stored, epoch, Trail(birth, nonces), body[start:])
+    value = body[end:]
+    wire = wire_form(key, flags, value)
+    item = BucketItem(wire, len(value), flags, expires, generation, stored)
+    item.epoch = epoch
+    item._trail = body[_TRAIL:end]  # taken apart when it is asked for
+    return item
 
 
 def name_of(key: bytes) -> str:

@@ -15,7 +15,8 @@ from time import monotonic
 
 import orjson
 
-from memlite.backends.gcs.client import BucketClient, Call, Reply
+from memlite.backends.gcs.client import BucketClient
+from memlite.backends.gcs.requests import Call, Reply
 from memlite.clock import Clock
 from memlite.errors import StorageError
 
@@ -69,7 +70,8 @@ class Epoch:
         if self._turn.locked():
             return
         asked = monotonic()
-        async with self._turn, self._client.call() as call:
+        async with self._turn:
+            call = self._client.call()
             self._learn(await self._client.read(call, _NAME, self._generation or None))
         self._asked = asked
 
@@ -79,7 +81,8 @@ class Epoch:
         Raises:
             StorageError: it could not be done, or that is not known for certain.
         """
-        async with self._client.call() as call, self._turn:
+        async with self._turn:
+            call = self._client.call()
             while not await self._count_up(call, at):
                 pass
 

@@ -1,0 +1,300 @@
+"""Requests to the storage API: few at once, none for long, the failed ones again.
+
+What may be tried again, and how: https://cloud.google.com/storage/docs/retry-strategy.
+"""
+
+import asyncio
+import contextlib
+import io
+import random
+from collections import Counter
+from collections.abc import Mapping
+from http import HTTPStatus
+from time import monotonic
+from typing import NamedTuple
+
+import aiohttp
+import orjson
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+from multidict import istr
+from yarl import URL
+
+from memlite.backends.gcs.breaker import Breaker
+from memlite.backends.gcs.credentials import Authorization, NoTokenError
+from memlite.errors import StorageError
+
+__all__ = ["Call", "Reply", "Requests"]
+
+# Pauses between tries: a random part of the first, of twice that, and so on ("full jitter",
+# https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+_TEXT_AT_MOST = 200
+# Larger bodies aiohttp sends in pieces, and others get their turn.
+_ONE_WRITE = 512 * 1024
+_GENERATION = istr("X-Goog-Generation")
+_NO_REPLY = 0
+_AGAIN = frozenset((_NO_REPLY, 401, 408, 429, 500, 502, 503, 504))
+# Answers that tell that nothing was done; after any other failure a write may have happened.
+_NOT_DONE = frozenset((401, 429))
+_NO_BUCKET = b"bucket does not exist"
+
+
+class Reply(NamedTuple):
+    """What came back.
+
+    Attributes:
+        status: HTTP's; 0 when nothing came.
+        generation: the object's, where the answer has one, else 0.
+        body: the content, or what else was sent.
+    """
+
+    status: int
+    generation: int = 0
+    body: bytes = b""
+
+
+class Call:
+    """An operation: the time it has for all of its tries, and what they came to.
+
+    Args:
+        seconds: the time.
+
+    Attributes:
+        uncertain: whether a try failed in a way that leaves open whether it was carried out.
+        trouble: how the last failed try failed.
+    """
+
+    __slots__ = ("_deadline", "_seconds", "_tries", "trouble", "uncertain")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadline = monotonic() + seconds
+        self._tries = 0
+        self.uncertain = False
+        self.trouble = ""
+
+    def remaining(self) -> float:
+        """Return how many seconds are left."""
+        return self._deadline - monotonic()
+
+    async def pause(self) -> None:
+        """Wait before another try.
+
+        Raises:
+            StorageError: there is no time for one.
+        """
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._tries)
+        self._tries += 1
+        seconds = random.uniform(0, longest)  # noqa: S311 - no secret
+        if seconds >= self.remaining():
+            raise self.error(f"{self.trouble}, and again for {self._seconds:g} s")
+        await asyncio.sleep(seconds)
+
+    def error(self, text: str) -> StorageError:
+        """Return the error that says so, and in what state things are left."""
+        doubt = "; the change may have been made or not" if self.uncertain else ""
+        return StorageError(f"bucket: {text}{doubt}")
+
+
+class Requests:
+    """Makes requests, and makes them again.
+
+    Args:
+        breaker: asked before each request, and told how it went.
+        timeout: seconds after which a request is given up.
+        concurrency: how many may be under way at once.
+
+    Attributes:
+        counts: what went wrong, and what the caller counts.
+        in_flight: requests under way.
+    """
+
+    def __init__(self, breaker: Breaker, *, timeout: float, concurrency: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.in_flight = 0
+        self._breaker = breaker
+        self._timeout = timeout
+        self._turns = asyncio.Semaphore(concurrency)
+
+    _session: aiohttp.ClientSession
+    _authorization: Authorization
+
+    def open(self, authorization: Authorization) -> None:
+        """Get ready, with the loop running."""
+        self._authorization = authorization
+        self._session = aiohttp.ClientSession(
+            # How many there are, and for how long, is seen to here.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            # All there are, so that aiohttp need not think of some; and nothing compressed.
+            headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "memlite"},
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+        await self._authorization.close()
+
+    async def ask(
+        self,
+        call: Call,
+        method: str,
+        url: str,
+        answers: tuple[int, ...],
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        blindly: bool = True,
+    ) -> Reply:
+        """Try until there is an answer to go by.
+
+        Args:
+            call: what it is for.
+            method: in capitals; all but GET change something.
+            url: percent-encoded.
+            answers: the statuses to go by.
+            data: to send.
+            headers: beside those that authorize.
+            blindly: whether it may be tried again without knowing what the last try did.
+
+        Returns:
+            A reply of one of `answers`; if it may not be tried blindly, perhaps one of another
+            status, after a try of which the outcome is not known.
+
+        Raises:
+            StorageError: another answer, or none within the call's time.
+        """
+        address = URL(url, encoded=True)
+        while True:
+            reply = await self._try(call, method, address, data, headers)
+            status = reply.status
+            if status in answers and (status != 404 or _NO_BUCKET not in reply.body):
+                return reply
+            if status not in _AGAIN:
+                raise self.refusal(call, reply)
+            await call.pause()
+            if call.uncertain and not blindly:
+                return reply
+            self.counts["retries"] += 1
+
+    async def _try(
+        self,
+        call: Call,
+        method: str,
+        url: URL,
+        data: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> Reply:
+        if self._turns.locked():
+            await self._wait_for_turn(call)
+        else:
+            await self._turns.acquire()
+        self.in_flight += 1
+        try:
+            if not self._breaker.lets_through():
+                raise call.error("unavailable")
+            reply = await self._send(call, method, url, data, headers)
+        except aiohttp.ClientConnectorError as error:
+            reply = Reply(_NO_REPLY)
+            call.trouble = f"cannot connect: {error.strerror or error}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            reply = Reply(_NO_REPLY)
+            call.trouble = _reason(error)
+            call.uncertain |= method != "GET"
+        except NoTokenError as error:
+            reply = Reply(_NO_REPLY)
+            call.trouble = str(error)
+        finally:
+            self.in_flight -= 1
+            self._turns.release()
+        status = reply.status
+        if status in _AGAIN:
+            self._count_failure(call, method, status)
+        else:
+            self._breaker.succeeded()
+        return reply
+
+    async def _wait_for_turn(self, call: Call) -> None:
+        try:
+            async with asyncio.timeout(call.remaining()):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise call.error("too many requests wait for a turn") from None
+
+    async def _send(
+        self,
+        call: Call,
+        method: str,
+        url: URL,
+        data: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> Reply:
+        authorized = await self._authorization.headers()
+        async with (
+            asyncio.timeout(min(self._timeout, call.remaining())),
+            self._session.request(
+                method,
+                url,
+                data=data if data is None or len(data) <= _ONE_WRITE else io.BytesIO(data),
+                headers={**authorized, **headers} if headers else authorized,
+                allow_redirects=False,
+                middlewares=_ONCE if method == "DELETE" else (),
+            ) as response,
+        ):
+            body = await response.read()
+        if response.status == 401:
+            self._authorization.reject(authorized)
+        return Reply(response.status, int(response.headers.get(_GENERATION, 0)), body)
+
+    def _count_failure(self, call: Call, method: str, status: int) -> None:
+        if status != _NO_REPLY:
+            call.trouble = f"{status} {_phrase(status)}"
+            call.uncertain |= method != "GET" and status not in _NOT_DONE
+        if status in _NOT_DONE:
+            self._breaker.succeeded()
+            self.counts["throttled"] += status == 429
+        else:
+            self._breaker.failed()
+            self.counts["failures"] += 1
+
+    def refusal(self, call: Call, reply: Reply) -> StorageError:
+        """Return the error that says what an answer says."""
+        self.counts["refusals"] += 1
+        text = reply.body.decode(errors="replace")
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            text = str(orjson.loads(reply.body)["error"]["message"])
+        text = " ".join(text.split())[:_TEXT_AT_MOST]
+        return call.error(f"{reply.status} {text or _phrase(reply.status)}")
+
+
+async def _once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """Keep aiohttp from repeating a request, unseen, whose connection was cut.
+
+    It does that for methods that are idempotent. A DELETE that was carried out and not
+    acknowledged would then be answered by 404 or 412 as if by the first.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if isinstance(error, aiohttp.ClientConnectorError):
+            raise
+        raise aiohttp.ClientConnectionError(_reason(error)) from error
+
+
+_ONCE = (_once,)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "unknown status"
