@@ -1,6 +1,6 @@
 """The bucket backend against somebody else's emulator, and against a real bucket if there is one.
 
-fake-gcs-server (``go install github.com/fsouza/fake-gcs-server@latest``) is not ours, so it does not
+fake-gcs-server (`go install github.com/fsouza/fake-gcs-server@latest`) is not ours, so it does not
 share our misunderstandings; what it lacks is expected to fail. `.ci/run` installs it where Go is.
 """
 
