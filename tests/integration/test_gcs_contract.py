@@ -15,6 +15,7 @@ from memlite.backends.registry import Context, parse_url
 from memlite.testing.backend_contract import BackendContract
 from memlite.testing.gcs_emulator import GcsEmulator, emulator_thread
 
+NEAR = {"near_cache": 8 * 1024 * 1024}
 _numbers = itertools.count()
 
 
@@ -35,3 +36,11 @@ class TestBucket(BackendContract):
     def make(self, context: Context) -> Backend:
         url = f"gs://bucket/{self.prefix}?endpoint={self.emulator.url}&timeout=10&deadline=20"
         return make(parse_url(url), context)
+
+
+class TestNearBucket(TestBucket):
+    options = NEAR
+
+
+class TestHeldNearBucket(TestBucket):
+    options = NEAR | {"write_back": True}
