@@ -1,8 +1,9 @@
 """The epoch: what flush_all counts up, for all servers on one prefix.
 
 It is an object, ``epoch``, a name that no key's object has, with the content
-``{"epoch": 3, "at": null, "then": 3}``. Each item's object has the epoch in which it was stored; one of an earlier epoch counts as absent.
-A delayed flush leaves the epoch as it is, and says that from the unix time ``at`` it is ``then``.
+``{"epoch": 3, "at": null, "then": 3}``. Each item's object has the epoch in which it was stored;
+one of an earlier epoch counts as absent. A delayed flush leaves the epoch as it is, and says that
+from the unix time ``at`` it is ``then``.
 No flush takes a number that an earlier one took, also not one whose time had not come: for a
 server whose clock is ahead it had.
 
