@@ -39,6 +39,7 @@ _SCANNED_AT_ONCE = 16
 class _DamagedObjectError(StorageError):
     def __init__(self, name: str) -> None:
         super().__init__(f"bucket: the object {name} is damaged, or not memlite's")
+        self.name = name
 
 
 class GcsBackend(Backend):
@@ -77,7 +78,8 @@ class GcsBackend(Backend):
             await self._epoch.refresh()
         except StorageError as error:
             await self._client.close()
-            raise StartError(f"--backend: {self._options.shown}: {error}") from None
+            text = str(error).removeprefix("SERVER_ERROR ")
+            raise StartError(f"--backend: {self._options.shown}: {text}") from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -164,7 +166,7 @@ class GcsBackend(Backend):
         try:
             return await self.get(key)
         except _DamagedObjectError as error:
-            _log.warning("passed over: %s", error)
+            _log.warning("passed over the object %s: it is damaged, or not memlite's", error.name)
             return None
 
     # Writing

@@ -1,8 +1,11 @@
 """The epoch: what flush_all counts up, for all servers on one prefix.
 
-It is an object, ``epoch``, a name that no key's object has:
-``{"epoch": 3, "at": null}``. Each item's object has the epoch in which it was stored; one of an
-earlier epoch counts as absent. With a time at ``at``, it is one more from then on.
+It is an object, ``epoch``, a name that no key's object has, with the content
+``{"epoch": 3, "at": null, "then": 3}``. Each item's object has the epoch in which it was stored;
+one of an earlier epoch counts as absent. A delayed flush leaves the epoch as it is, and says that
+from the unix time ``at`` it is ``then``.
+No flush takes a number that an earlier one took, also not one whose time had not come: for a
+server whose clock is ahead it had.
 
 Every server asks for it once a second. So a flush by one server is known to the others about a
 second later; until then they show what was flushed, and what they store may count as flushed too.
@@ -12,6 +15,7 @@ knows, and the epoch never goes back, also when its object is lost.
 
 import asyncio
 from time import monotonic
+from typing import NamedTuple, Self
 
 import orjson
 
@@ -23,6 +27,46 @@ from memlite.errors import StorageError
 __all__ = ["Epoch"]
 
 _NAME = "epoch"
+
+
+class Schedule(NamedTuple):
+    """What the object says.
+
+    Attributes:
+        epoch: the number, up to `at`.
+        at: unix time in seconds of a delayed flush, 0 for none.
+        then: the number from `at` on, and the largest there has been.
+    """
+
+    epoch: int = 0
+    at: float = 0.0
+    then: int = 0
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Return what the object's content says.
+
+        Raises:
+            ValueError: it does not make sense.
+        """
+        try:
+            value = orjson.loads(text)
+            return cls(int(value["epoch"]), float(value["at"] or 0.0), int(value["then"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError from error
+
+    def content(self) -> bytes:
+        """Return the object's content that says so."""
+        return orjson.dumps({"epoch": self.epoch, "at": self.at or None, "then": self.then})
+
+    def epoch_at(self, now: float) -> int:
+        """Return the epoch at a unix time in seconds."""
+        return self.then if 0 < self.at <= now else self.epoch
+
+    def flushed(self, at: float, now: float) -> "Schedule":
+        """Return what it is after a flush, at once or, with `at`, then."""
+        number = max(self.epoch, self.then) + 1
+        return Schedule(self.epoch_at(now) if at else number, at, number)
 
 
 class Epoch:
@@ -37,7 +81,7 @@ class Epoch:
         self._client = client
         self._clock = clock
         self._number = 0
-        self._at = 0.0
+        self._schedule = Schedule()
         self._generation = 0
         self._asked = monotonic()
         # An answer to an earlier question must not be learnt after a later one's.
@@ -45,9 +89,8 @@ class Epoch:
 
     def now(self) -> int:
         """Return the epoch."""
-        if self._at and self._at <= self._clock.now():
-            self._number += 1
-            self._at = 0.0
+        if self._schedule.at:
+            self.saw(self._schedule.epoch_at(self._clock.now()))
         return self._number
 
     @property
@@ -56,10 +99,9 @@ class Epoch:
         return monotonic() - self._asked
 
     def saw(self, number: int) -> None:
-        """Learn from an item that the epoch is `number` at least."""
-        if number > self.now():
+        """Learn that the epoch is `number` at least."""
+        if number > self._number:
             self._number = number
-            self._at = 0.0
 
     async def refresh(self) -> None:
         """Ask for it, unless that is being done.
@@ -89,30 +131,30 @@ class Epoch:
     async def _count_up(self, call: Call, at: float) -> bool:
         # The one to build on is the bucket's, not the one known here.
         self._learn(await self._client.read(call, _NAME))
-        number = self.now() + (not at)
-        body = orjson.dumps({"epoch": number, "at": at or None})
-        reply = await self._client.write(call, _NAME, body, expect=self._generation)
+        number = self.now()
+        before = self._schedule
+        if number > max(before.epoch, before.then):  # the object was lost
+            before = Schedule(number, 0.0, number)
+        after = before.flushed(at, self._clock.now())
+        reply = await self._client.write(call, _NAME, after.content(), expect=self._generation)
         if reply.status != 200:
             # Somebody else was quicker; or it was this one, whose acknowledgement was lost, and
             # flushing twice does no harm: nobody has been told yet of the first time.
             return False
-        self._number, self._at = max(number, self._number), at
-        self._generation = reply.generation
+        self._set(after, reply.generation)
         return True
 
     def _learn(self, reply: Reply) -> None:
-        if reply.status == 304:
-            return
-        found, at = 0, 0.0
-        if reply.status == 200:
+        if reply.status == 404:
+            self._set(Schedule(), 0)
+        elif reply.status == 200:
             try:
-                value = orjson.loads(reply.body)
-                found, at = int(value["epoch"]), float(value["at"] or 0.0)
-            except (ValueError, KeyError, TypeError):
+                self._set(Schedule.parse(reply.body), reply.generation)
+            except ValueError:
                 raise StorageError(
                     f"bucket: the object {_NAME!r} under the prefix is not memlite's"
                 ) from None
-        due = 0 < at <= self._clock.now()
-        self._number = max(self.now(), found + due)
-        self._at = 0.0 if due else at
-        self._generation = reply.generation
+
+    def _set(self, schedule: Schedule, generation: int) -> None:
+        self._schedule, self._generation = schedule, generation
+        self.saw(schedule.epoch_at(self._clock.now()))
