@@ -407,6 +407,7 @@ class DeferredConnection(Connection):
 
     def _serve(self, data: bytes) -> None:
         super()._serve(data)
+        self.commands.timed = False
         if self.commands.full:
             self._stall()
 

@@ -28,6 +28,11 @@ def _reason(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+# Records that are written without waiting for what else a turn of the loop brings: that is then
+# dealt with during their fsync.
+_ENOUGH = 8
+
+
 class _File:
     """A journal's file. Its methods block, and are called one at a time, from one thread."""
 
@@ -168,11 +173,15 @@ class Journal:
             self._group = self._loop.create_future()
             # Those that are not waited for need not be complained about.
             self._group.add_done_callback(asyncio.Future.exception)
-        if not self._busy and not self._start_due:
-            # With the others that this turn of the loop brings.
-            self._start_due = True
-            self._loop.call_soon(self._start)
-        return self._group
+        group = self._group
+        if not self._busy:
+            if len(self._records) >= _ENOUGH:
+                self._start()
+            elif not self._start_due:
+                # With the others that this turn of the loop brings.
+                self._start_due = True
+                self._loop.call_soon(self._start)
+        return group
 
     async def written(self) -> None:
         """Return once what was appended by now is written, or failed to be."""
