@@ -93,7 +93,7 @@ async def test_many_appends_share_few_fsyncs(tmp_path, disk):
     journal, log = await begin(path)
     before = disk.syncs
     await asyncio.gather(*(journal.append(record(number)) for number in range(1000)))
-    assert disk.syncs == before + 1
+    assert disk.syncs <= before + 2  # the first few need not wait for the rest
 
     async def client(number):
         for turn in range(20):
@@ -101,7 +101,7 @@ async def test_many_appends_share_few_fsyncs(tmp_path, disk):
 
     before = disk.syncs
     await asyncio.gather(*(client(number) for number in range(50)))
-    assert disk.syncs - before <= 100  # 1,000 appends, a sync for each round of them
+    assert disk.syncs - before <= 100  # 1,000 appends, a sync or two for each round of them
     assert log.written == 2000
     assert journal.syncs == disk.syncs - 3  # those of `begin`
     await journal.close()
