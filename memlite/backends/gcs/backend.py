@@ -262,7 +262,7 @@ class GcsBackend(Backend):
             return
         read = await self._as_read(call, key, replacing)
         reply = await self._client.remove(call, name, read.version)
-        if reply.status == 204:
+        if reply.status in (200, 204):
             return
         if not call.uncertain:
             raise VersionConflict
