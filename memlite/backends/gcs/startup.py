@@ -87,7 +87,8 @@ def _check(options: Options) -> Credentials | None:
     ) as client:
         bucket = client.bucket(options.bucket)
         try:
-            _check_permissions(bucket, options)
+            if credentials is not None:  # without, nobody is who could be permitted anything
+                _check_permissions(bucket, options)
             _look_at_policies(bucket, options)
         except NotFound:
             raise _cannot(
