@@ -212,6 +212,7 @@ class WriteBack(Backend):
                 self._something_held.clear()
 
     async def _store_all(self) -> None:
+        self._drop_if_flushed()
         for key in list(self._held):
             if key not in self._stores:
                 self._start(key)
@@ -220,6 +221,7 @@ class WriteBack(Backend):
 
     async def _store(self, key: bytes) -> None:
         """Return once nothing is held under `key`. Raises what the backend raises."""
+        self._drop_if_flushed()
         while key in self._stores or key in self._held:
             task = self._stores[key][1] if key in self._stores else self._start(key)
             error = await asyncio.shield(task)

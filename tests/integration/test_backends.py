@@ -40,6 +40,16 @@ class TestNearFile(TestFile):
     options = NEAR
 
 
+class TestHeldFile(TestFile):
+    """Behind write-back, alone and with a near cache in between."""
+
+    options = {"write_back": True}  # noqa: RUF012 - a constant
+
+
+class TestHeldNearFile(TestFile):
+    options = NEAR | {"write_back": True}
+
+
 PLUGIN = Path(__file__).parent.parent / "package_with_backend"
 
 
@@ -59,27 +69,4 @@ class TestPlugin(BackendContract):
 
 
 class TestNearPlugin(TestPlugin):
-    options = NEAR
-
-
-class TestBucket(BackendContract):
-    """On the emulator, a new one for each test."""
-
-    persistent = True
-    examples = 10
-
-    @pytest.fixture(autouse=True)
-    def _bucket(self):
-        pytest.importorskip("aiohttp", reason="the bucket backend needs memlite[gcs]")
-        from memlite.testing.gcs_emulator import emulator_thread
-
-        with emulator_thread(["bucket"]) as emulator:
-            self.url = parse_url(f"gs://bucket/prefix?endpoint={emulator.url}")
-            yield
-
-    def make(self, context):
-        return make_backend(self.url, context)
-
-
-class TestNearBucket(TestBucket):
     options = NEAR

@@ -17,7 +17,7 @@ pytest.importorskip("google.cloud.storage", reason="the bucket backend needs mem
 
 import google.auth
 from google.api_core.exceptions import Forbidden
-from google.auth.credentials import AnonymousCredentials, Credentials
+from google.auth.credentials import Credentials
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
 from memlite.backends import Item
@@ -514,7 +514,6 @@ async def test_permissions_that_lack(emulator, monkeypatch, granted):
         return granted
 
     monkeypatch.setattr("google.cloud.storage.Bucket.test_iam_permissions", permissions)
-    monkeypatch.setattr(startup, "_find_credentials", lambda options: AnonymousCredentials())
     text = await refusal(f"gs://bucket?endpoint={emulator.url}")
     assert "storage.objects.create, storage.objects.delete" in text
     assert ("storage.objects.get" in text) == (not granted)

@@ -87,9 +87,8 @@ def _check(options: Options) -> Credentials | None:
     ) as client:
         bucket = client.bucket(options.bucket)
         try:
-            if credentials is not None:  # without, nobody is who could be permitted anything
-                _check_permissions(bucket, options)
-            _look_at_policies(bucket, options)
+            seen = _look_at_policies(bucket, options)
+            _check_permissions(bucket, options, seen=seen)
         except NotFound:
             raise _cannot(
                 options,
@@ -131,13 +130,19 @@ def _find_credentials(options: Options) -> Credentials | None:
     return credentials
 
 
-def _check_permissions(bucket: Any, options: Options) -> None:
+def _check_permissions(bucket: Any, options: Options, *, seen: bool) -> None:
     try:
         granted = bucket.test_iam_permissions(
             list(_PERMISSIONS), timeout=_REQUEST_SECONDS, retry=None
         )
     except Forbidden:
         granted = []
+    except NotFound:
+        if not seen:
+            raise
+        # The bucket is there, but not the question, in some emulators.
+        _log.info("%s: the permissions could not be looked at", options.shown)
+        return
     lacking = [name for name in _PERMISSIONS if name not in granted]
     if lacking:
         raise _cannot(
@@ -146,7 +151,8 @@ def _check_permissions(bucket: Any, options: Options) -> None:
         )
 
 
-def _look_at_policies(bucket: Any, options: Options) -> None:
+def _look_at_policies(bucket: Any, options: Options) -> bool:
+    """Warn of what costs more than expected; return whether the bucket could be seen."""
     try:
         bucket.reload(timeout=_REQUEST_SECONDS, retry=None)
     except Forbidden:
@@ -155,7 +161,7 @@ def _look_at_policies(bucket: Any, options: Options) -> None:
             "were not looked at",
             options.shown,
         )
-        return
+        return False
     if seconds := bucket.soft_delete_policy.retention_duration_seconds:
         _log.warning(
             "%s: its soft-delete policy keeps, and bills, everything overwritten or deleted for "
@@ -171,6 +177,7 @@ def _look_at_policies(bucket: Any, options: Options) -> None:
             options.shown,
             options.bucket,
         )
+    return True
 
 
 def _cannot(options: Options, text: str) -> StartError:
