@@ -317,8 +317,8 @@ class DeferredCommands:
         command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0)
         before = list(self._queue)
         self._queue.append(command)
+        self._barrier = command
         if before:
-            self._barrier = command
             self._server.spawn(self._carry_out_alone(command, before, run))
         else:
             self._run_alone(command, run)
@@ -334,7 +334,6 @@ class DeferredCommands:
     def _run_alone(self, command: _Command, run: _Run) -> None:
         writes = self._attempt(command, Reads.NOTHING, (), run)
         if writes:  # flush_all
-            self._barrier = command
             self._server.spawn(self._carry_out(command, (), Reads.NOTHING, run, writes))
         else:
             self._finish(command)
@@ -408,6 +407,7 @@ class DeferredConnection(Connection):
 
     def _serve(self, data: bytes) -> None:
         super()._serve(data)
+        self.commands.timed = False
         if self.commands.full:
             self._stall()
 

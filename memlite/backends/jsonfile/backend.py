@@ -1,11 +1,13 @@
 """Items in memory, changes in a journal before they are acknowledged, a snapshot now and then."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
 from memlite.backends.jsonfile import format as lines
@@ -23,11 +25,25 @@ _log = logging.getLogger("memlite")
 
 # A journal is compacted when it is larger than the snapshot, and than this or ?compact=BYTES.
 _COMPACT_FROM = 4 * 1024 * 1024
-# Up to so many bytes of journal a server that ends takes the time to write a snapshot.
+# Up to so many bytes of items a server that ends takes the time to write a snapshot.
 _COMPACTED_AT_END = 16 * 1024 * 1024
-# Bytes of a snapshot that are made in one go, with the server standing still.
+# Bytes of a snapshot that are made in one go, with the server standing still; and how many of them
+# it costs as much time to find that an item needs no line.
 _CHUNK = 128 * 1024
+_LOOK = 64
 _RETRY_SECONDS = 5.0
+# Items that are looked at once a second, whether they have expired.
+_SWEPT_PER_TICK = 10_000
+# Versions passed over at each start. Clients may hold some that are in no file: of changes under
+# way when the server was killed, or lost with the machine for want of a sync.
+_LOST_VERSIONS = 2**24
+
+
+class _Flush(NamedTuple):
+    """A flush that is not written: of when (0 for at once), and of when the one was that waited."""
+
+    at: float
+    before: float
 
 
 class FileBackend(Backend):
@@ -60,8 +76,15 @@ class FileBackend(Backend):
         self._number = 1
         # Changes that are not written, in their order: how many of a key's, and what was there.
         self._unwritten: dict[bytes, int] = {}
-        self._undo: list[tuple[bytes, Item | None] | None] = []
+        self._undo: list[tuple[bytes, Item | None] | _Flush | None] = []
         self._undone = 0
+        self._complained = False
+        # A flush has happened here and not in the file: it has to get there before anything else.
+        self._flush_owed = False
+        # A snapshot has been begun, or must be: journals have to be read that it would replace.
+        self._snapshot_owed = False
+        self._left_out: list[bytes] = []
+        self._to_sweep: list[bytes] = []
         self._snapshot_bytes = 0
         self._snapshot_version = 0
         self._compaction: asyncio.Task[None] | None = None
@@ -92,6 +115,10 @@ class FileBackend(Backend):
                 await self._journal.replace(
                     journal_path(self.path, self._number), Header(self._number, self._version)
                 )
+            await self._journal_left_out()
+        except StorageError as error:
+            os.close(self._lock)
+            raise StartError(f"--backend: {self.path}: {error}") from None
         except OSError as error:
             os.close(self._lock)
             raise StartError(
@@ -103,29 +130,25 @@ class FileBackend(Backend):
         self._compact_if_due()
 
     def _load(self) -> Loaded:
-        self._temporary.unlink(missing_ok=True)
         loaded = load(self.path)
+        self._temporary.unlink(missing_ok=True)
+        lost = _LOST_VERSIONS if loaded.snapshot else 0
         if not loaded.snapshot:
             self._write_empty_snapshot(loaded)
         for number, journal in journals_of(self.path).items():
             if number < loaded.first:
                 journal.unlink()
-        self._version, self._flush_at = loaded.version, loaded.flush_at
+        self._version, self._flush_at = loaded.version + lost, loaded.flush_at
         self._number, self._snapshot_bytes = loaded.journal, loaded.snapshot
-        self._snapshot_version = loaded.snapshot_version
+        self._snapshot_version = loaded.snapshot_version + lost
+        self._snapshot_owed = loaded.journal > loaded.first
         now = self._clock.now()
         if not 0 < self._flush_at <= now:
             self._fill(loaded.items, now)
         return loaded
 
     def _fill(self, items: Mapping[bytes, Item], now: float) -> None:
-        left_out = 0
-
-        def count(key: bytes, item: Item) -> None:
-            nonlocal left_out
-            left_out += 1
-
-        self.table.on_evict = count
+        self.table.on_evict = lambda key, item: self._left_out.append(key)
         try:
             for key, item in items.items():
                 if not item.expires or item.expires > now:
@@ -136,12 +159,22 @@ class FileBackend(Backend):
                 "anything out; raise -m"
             ) from None
         self.table.on_evict = self._journal_eviction
+
+    async def _journal_left_out(self) -> None:
+        """Remove from the file what did not fit: it would be back when there is room again."""
+        left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
                 "%s holds more than -m allows: the %d oldest items are left out",
                 self.path,
-                left_out,
+                len(left_out),
             )
+        written = None
+        for key in left_out:
+            self._version += 1
+            written = self._append(None, lines.delete_record(self._version, key))
+        if written is not None:
+            await written
 
     async def close(self) -> None:
         """Write what is left, and a snapshot if that is quickly done."""
@@ -149,7 +182,8 @@ class FileBackend(Backend):
         try:
             if self._compaction is not None:
                 await asyncio.wait([self._compaction])
-            if self._version > self._snapshot_version and self._journal.size < _COMPACTED_AT_END:
+            changed = self._version > self._snapshot_version
+            if self._journal.broken or (changed and self.table.used < _COMPACTED_AT_END):
                 self._closing = False
                 await self._compact_and_tell()
             await self._journal.close()
@@ -177,7 +211,12 @@ class FileBackend(Backend):
     async def get_cached(self, key: bytes) -> Item | None:
         """Return what is stored under `key`, once it is in the file."""
         while key in self._unwritten:
+            # Not what is there when it is written: a key that is always being stored would never
+            # be answered.
+            undone, item = self._undone, self.peek(key)
             await self._journal.written()
+            if self._undone == undone:
+                return item
         return self.peek(key)
 
     async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
@@ -206,8 +245,7 @@ class FileBackend(Backend):
                 self.delete(key)
             raise
         self._version = item.version = self._version + 1
-        self._change(key, old)
-        return self._journal.append(lines.put_record(key, item))
+        return self._append((key, old), lines.put_record(key, item))
 
     def delete(self, key: bytes, replacing: Item | Anything = ANY) -> asyncio.Future[None]:
         """Remove what is stored under `key`; see `Backend.delete`."""
@@ -217,9 +255,8 @@ class FileBackend(Backend):
             nothing.set_result(None)
             return nothing
         self._version += 1
-        self._change(key, old)
         self.table.delete(key)
-        return self._journal.append(lines.delete_record(self._version, key))
+        return self._append((key, old), lines.delete_record(self._version, key))
 
     def _current(self, key: bytes, replacing: Item | Anything | None) -> Item | None:
         if self._journal.broken:
@@ -233,21 +270,31 @@ class FileBackend(Backend):
             raise VersionConflict
         return current
 
-    def _change(self, key: bytes, old: Item | None) -> None:
-        """Remember what was under `key`, until what is there now is written."""
-        self._undo.append((key, old))
-        self._unwritten[key] = self._unwritten.get(key, 0) + 1
+    def _append(
+        self, undo: tuple[bytes, Item | None] | _Flush | None, record: bytes
+    ) -> asyncio.Future[None]:
+        """Journal what has happened in the table; remember how to undo it until it is written.
+
+        Args:
+            undo: a key and what was under it, or a flush; None if it is never to be undone.
+            record: its line.
+        """
+        self._write_owed_flush()
+        self._undo.append(undo)
+        if undo is not None and not isinstance(undo, _Flush):
+            key = undo[0]
+            self._unwritten[key] = self._unwritten.get(key, 0) + 1
+        return self._journal.append(record)
 
     def _journal_eviction(self, key: bytes, item: Item) -> None:
         self._context.on_evict(key, item)
         self._version += 1
-        self._change(key, item)
-        self._journal.append(lines.delete_record(self._version, key))
+        self._append((key, item), lines.delete_record(self._version, key))
 
     def _forget_written(self, count: int) -> None:
         """Forget how to undo the `count` oldest changes."""
         for change in self._undo[:count]:
-            if change is not None:
+            if change is not None and not isinstance(change, _Flush):
                 key = change[0]
                 left = self._unwritten[key] - 1
                 if left:
@@ -255,35 +302,53 @@ class FileBackend(Backend):
                 else:
                     del self._unwritten[key]
         del self._undo[:count]
+        if self._complained:
+            self._complained = False
+            _log.warning("%s: is written again", self.path)
 
     def _undo_all(self) -> None:
         """Bring back what is in the file, as no change that is not written can be."""
         for change in reversed(self._undo):
-            if change is not None:
+            if isinstance(change, _Flush):
+                if change.at:
+                    self._flush_at = change.before
+                else:
+                    self._flush_owed = True
+            elif change is not None:
                 self.table.restore(*change)
         self._undo.clear()
         self._unwritten.clear()
         self._undone += 1
-        _log.error("%s: %s", self.path, self._journal.failure)
+        if not self._complained:  # once, however many clients try
+            self._complained = True
+            _log.error("%s: %s", self.path, self._journal.failure)
 
     # Flushing
 
     async def flush(self, at: float = 0.0) -> None:
-        """Make everything absent, now or at the unix time `at`."""
+        """Make everything absent, now or at the unix time `at`.
+
+        What is absent by now stays so if that cannot be written, and is absent from the file as
+        soon as anything can be.
+        """
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
         await self._flush(at)
 
     def _flush(self, at: float) -> asyncio.Future[None]:
-        self._flush_at = at
+        before, self._flush_at = self._flush_at, at
         if not at:
             # Not undone if it cannot be written: what was asked to be gone may as well stay so.
             self._undo = [None] * len(self._undo)
             self._unwritten.clear()
             self.table.flush()
         self._version += 1
-        self._undo.append(None)
-        return self._journal.append(lines.flush_record(self._version, at))
+        return self._append(_Flush(at, before), lines.flush_record(self._version, at))
+
+    def _write_owed_flush(self) -> None:
+        if self._flush_owed:
+            self._flush_owed = False
+            self._append(_Flush(0.0, 0.0), lines.flush_record(self._version, 0.0))
 
     def _flush_if_due(self) -> None:
         if self._flush_at and self._flush_at <= self._clock.now():
@@ -296,8 +361,10 @@ class FileBackend(Backend):
         return self.path.with_name(self.path.name + ".tmp")
 
     def _compact_if_due(self) -> None:
-        due = self._journal.broken or self._journal.size > max(
-            self._compact_from, self._snapshot_bytes
+        due = (
+            self._journal.broken
+            or self._snapshot_owed
+            or self._journal.size > max(self._compact_from, self._snapshot_bytes)
         )
         if due and self._compaction is None and self._clock.now() >= self._next_compaction:
             self._compaction = asyncio.ensure_future(self._compact_and_tell())
@@ -305,7 +372,8 @@ class FileBackend(Backend):
     async def _compact_and_tell(self) -> None:
         try:
             await self._compact()
-        except _AbandonedError:
+        except _AbandonedError as reason:
+            _log.info("%s: the journal is not compacted now: %s", self.path, reason)
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         except OSError as error:
             _log.error("%s: the journal could not be compacted: %s", self.path, error.strerror)
@@ -319,9 +387,14 @@ class FileBackend(Backend):
         The server goes on meanwhile, and the snapshot may hold some of what it does: the new
         journal, replayed on it, comes to the same, as its records are whole states.
         """
-        number, version, flush_at = self._number + 1, self._version, self._flush_at
-        await self._journal.replace(journal_path(self.path, number), Header(number, version))
-        self._number = number
+        if self._journal.broken or not self._snapshot_owed:
+            # Otherwise the last one's may do; or there would be another with every attempt.
+            number = self._number + 1
+            header = Header(number, self._version)
+            await self._journal.replace(journal_path(self.path, number), header)
+            self._number = number
+            self._snapshot_owed = True
+        number, version, flush_at = self._number, self._version, self._flush_at
         undone = self._undone
         keys = self.table.list_keys()
         writer = _SnapshotWriter(self._temporary, lines.snapshot_head(number, version, flush_at))
@@ -331,26 +404,29 @@ class FileBackend(Backend):
             now = self._clock.now()
             for key in keys:
                 item = self.table.get(key)
-                if item is None or 0 < item.expires <= now:
-                    continue
-                line = lines.snapshot_line(key, item)
-                chunk.append(line)
-                size += len(line)
+                if item is not None and not 0 < item.expires <= now:
+                    line = lines.snapshot_line(key, item)
+                    chunk.append(line)
+                    size += len(line)
+                size += _LOOK
                 if size > _CHUNK:
                     if self._closing:
-                        raise _AbandonedError
+                        raise _AbandonedError("the server ends")
                     await asyncio.to_thread(writer.write, chunk)
                     chunk, size = [], 0
             await asyncio.to_thread(writer.write, chunk)
             await asyncio.to_thread(writer.finish)
+            # What is in it and not yet written may still turn out not to be.
+            await self._journal.written()
             if self._undone != undone:
                 # It may hold what was taken back meanwhile, or lack what was brought back.
-                raise _AbandonedError
+                raise _AbandonedError("a change could not be written meanwhile")
             await asyncio.to_thread(self._install, number)
         except BaseException:
             writer.abandon()
             raise
         self._snapshot_bytes, self._snapshot_version = writer.size, version
+        self._snapshot_owed = False
         self._compactions += 1
 
     def _install(self, first: int) -> None:
@@ -373,9 +449,24 @@ class FileBackend(Backend):
     def tick(self) -> None:
         """Sync, flush and compact when due; free some of what was flushed."""
         self._flush_if_due()
+        if not self._journal.broken:
+            self._write_owed_flush()
         self._journal.tick()
         self._compact_if_due()
         self.table.reclaim(10_000)
+        self._sweep(_SWEPT_PER_TICK)
+
+    def _sweep(self, at_most: int) -> None:
+        """Free what has expired among the next `at_most` items; the file need not be told."""
+        if not self._to_sweep:
+            self._to_sweep = self.table.list_keys()
+        now = self._clock.now()
+        for key in self._to_sweep[-at_most:]:
+            item = self.table.get(key)
+            # What is not written is left alone, as it may have to be undone.
+            if item is not None and 0 < item.expires <= now and key not in self._unwritten:
+                self.table.drop(key)
+        del self._to_sweep[-at_most:]
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return what there is, and how much has been written."""
@@ -436,8 +527,10 @@ class _SnapshotWriter:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it would write what a full disk has not taken
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 def make(url: BackendUrl, context: Context) -> Backend:
@@ -451,7 +544,14 @@ def make(url: BackendUrl, context: Context) -> Backend:
             "or file://./cache.json for one in this directory"
         )
     path = Path((url.host if url.host.startswith(".") else "") + url.path)
-    if path.is_dir():
-        raise ConfigError(f"--backend: {path} is a directory; name a file in it")
-    # Resolved, so that the same file has the same lock by whatever name.
-    return FileBackend(path.resolve(), context, compact_from=int(compact))
+    try:
+        if path.is_dir():
+            raise ConfigError(f"--backend: {path} is a directory; name a file in it")
+        if path.exists() and not path.is_file():  # to read from a pipe might take for ever
+            raise ConfigError(f"--backend: {path} is not a file")
+        # Resolved, so that the same file has the same lock by whatever name.
+        path = path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL, …
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"--backend: {url.text!r}: {reason}") from None
+    return FileBackend(path, context, compact_from=int(compact))

@@ -6,7 +6,6 @@ line that is missing, doubled or moved is found out as well as one that is damag
 """
 
 import base64
-import binascii
 import zlib
 from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple
@@ -41,8 +40,21 @@ FORMAT: Final = 1
 _CRC_PREFIX: Final = b'{"crc":'
 
 
+# Digits of the largest checksum.
+_CRC_DIGITS: Final = 10
+
+
 class DamageError(Exception):
-    """A line is not what was written. The text says what is wrong with it."""
+    """A line is not what was written. The text says what is wrong with it.
+
+    Args:
+        text: what is wrong.
+        cure: what can be done about it, if that is something of its own.
+    """
+
+    def __init__(self, text: str, cure: str = "") -> None:
+        super().__init__(text)
+        self.cure = cure
 
 
 class Record(NamedTuple):
@@ -93,7 +105,7 @@ def _get_bytes(fields: dict[str, Any], name: str) -> bytes:
     if isinstance(text, str):
         try:
             return base64.b64decode(text, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise DamageError(f"{name}_base64 is not base64: {error}") from None
     raise DamageError(f"no {name}")
 
@@ -182,7 +194,12 @@ def checked_lines(records: Iterable[bytes], crc: int) -> tuple[bytes, int]:
 
 def _uncheck(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
     digits, comma, rest = line[len(_CRC_PREFIX) :].partition(b",")
-    if not (line.startswith(_CRC_PREFIX) and comma and digits.isdigit()):
+    if not (
+        line.startswith(_CRC_PREFIX)
+        and comma
+        and digits.isdigit()
+        and len(digits) <= _CRC_DIGITS  # int() refuses thousands of them
+    ):
         raise DamageError("not a line of a journal")
     record = b"{" + rest
     crc = zlib.crc32(record, crc)
@@ -233,7 +250,8 @@ def _check_kind(fields: dict[str, Any], kind: str) -> None:
         raise DamageError(f"not a {kind} of memlite")
     if fields.get("format") != FORMAT:
         raise DamageError(
-            f"its format is {fields.get('format')!r}, and this version of memlite reads {FORMAT}"
+            f"its format is {fields.get('format')!r}, and this version of memlite reads {FORMAT}",
+            cure="Start the version of memlite that wrote it",
         )
 
 

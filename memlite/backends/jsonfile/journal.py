@@ -1,6 +1,7 @@
 """The file that changes are appended to, many of them with one fsync."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,15 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def _reason(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+# Records that are written without waiting for what else a turn of the loop brings: that is then
+# dealt with during their fsync.
+_ENOUGH = 8
+
+
 class _File:
     """A journal's file. Its methods block, and are called one at a time, from one thread."""
 
@@ -32,7 +42,7 @@ class _File:
         )
         self.size = size
         self._crc = crc
-        self.broken = False
+        self.broken: OSError | None = None
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "_File":
@@ -44,10 +54,15 @@ class _File:
             sync_folder(path)
         except BaseException:
             file.close()
+            # Left behind it would look as if the one before it had come to its end.
+            with contextlib.suppress(OSError):
+                path.unlink()
             raise
         return file
 
     def append(self, records: Sequence[bytes], *, durable: bool) -> None:
+        if self.broken is not None:
+            raise OSError(*self.broken.args)
         data, crc = checked_lines(records, self._crc)
         try:
             view = memoryview(data)
@@ -64,17 +79,28 @@ class _File:
     def sync(self) -> None:
         try:
             os.fsync(self._descriptor)
-        except OSError:
+        except OSError as error:
             # The system may have dropped what it could not write, and would say "done" next time.
-            self.broken = True
+            self.broken = error
             raise
 
     def _cut(self) -> None:
         """Take away what came through of a failed write."""
         try:
             os.ftruncate(self._descriptor, self.size)
-        except OSError:
-            self.broken = True
+        except OSError as error:
+            self.broken = error
+
+    def finish(self) -> None:
+        """Make what is good of it durable, and nothing else, before another file goes on from it.
+
+        When it is broken, not all may be that was never asked to be: a snapshot has to follow.
+        """
+        if self.broken is not None:
+            os.ftruncate(self._descriptor, self.size)
+            os.fsync(self._descriptor)
+        else:
+            self.sync()
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -121,6 +147,7 @@ class Journal:
         self._start_due = False
         self._jobs: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
         self._unsynced = False
+        self._sync_due = False
         self.syncs = 0
         self.failure = ""
 
@@ -132,7 +159,7 @@ class Journal:
     @property
     def broken(self) -> bool:
         """Whether the file can take no more; `replace` cures that."""
-        return self._file.broken
+        return self._file.broken is not None
 
     def append(self, record: bytes) -> asyncio.Future[None]:
         """Write a record behind those before it.
@@ -146,11 +173,15 @@ class Journal:
             self._group = self._loop.create_future()
             # Those that are not waited for need not be complained about.
             self._group.add_done_callback(asyncio.Future.exception)
-        if not self._busy and not self._start_due:
-            # With the others that this turn of the loop brings.
-            self._start_due = True
-            self._loop.call_soon(self._start)
-        return self._group
+        group = self._group
+        if not self._busy:
+            if len(self._records) >= _ENOUGH:
+                self._start()
+            elif not self._start_due:
+                # With the others that this turn of the loop brings.
+                self._start_due = True
+                self._loop.call_soon(self._start)
+        return group
 
     async def written(self) -> None:
         """Return once what was appended by now is written, or failed to be."""
@@ -165,6 +196,9 @@ class Journal:
         if self._jobs:
             work, result = self._jobs.pop(0)
             self._begin(work).add_done_callback(lambda done: self._end_job(done, result))
+        elif self._sync_due:
+            self._sync_due = self._unsynced = False
+            self._begin(self._file.sync).add_done_callback(self._end_sync)
         elif self._group is not None:
             records, group = self._records, self._group
             self._records, self._group, self._writing = [], None, group
@@ -187,29 +221,32 @@ class Journal:
             self._unsynced = not self._always
             self.failure = ""
             self._on_written(count)
-            group.set_result(None)
+            if not group.done():  # as when one who waited for it was cancelled
+                group.set_result(None)
         else:
             self._fail(error, group)
         self._start()
 
     def _fail(self, error: BaseException, group: asyncio.Future[None] | None) -> None:
         """Fail all records that are not written: those behind the failed ones build on them."""
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        self.failure = reason
+        self.failure = reason = _reason(error)
         later, self._group = self._group, None
         self._records = []
         self._on_failure()
         for one in (group, later):
-            if one is not None:
+            if one is not None and not one.done():
                 one.set_exception(StorageError(f"not stored: {reason}"))
 
     def _end_job(self, done: asyncio.Future[object], result: asyncio.Future[object]) -> None:
         self._busy = False
         error = done.exception()
-        if error is None:
-            result.set_result(done.result())
-        else:
-            result.set_exception(error)
+        if error is not None and self.broken:
+            self.failure = _reason(error)
+        if not result.done():
+            if error is None:
+                result.set_result(done.result())
+            else:
+                result.set_exception(error)
         self._start()
 
     async def _do(self, work: Callable[[], object]) -> None:
@@ -231,20 +268,19 @@ class Journal:
         """
 
         def work() -> None:
-            if not self._file.broken:
-                self._file.sync()
+            self._file.finish()
             file = _File.create(path, header)
             self._file.close()
             self._file = file
 
         await self._do(work)
-        self._unsynced = False
+        self._unsynced = self._sync_due = False
 
     def tick(self) -> None:
         """Sync what is not, once a second (``everysec``)."""
-        if self._every_second and self._unsynced and not self._busy:
-            self._unsynced = False
-            self._begin(self._file.sync).add_done_callback(self._end_sync)
+        if self._every_second and self._unsynced and not self.broken:
+            self._sync_due = True  # before the next write, if one is under way
+            self._start()
 
     def _end_sync(self, done: asyncio.Future[object]) -> None:
         self._busy = False
@@ -259,7 +295,7 @@ class Journal:
         while self._group is not None or self._writing is not None:
             await self.written()
         try:
-            if not self._file.broken:
+            if not self.broken:
                 await self._do(self._file.sync)
         finally:
             self._thread.shutdown()

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import shlex
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,8 @@ from memlite.errors import StartError
 __all__ = ["Loaded", "journal_path", "journals_of", "load"]
 
 _log = logging.getLogger("memlite")
+
+_NUMBER = re.compile("[1-9][0-9]*")
 
 
 @dataclass(slots=True)
@@ -55,9 +59,15 @@ def journals_of(path: Path) -> dict[int, Path]:
     found = {}
     for entry in path.parent.iterdir():
         number = entry.name.removeprefix(prefix)
-        if entry.name.startswith(prefix) and number.isascii() and number.isdigit():
+        if entry.name.startswith(prefix) and _NUMBER.fullmatch(number):
             found[int(number)] = entry
     return found
+
+
+def _is_begun(journal: Path) -> bool:
+    """Whether a journal has a first line: nothing is in one that lacks it."""
+    with journal.open("rb") as file:
+        return file.readline().endswith(b"\n")
 
 
 def load(path: Path) -> Loaded:
@@ -79,6 +89,9 @@ def load(path: Path) -> Loaded:
     _load_snapshot(path, loaded)
     loaded.journal = loaded.first
     last = max(journals, default=0)
+    # One that could not be begun, as the disk was full, has not become the last.
+    while last > loaded.first and last in journals and not _is_begun(journals[last]):
+        last -= 1
     for number in range(loaded.first, last + 1):
         journal = journals.get(number)
         if journal is None:
@@ -87,7 +100,7 @@ def load(path: Path) -> Loaded:
                 "bring it back, or move the later ones away to go on with what came before"
             )
         loaded.journal = number
-        _replay(journal, loaded, is_last=number == last)
+        _replay(journal, number, loaded, is_last=number == last)
     return loaded
 
 
@@ -116,20 +129,24 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
             expected, checksum = lines.parse_snapshot_end(line)
             # Who has changed it by hand takes the checksum out, and says so by that.
             if checksum not in (None, crc):
-                raise DamageError("its checksum does not match")
+                raise DamageError(
+                    "its checksum does not match",
+                    cure=f"If it was changed by hand, take ',\"crc\":{checksum}' out of this line",
+                )
             if checksum is not None and expected != count:
                 raise DamageError(f"it holds {count} items and not {expected}")
             if file.read(1):
                 raise DamageError("something follows its end")
         except DamageError as error:
+            cure = f"{error.cure}; else bring" if error.cure else "Bring"
             raise StartError(
                 f"--backend: {path} is damaged, or not memlite's, at line {number}: {error}. "
-                "Nothing was changed. Bring it back from a copy, or move it and its journals away "
-                "to start empty"
+                f"Nothing was changed. {cure} it back from a copy, or move it and its journals "
+                "away to start empty"
             ) from None
 
 
-def _replay(path: Path, loaded: Loaded, *, is_last: bool) -> None:
+def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
     data = path.read_bytes()
     crc = position = number = 0
     while position < len(data):
@@ -141,12 +158,14 @@ def _replay(path: Path, loaded: Loaded, *, is_last: bool) -> None:
                 raise DamageError("it is not complete")
             if position == 0:
                 header, crc = lines.read_header(line)
+                if header.number != journal:
+                    raise DamageError(f"it is journal {header.number}, under another's name")
                 loaded.version = max(loaded.version, header.version)
             else:
                 record, crc = lines.read_record(line, crc)
                 _apply(record, loaded)
         except DamageError as error:
-            if not is_last or not _is_torn(data, position):
+            if not is_last or not _is_torn(data, position, crc):
                 _refuse(path, number, position, error, is_last=is_last)
             _log.warning(
                 "%s: dropped its last %d bytes, which were not written in full; "
@@ -160,23 +179,41 @@ def _replay(path: Path, loaded: Loaded, *, is_last: bool) -> None:
     loaded.size, loaded.crc = position, crc
 
 
-def _is_torn(data: bytes, position: int) -> bool:
+def _is_torn(data: bytes, position: int, crc: int) -> bool:
     """Whether what begins at `position` is the rest of a write that was cut short.
 
-    Such a rest has no whole line behind it that is a record. A power failure may leave zeros.
+    Such a rest lacks its end, or holds zeros where a power failure left them, and has no whole line
+    behind it that is a record. Anything else was changed after it was written.
     """
-    for line in data[position:].split(b"\n")[1:]:
-        if line.startswith(b'{"crc":') and line.endswith(b"}"):
-            return False
+    line, *behind = data[position:].split(b"\n")
+    if any(other.startswith(b'{"crc":') and other.endswith(b"}") for other in behind):
+        return False
+    if behind:
+        return b"\0\0" in line
+    # If it is whole but for one byte more, it was written in full, and its end is damaged.
+    return not _is_record(line[:-1], position, crc)
+
+
+def _is_record(line: bytes, position: int, crc: int) -> bool:
+    try:
+        if position:
+            lines.read_record(line, crc)
+        else:
+            lines.read_header(line)
+    except DamageError:
+        return False
     return True
 
 
-def _refuse(path: Path, number: int, position: int, error: Exception, *, is_last: bool) -> NoReturn:
+def _refuse(
+    path: Path, number: int, position: int, error: DamageError, *, is_last: bool
+) -> NoReturn:
     later = "" if is_last else " and move the later journals away"
+    cure = f"{error.cure}; else bring" if error.cure else "Bring"
     raise StartError(
         f"--backend: {path} is damaged at line {number}: {error}. Nothing was changed. "
-        f"Bring it back from a copy, or give up what follows by: "
-        f"truncate -s {position} {path}{later}"
+        f"{cure} it back from a copy, or give up what follows by: "
+        f"truncate -s {position} {shlex.quote(str(path))}{later}"
     ) from None
 
 

@@ -1,5 +1,6 @@
 """One server at a time: a lock that the system takes back when the process ends, however."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -30,17 +31,24 @@ def lock(path: Path) -> int:
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise StartError(f"--backend: there is no folder {path.parent}; make it first") from None
     except OSError as error:
         raise StartError(f"--backend: {path}: {error.strerror}") from None
     try:
         _try_lock(descriptor)
-    except OSError:
+    except (BlockingIOError, PermissionError):
         holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
         os.close(descriptor)
         raise StartError(
             f"--backend: {path.with_suffix('')} is in use by another server"
             + (f" (process {holder})" if holder else "")
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, b"%d\n" % os.getpid())
+    except OSError as error:
+        os.close(descriptor)
+        raise StartError(f"--backend: {path} cannot be locked: {error.strerror}") from None
+    # For people to see; a full disk, which can still be read from, must not forbid to start.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, b"%d\n" % os.getpid())
     return descriptor

@@ -1,0 +1,335 @@
+import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from memlite.backends.jsonfile import format as lines
+from memlite.backends.jsonfile.format import Header
+from memlite.backends.jsonfile.journal import Journal
+from memlite.errors import StorageError
+
+
+class Disk:
+    """Stands between the journal and the system: counts fsyncs, holds them up, lets them fail."""
+
+    def __init__(self, monkeypatch):
+        self.syncs = 0
+        self.fail = {}  # what with: "fsync", "write" or "ftruncate" to an errno
+        self.partial = 0  # bytes of a write that fails which come through
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self._real = {name: getattr(os, name) for name in ("fsync", "write", "ftruncate")}
+        for name in self._real:
+            monkeypatch.setattr(os, name, getattr(self, name))
+
+    def _call(self, name, *arguments):
+        self.go_on.wait(10)
+        if name in self.fail:
+            raise OSError(self.fail[name], os.strerror(self.fail[name]))
+        return self._real[name](*arguments)
+
+    def fsync(self, descriptor):
+        self._call("fsync", descriptor)
+        self.syncs += 1
+
+    def write(self, descriptor, data):
+        if self.partial and "write" in self.fail and len(data) > self.partial:
+            size, self.partial = self.partial, 0
+            return self._real["write"](descriptor, bytes(data)[:size])
+        return self._call("write", descriptor, data)
+
+    def ftruncate(self, descriptor, size):
+        self._call("ftruncate", descriptor, size)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return Disk(monkeypatch)
+
+
+class Log:
+    def __init__(self):
+        self.written = 0
+        self.failures = 0
+
+    def count(self, count):
+        self.written += count
+
+    def fail(self):
+        self.failures += 1
+
+
+async def begin(path, durability="always"):
+    log = Log()
+    journal = Journal(path, 0, 0, durability=durability, on_written=log.count, on_failure=log.fail)
+    await journal.replace(path, Header(1, 0))
+    return journal, log
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def record(number):
+    return lines.delete_record(number, b"key")
+
+
+def read(path):
+    """Return the versions of a journal's records, having checked them all."""
+    header, *rest = path.read_bytes().splitlines()
+    _, crc = lines.read_header(header)
+    versions = []
+    for line in rest:
+        found, crc = lines.read_record(line, crc)
+        versions.append(found.version)
+    return versions
+
+
+async def test_many_appends_share_few_fsyncs(tmp_path, disk):
+    path = tmp_path / "journal.1"
+    journal, log = await begin(path)
+    before = disk.syncs
+    await asyncio.gather(*(journal.append(record(number)) for number in range(1000)))
+    assert disk.syncs == before + 1
+
+    async def client(number):
+        for turn in range(20):
+            await journal.append(record(number * 20 + turn))
+
+    before = disk.syncs
+    await asyncio.gather(*(client(number) for number in range(50)))
+    assert disk.syncs - before <= 100  # 1,000 appends, a sync for each round of them
+    assert log.written == 2000
+    assert journal.syncs == disk.syncs - 3  # those of `begin`
+    await journal.close()
+    assert len(read(path)) == 2000
+
+
+async def test_what_comes_during_an_fsync_waits_for_the_next(tmp_path, disk):
+    path = tmp_path / "journal.1"
+    journal, _ = await begin(path)
+    disk.go_on.clear()
+    first = journal.append(record(1))
+    await asyncio.sleep(0.02)
+    behind = [journal.append(record(number)) for number in range(2, 100)]
+    assert all(one is behind[0] for one in behind)
+    await asyncio.sleep(0.02)
+    assert not first.done()
+    assert not behind[0].done()
+    before = disk.syncs
+    disk.go_on.set()
+    await asyncio.gather(first, *behind)
+    assert disk.syncs == before + 2
+    await journal.close()
+    assert read(path) == list(range(1, 100))
+
+
+async def test_records_keep_their_order(tmp_path):
+    path = tmp_path / "journal.1"
+    journal, _ = await begin(path)
+    done = []
+    for number in range(300):
+        future = journal.append(record(number))
+        future.add_done_callback(lambda _, number=number: done.append(number))
+        if number % 7 == 0:
+            await asyncio.sleep(0)
+    await journal.written()
+    await asyncio.sleep(0)
+    assert done == sorted(done)
+    await journal.close()
+    assert read(path) == list(range(300))
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+async def test_a_failed_group_fails_all_behind_it(tmp_path, disk, call):
+    path = tmp_path / "journal.1"
+    journal, log = await begin(path)
+    await journal.append(record(1))
+    size = path.stat().st_size
+    disk.go_on.clear()
+    disk.fail[call] = errno.ENOSPC
+    first = journal.append(record(2))
+    await asyncio.sleep(0.02)
+    behind = journal.append(record(3))
+    disk.go_on.set()
+    for future in (first, behind):
+        with pytest.raises(StorageError, match="not stored: No space left on device"):
+            await future
+    # Of a failed write it is known what is in the file, of a failed fsync it is not.
+    assert journal.broken == (call == "fsync")
+    assert journal.failure == "No space left on device"
+    assert (log.written, log.failures) == (1, 1)
+    assert path.stat().st_size == size
+    disk.fail.clear()
+    if journal.broken:
+        with pytest.raises(StorageError):
+            await journal.append(record(4))
+        assert path.stat().st_size == size
+    else:
+        await journal.append(record(4))
+        assert journal.failure == ""
+    await journal.close()
+    assert read(path) == [1] if call == "fsync" else [1, 4]
+
+
+async def test_what_came_through_of_a_failed_write_is_taken_away(tmp_path, disk):
+    path = tmp_path / "journal.1"
+    journal, _ = await begin(path)
+    disk.fail["write"] = errno.ENOSPC
+    disk.partial = 20
+    with pytest.raises(StorageError):
+        await asyncio.gather(*(journal.append(record(number)) for number in range(10)))
+    assert not journal.broken
+    disk.fail.clear()
+    await journal.append(record(11))
+    await journal.close()
+    assert read(path) == [11]
+
+
+async def test_a_broken_file_takes_nothing_more_and_is_mended_before_the_next(tmp_path, disk):
+    """Half a record at the end of a journal that is not the last would be damage."""
+    path, after = tmp_path / "journal.1", tmp_path / "journal.2"
+    journal, _ = await begin(path)
+    await journal.append(record(1))
+    size = path.stat().st_size
+    disk.fail.update(write=errno.EIO, ftruncate=errno.EIO)
+    disk.partial = 20
+    with pytest.raises(StorageError, match="Input/output error"):
+        await journal.append(record(2))
+    assert journal.broken
+    assert path.stat().st_size == size + 20
+    with pytest.raises(OSError, match="Input/output error"):
+        await journal.replace(after, Header(2, 2))
+    assert journal.broken
+    assert not after.exists()
+    with pytest.raises(StorageError, match="Input/output error"):
+        await journal.append(record(3))
+    disk.fail.clear()
+    with pytest.raises(StorageError, match="Input/output error"):
+        await journal.append(record(3))
+    await journal.replace(after, Header(2, 2))
+    assert not journal.broken
+    await journal.append(record(4))
+    await journal.close()
+    assert read(path) == [1]
+    assert read(after) == [4]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+async def test_a_file_that_could_not_be_begun_is_not_left_behind(tmp_path, disk, call):
+    path, after = tmp_path / "journal.1", tmp_path / "journal.2"
+    journal, _ = await begin(path)
+    before = open_files()
+    for _ in range(5):
+        if call == "write":
+            disk.fail["write"] = errno.ENOSPC
+        else:
+            real, disk.fsync_calls = disk.fsync, 0
+
+            def second_fails(descriptor, real=real):
+                disk.fsync_calls += 1
+                if disk.fsync_calls == 2:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                real(descriptor)
+
+            os.fsync = second_fails  # the fixture restores it
+        with pytest.raises(OSError):
+            await journal.replace(after, Header(2, 0))
+        assert not after.exists()
+        os.fsync = disk.fsync
+        disk.fail.clear()
+    assert open_files() == before
+    await journal.append(record(1))
+    await journal.close()
+    assert read(path) == [1]
+
+
+async def test_an_fsync_that_fails_when_the_journal_is_replaced_is_reported(tmp_path, disk):
+    journal, _ = await begin(tmp_path / "journal.1")
+    disk.fail["fsync"] = errno.EIO
+    with pytest.raises(OSError):
+        await journal.replace(tmp_path / "journal.2", Header(2, 0))
+    assert journal.broken
+    assert journal.failure == "Input/output error"
+    disk.fail.clear()
+    await journal.close()
+
+
+async def test_everysec_syncs_even_when_a_write_is_always_under_way(tmp_path, disk):
+    journal, _ = await begin(tmp_path / "journal.1", "everysec")
+    stop = False
+
+    async def client():
+        while not stop:
+            await journal.append(record(1))
+
+    clients = [asyncio.ensure_future(client()) for _ in range(4)]
+    before = disk.syncs
+    for tick in range(1, 11):
+        await asyncio.sleep(0.005)
+        while not journal._busy:  # noqa: ASYNC110 - the worst moment
+            await asyncio.sleep(0)
+        journal.tick()
+        for _ in range(1000):
+            if disk.syncs == before + tick:
+                break
+            await asyncio.sleep(0.001)
+        assert disk.syncs == before + tick
+    stop = True
+    await asyncio.gather(*clients)
+    await journal.close()
+
+
+@pytest.mark.parametrize("durability", ["everysec", "none"])
+async def test_without_always_nothing_waits_for_the_disk(tmp_path, disk, durability):
+    path = tmp_path / "journal.1"
+    journal, _ = await begin(path, durability)
+    before = disk.syncs
+    for number in range(10):
+        await journal.append(record(number))
+    assert disk.syncs == before
+    assert read(path) == list(range(10))  # written all the same: the process may be killed
+    for _ in range(3):
+        journal.tick()
+        await asyncio.sleep(0.05)
+    assert disk.syncs == before + (durability == "everysec")
+    await journal.close()
+
+
+async def test_everysec_stops_when_a_sync_fails(tmp_path, disk):
+    journal, log = await begin(tmp_path / "journal.1", "everysec")
+    await journal.append(record(1))
+    disk.fail["fsync"] = errno.EIO
+    journal.tick()
+    await asyncio.sleep(0.05)
+    assert journal.broken
+    assert log.failures == 1
+    with pytest.raises(StorageError, match="Input/output error"):
+        await journal.append(record(2))
+    disk.fail.clear()
+    await journal.close()
+
+
+async def test_one_that_gives_up_waiting_does_not_stop_the_others(tmp_path, disk):
+    path = tmp_path / "journal.1"
+    journal, _ = await begin(path)
+    disk.go_on.clear()
+    journal.append(record(1)).cancel()
+    await asyncio.sleep(0.02)
+    behind = journal.append(record(2))
+    disk.go_on.set()
+    await asyncio.wait_for(behind, 10)
+    await journal.close()
+    assert read(path) == [1, 2]
+
+
+async def test_closing_writes_what_is_left(tmp_path):
+    path = tmp_path / "journal.1"
+    journal, _ = await begin(path, "none")
+    futures = [journal.append(record(number)) for number in range(10)]
+    await journal.close()
+    assert all(future.done() for future in futures)
+    assert read(path) == list(range(10))
