@@ -1,12 +1,12 @@
-"""Measure what a get from a bucket costs: ways to ask for an object, on the emulator.
+"""Measure what a bucket costs the processor: ways to read and write objects, on the emulator.
 
     python scripts/bench_gcs_client.py
 
-Each way reads the same objects (100-byte values with memlite's header), so many at once, from an
-emulator in a process of its own. Printed are this process's CPU time per get, user and system, and
-the gets a second: medians of rounds that are interleaved, so that what else runs on the machine
-hits all of them. Needs ``memlite[gcs]``, and for their rows gcloud-aio-storage and obstore; a row
-whose package is missing is left out, and said to be.
+Each way reads, or writes, the same objects (100-byte values with memlite's header), so many at
+once, in an emulator that is a process of its own. Printed are this process's CPU time for each,
+user and system, and how many they were a second: medians of rounds that are interleaved, so that
+what else runs on the machine hits all of them. Needs ``memlite[gcs]``, and for their rows
+gcloud-aio-storage and obstore; a row whose package is missing is left out, and said to be.
 """
 
 import argparse
@@ -88,10 +88,16 @@ class Memlite(Way):
         """Get an item."""
         assert await self._backend.get(KEYS[number])
 
-    async def store_all(self) -> None:
-        """Store what is to be read."""
-        for key in KEYS:
-            await self._backend.put(key, Item.of(key, b"v" * 100))
+
+class MemlitePut(Memlite):
+    """The same for a set."""
+
+    title = "memlite: `GcsBackend.put`"
+
+    async def read(self, number: int) -> None:
+        """Store an item."""
+        key = KEYS[number]
+        await self._backend.put(key, Item.of(key, b"v" * 100))
 
 
 class Aiohttp(Way):
@@ -112,6 +118,19 @@ class Aiohttp(Way):
         async with self._session.get(url) as response:
             assert await response.read()
             assert response.headers["X-Goog-Generation"]
+
+
+class AiohttpUpload(Aiohttp):
+    """An upload without attributes, and its answer, not looked at."""
+
+    title = "aiohttp, bare, upload"
+
+    async def read(self, number: int) -> None:
+        """Write an object by the JSON API."""
+        name = NAMES[number].replace("/", "%2F")
+        url = f"{self.url}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={name}"
+        async with self._session.post(url, data=b"v" * 154) as response:
+            assert await response.read()
 
 
 class GcloudAio(Way):
@@ -215,27 +234,28 @@ def available(ways: Sequence[Way]) -> list[Way]:
 
 async def measure(url: str, rounds: int, count: int, at_once: int) -> None:
     """Print the table."""
-    memlite = Memlite(url)
+    writer = MemlitePut(url)
     ways = available(
-        [memlite, Aiohttp(url), GcloudAio(url), Obstore(url), Synchronous(url, 8),
-         Synchronous(url, 64)]
+        [Memlite(url), Aiohttp(url), GcloudAio(url), Obstore(url), Synchronous(url, 8),
+         Synchronous(url, 64), AiohttpUpload(url), writer]
     )  # fmt: skip
     costs: dict[str, list[float]] = {way.title: [] for way in ways}
     rates: dict[str, list[float]] = {way.title: [] for way in ways}
     async with contextlib.AsyncExitStack() as stack:
         for way in ways:
             await stack.enter_async_context(way.ready())
-        await memlite.store_all()
+        await writer.read_all(len(KEYS), at_once)
         for way in ways:
             await way.read_all(at_once, at_once)  # connects
         for _ in range(rounds):
+            # The writer comes last: those that only read are to find items.
             for way in ways:
                 share = count // 5 if isinstance(way, Synchronous) else count
                 cpu, started = time.process_time(), time.perf_counter()
                 await way.read_all(share, at_once)
                 costs[way.title].append((time.process_time() - cpu) / share * 1e6)
                 rates[way.title].append(share / (time.perf_counter() - started))
-    print("| | CPU per get, µs: median (least) | gets/s: median (most) |\n| --- | --- | --- |")
+    print("| | CPU, µs: median (least) | a second: median (most) |\n| --- | --- | --- |")
     for way in ways:
         cost, rate = costs[way.title], rates[way.title]
         print(

@@ -89,15 +89,22 @@ class TestFakeGcsServer(BackendContract):
 
 @pytest.mark.skipif(BUCKET is None, reason="MEMLITE_TEST_GCS_BUCKET names no bucket")
 class TestRealBucket(BackendContract):
-    """In a prefix of its own; a lifecycle rule or a person has to clean up after it."""
+    """Each test in a prefix of its own, which is emptied after it."""
 
     persistent = True
     examples = 2
     largest = 2**20
 
     @pytest.fixture(autouse=True)
-    def _prefix(self) -> None:
-        self.url = parse_url(f"gs://{BUCKET}/memlite-test-{uuid.uuid4().hex}")
+    def _prefix(self) -> Iterator[None]:
+        from google.cloud import storage
+
+        prefix = f"memlite-test-{uuid.uuid4().hex}"
+        self.url = parse_url(f"gs://{BUCKET}/{prefix}?timeout=10&deadline=60")
+        yield
+        with storage.Client() as client:
+            for blob in client.list_blobs(BUCKET, prefix=f"{prefix}/"):
+                blob.delete()
 
     def make(self, context: Context) -> Backend:
         return make_backend(self.url, context)

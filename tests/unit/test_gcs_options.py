@@ -1,12 +1,15 @@
 """What a gs:// URL says, and how it is refused."""
 
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("aiohttp", reason="the bucket backend needs memlite[gcs]")
 pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite[gcs]")
 
-from memlite.backends.gcs import Options, parse_options
-from memlite.backends.registry import parse_url
+from memlite.backends.gcs import Options, make, parse_options
+from memlite.backends.registry import Context, parse_url
 from memlite.errors import ConfigError
 
 
@@ -85,3 +88,12 @@ def test_what_is_refused(text, complaint):
     assert complaint in message
     assert message.startswith("--backend: ")
     assert "\n" not in message
+
+
+def test_the_reference_names_every_option_and_statistic():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "gcs.md").read_text()
+    for field in fields(Options):
+        if field.name not in ("bucket", "prefix"):
+            assert f"| `{field.name}` | " in page
+    for name in make(parse_url("gs://bucket"), Context()).stats():
+        assert f"`{name}`" in page

@@ -125,7 +125,7 @@ class BucketClient:
         if reply.status != 200:
             return reply
         try:
-            return reply._replace(generation=int(orjson.loads(reply.body)["generation"]))
+            return Reply(200, int(orjson.loads(reply.body)["generation"]))
         except (ValueError, KeyError, TypeError):
             raise self.requests.refusal(call, reply) from None
 

@@ -21,6 +21,7 @@ from yarl import URL
 
 from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.credentials import Authorization, NoTokenError
+from memlite.backends.gcs.limits import TimeLimits
 from memlite.errors import StorageError
 
 __all__ = ["Call", "Reply", "Requests"]
@@ -116,6 +117,7 @@ class Requests:
         self._breaker = breaker
         self._timeout = timeout
         self._turns = asyncio.Semaphore(concurrency)
+        self._limits = TimeLimits()
 
     _session: aiohttp.ClientSession
     _authorization: Authorization
@@ -233,18 +235,16 @@ class Requests:
         headers: Mapping[str, str] | None,
     ) -> Reply:
         authorized = await self._authorization.headers()
-        async with (
-            asyncio.timeout(min(self._timeout, call.remaining())),
-            self._session.request(
+        with self._limits.limit(min(self._timeout, call.remaining())):
+            async with self._session.request(
                 method,
                 url,
                 data=data if data is None or len(data) <= _ONE_WRITE else io.BytesIO(data),
                 headers={**authorized, **headers} if headers else authorized,
                 allow_redirects=False,
                 middlewares=_ONCE if method == "DELETE" else (),
-            ) as response,
-        ):
-            body = await response.read()
+            ) as response:
+                body = await response.read()
         if response.status == 401:
             self._authorization.reject(authorized)
         return Reply(response.status, int(response.headers.get(_GENERATION, 0)), body)
