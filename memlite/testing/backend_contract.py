@@ -11,6 +11,7 @@ Needs ``memlite[test]`` (pytest and Hypothesis). `docs/how-to/write-a-backend.md
 
 import asyncio
 import contextlib
+import re
 from abc import abstractmethod
 from collections import deque
 from collections.abc import (
@@ -813,13 +814,16 @@ class ModelMachine(RuleBasedStateMachine):
     def count(self, key: bytes, up: bool, delta: int) -> None:
         """Count up or down."""
         old = self.current(key)
+        # A counter ends with the value or with a space, such as shorter numbers are filled with.
+        digits = re.match(rb"[0-9]+(?= |$)", old[0]) if old else None
         if old is None:
             reply = b"NOT_FOUND\r\n"
-        elif not old[0].rstrip(b" ").isdigit() or int(old[0]) >= 2**64:
+        elif digits is None or int(digits[0]) >= 2**64:
             reply = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
         else:
-            number = (int(old[0]) + delta) % 2**64 if up else max(0, int(old[0]) - delta)
-            self.model[key] = (b"%d".__mod__(number).ljust(len(old[0])), *old[1:])
+            before = int(digits[0])
+            number = (before + delta) % 2**64 if up else max(0, before - delta)
+            self.model[key] = ((b"%d" % number).ljust(len(old[0])), *old[1:])
             reply = b"%d\r\n" % number
         self.expect(b"%b %b %d\r\n" % (b"incr" if up else b"decr", key, delta), reply)
 
