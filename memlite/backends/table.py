@@ -65,6 +65,10 @@ class ItemTable:
     def __len__(self) -> int:
         return len(self._items)
 
+    def __bool__(self) -> bool:
+        """Return True: an empty table is one all the same (``table or …``)."""
+        return True
+
     def put(self, key: bytes, item: Item) -> None:
         """Store `item` under a key that is absent, evicting what it displaces.
 

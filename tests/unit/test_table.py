@@ -491,3 +491,10 @@ class TableMachine(RuleBasedStateMachine):
 
 TestAnySequence = TableMachine.TestCase
 TestAnySequence.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_an_empty_table_is_not_taken_for_none():
+    """As in ``backend.table or …``: stats and cache_memlimit looked at another one."""
+    table = ItemTable(1000)
+    assert len(table) == 0
+    assert table
