@@ -189,7 +189,9 @@ class ItemTable:
 
     def list_keys(self) -> list[bytes]:
         """Return every key, oldest first."""
-        return list(self._items)
+        # The dict's own order, which is the same as nothing moves an item but by taking it out:
+        # an OrderedDict goes from link to link, and takes a third of a second for a million keys.
+        return list(dict.keys(self._items))
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item, oldest first; nothing may be stored meanwhile."""

@@ -1,5 +1,7 @@
 """The table of items: what it accounts for, evicts, flushes and frees."""
 
+import random
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -498,3 +500,23 @@ def test_an_empty_table_is_not_taken_for_none():
     table = ItemTable(1000)
     assert len(table) == 0
     assert table
+
+
+def test_keys_are_listed_oldest_first_whatever_has_happened():
+    table = Store(limit=60 * cost(b"00", make_item(b"00", b"")))
+    rng = random.Random(1)
+    for _ in range(3000):
+        key = b"%02d" % rng.randrange(99)
+        match rng.randrange(8):
+            case 0:
+                table.delete(key)
+            case 1 if table.get(key) is not None:
+                table.use(key)
+            case 2:
+                table.restore(key, make_item(key, b""))
+            case 3 if rng.random() < 0.01:
+                table.flush()
+            case _:
+                table.store(key, b"x" * rng.randrange(99))
+        assert table.list_keys() == [listed for listed, _ in table.scan()]
+    assert table.evicted
