@@ -46,7 +46,8 @@ class NearCache(Backend):
         self._ttl = ttl
         self._clock = clock
         self._hits = self._misses = 0
-        self._fetches: dict[bytes, asyncio.Task[Item | None]] = {}
+        # Those that later reads of their key may wait for, and when they asked.
+        self._fetches: dict[bytes, tuple[asyncio.Task[Item | None], float]] = {}
         # Keys being written, each with the number of writes under way.
         self._writes: dict[bytes, int] = {}
         self._overlapped: set[bytes] = set()
@@ -59,7 +60,7 @@ class NearCache(Backend):
     async def close(self) -> None:
         """Close the backend, after the reads under way."""
         if self._fetches:
-            await asyncio.wait(self._fetches.values())
+            await asyncio.wait([task for task, _ in self._fetches.values()])
         await self.inner.close()
 
     # Reads that need the truth
@@ -93,23 +94,26 @@ class NearCache(Backend):
         if item is not UNKNOWN:
             return item
         self._misses += 1
-        fetch = self._fetches.get(key)
-        if fetch is None:
-            fetch = self._fetches[key] = asyncio.ensure_future(self._fetch(key))
+        now = self._clock.now()
+        fetch, asked = self._fetches.get(key, (None, now))
+        # The age counts from before the question: the answer may be as old as that.
+        if fetch is None or asked + self._ttl < now:
+            fetch = asyncio.ensure_future(self._fetch(key, now))
+            self._fetches[key] = fetch, now
+            # If nobody waits for it any more nobody is told of its failure, and that is all right.
+            fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
         # Others wait for it too: who is cancelled must not take it along.
         return await asyncio.shield(fetch)
 
-    async def _fetch(self, key: bytes) -> Item | None:
-        this = asyncio.current_task()
+    async def _fetch(self, key: bytes, asked: float) -> Item | None:
+        this = asyncio.current_task(), asked
         try:
-            # The age counts from before the question: the answer may be as old as that.
-            asked = self._clock.now()
             item = await self.inner.get_cached(key)
-            if item is not None and self._fetches.get(key) is this:
+            if item is not None and self._fetches.get(key) == this:
                 self._keep(key, item, asked)
             return item
         finally:
-            if self._fetches.get(key) is this:
+            if self._fetches.get(key) == this:
                 del self._fetches[key]
 
     def _keep(self, key: bytes, item: Item, since: float) -> None:

@@ -1,12 +1,14 @@
 """Sets answered before they are stored, and stored soon after, the last of several alone."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.table import ITEM_OVERHEAD
 from memlite.clock import Clock
-from memlite.errors import MemliteError
+from memlite.errors import MemliteError, StorageError, VersionConflict
 
 __all__ = ["WriteBack"]
 
@@ -25,11 +27,20 @@ class _Held(Item):
 
     Attributes:
         due: unix time in seconds at which it is to be stored.
+        failing_since: unix time in seconds from which on its key could not be stored; 0 if it
+            was not tried.
+        flushed: whether it is not to be stored any more.
     """
 
-    __slots__ = ("due",)
+    __slots__ = ("due", "failing_since", "flushed")
 
     due: float
+    failing_since: float
+    flushed: bool
+
+
+def _cost(key: bytes, held: Item) -> int:
+    return len(key) + len(held.wire) + ITEM_OVERHEAD
 
 
 class WriteBack(Backend):
@@ -40,12 +51,12 @@ class WriteBack(Backend):
     their key is stored first, and then they are carried out.
 
     What is held is lost if the process dies. While the backend fails it is kept and tried again;
-    but when that has lasted some seconds, or more than `limit` bytes are held, sets go straight
-    to the backend, and its errors to the client.
+    but when that has lasted some seconds, for the key or for all, or more than `limit` bytes are
+    held, sets go straight to the backend, and its errors to the client.
 
     Args:
         inner: the backend behind.
-        limit: bytes that may be held.
+        limit: bytes that may be held: keys, values, and what an item costs beside them.
         delay: seconds for which an item is held.
         clock: tells the time.
     """
@@ -61,9 +72,13 @@ class WriteBack(Backend):
         self._bytes = 0  # of both
         self._writer: asyncio.Task[None] | None = None
         self._something_held = asyncio.Event()
+        # A flush waits for what is being stored, and nothing else is until it is through.
+        self._flush_turn = asyncio.Lock()
+        self._may_store = asyncio.Event()
+        self._may_store.set()
         self._failing_since = 0.0
         self._flush_at = 0.0
-        self._coalesced = self._failed = self._flushes = 0
+        self._coalesced = self._failed = 0
 
     async def open(self) -> None:
         """Open the backend."""
@@ -74,16 +89,26 @@ class WriteBack(Backend):
         """Store what is held, for as long as is reasonable, and close the backend."""
         if self._writer is not None:
             self._writer.cancel()
-        deadline = self._clock.now() + _CLOSE_SECONDS
         try:
-            while (self._held or self._stores) and self._clock.now() < deadline:
-                await self._store_all()
-                if self._held:
-                    await asyncio.sleep(_RETRY_SECONDS)
-            if self._held:
-                _log.error("%d items are lost: they could not be stored", len(self._held))
+            # The loop's time and not the clock's, which somebody may move.
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._held or self._stores:
+                    await self._store_all()
+                    if self._held:
+                        await asyncio.sleep(_RETRY_SECONDS)
+        except TimeoutError:
+            lost = len(self._held.keys() | self._stores.keys())
+            _log.error("%d items are lost: they could not be stored", lost)
+            await self._give_up()
         finally:
             await self.inner.close()
+
+    async def _give_up(self) -> None:
+        tasks = [task for _, task in self._stores.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1)
 
     # Reads
 
@@ -112,7 +137,7 @@ class WriteBack(Backend):
         return self._find(key) or await self.inner.get_cached(key)
 
     async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
-        """Store what is held, and yield what the backend has."""
+        """Store what is held, as far as that goes, and yield what the backend has."""
         await self._store_all()
         async for key, item in self.inner.scan():
             yield key, item
@@ -123,69 +148,97 @@ class WriteBack(Backend):
         self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
     ) -> Awaitable[None]:
         """Hold `item` (its version is 0) if it may replace anything; otherwise store it."""
-        if replacing is ANY and not self._must_not_wait(item):
+        if replacing is ANY and not self._must_not_wait(key, item):
             self._hold(key, item)
             held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             held.set_result(None)
             return held
-        return self._put_now(key, item, replacing)
+        return self._change(key, lambda: self.inner.put(key, item, replacing), replacing is ANY)
 
-    def _must_not_wait(self, item: Item) -> bool:
-        failing = self._failing_since
-        return self._bytes + len(item.wire) > self._limit or (
-            failing > 0 and failing + _OVERDUE_SECONDS < self._clock.now()
-        )
-
-    def _hold(self, key: bytes, item: Item) -> None:
+    def _must_not_wait(self, key: bytes, item: Item) -> bool:
         self._drop_if_flushed()
         before = self._held.get(key)
+        room = self._limit - self._bytes + (_cost(key, before) if before else 0)
+        return _cost(key, item) > room or any(
+            since and since + _OVERDUE_SECONDS < self._clock.now()
+            for since in (self._failing_since, self._key_failing_since(key))
+        )
+
+    def _key_failing_since(self, key: bytes) -> float:
+        held = self._held.get(key) or self._stores.get(key, (None,))[0]
+        return held.failing_since if held else 0.0
+
+    def _hold(self, key: bytes, item: Item) -> None:
+        held = _Held.like(item)
+        held.flushed = False
+        held.failing_since = self._key_failing_since(key)
+        before = self._held.get(key)
         if before is None:
-            due = self._clock.now() + self._delay
+            held.due = self._clock.now() + self._delay
         else:
-            due = before.due  # or one that is set all the time would never be stored
-            self._bytes -= len(before.wire)
+            held.due = before.due  # or one that is set all the time would never be stored
+            self._bytes -= _cost(key, before)
             self._coalesced += 1
-        self._held[key] = held = _Held.like(item)
-        held.due = due
-        self._bytes += len(item.wire)
+        self._held[key] = held
+        self._bytes += _cost(key, held)
         self._something_held.set()
 
-    async def _put_now(self, key: bytes, item: Item, replacing: Item | Anything | None) -> None:
-        await self._make_way(key, replacing is ANY)
-        await self.inner.put(key, item, replacing)
-
-    async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
+    def delete(self, key: bytes, replacing: Item | Anything = ANY) -> Awaitable[None]:
         """Remove from the backend."""
-        await self._make_way(key, replacing is ANY)
-        await self.inner.delete(key, replacing)
+        return self._change(key, lambda: self.inner.delete(key, replacing), replacing is ANY)
 
-    async def _make_way(self, key: bytes, whatever_is_there: bool) -> None:
-        """Store what is held under `key`, or drop it if it is overwritten anyway."""
+    async def _change(
+        self, key: bytes, change: Callable[[], Awaitable[None]], whatever_is_there: bool
+    ) -> None:
+        """Carry out a change behind what is held under its key.
+
+        Args:
+            key: what is changed.
+            change: does it.
+            whatever_is_there: whether what is held need not be stored first, as it is
+                overwritten. It is kept until that has succeeded: if it fails what is held was
+                the last that was acknowledged.
+        """
         if whatever_is_there:
-            held = self._held.pop(key, None)
-            if held is not None:
-                self._bytes -= len(held.wire)
-                self._coalesced += 1
+            if key in self._stores:
+                await asyncio.wait([self._stores[key][1]])
+            await self._until_it_may_be_stored(key)
+            if key in self._held and key not in self._stores:
+                self._raise(await asyncio.shield(self._start(key, change)))
+                return
         await self._store(key)
+        await change()
+        self._failing_since = 0.0
 
     async def flush(self, at: float = 0.0) -> None:
-        """Forget what is held, now or then, and flush the backend."""
-        self._flush_at = at
-        if not at:
-            self._forget_all()
-            if self._stores:
-                await asyncio.wait([task for _, task in self._stores.values()])
-        await self.inner.flush(at)
+        """Flush the backend, and forget what is held, now or then."""
+        async with self._flush_turn:
+            if at:
+                await self.inner.flush(at)
+                self._flush_at = at
+                return
+            self._may_store.clear()
+            try:
+                if self._stores:
+                    await asyncio.wait([task for _, task in self._stores.values()])
+                before = dict(self._held)
+                await self.inner.flush()
+                self._flush_at = 0.0
+                self._forget(key for key, held in before.items() if self._held.get(key) is held)
+            finally:
+                self._may_store.set()
 
     def _drop_if_flushed(self) -> None:
         if self._flush_at and self._flush_at <= self._clock.now():
             self._flush_at = 0.0
-            self._forget_all()
+            self._forget(list(self._held))
+            for held, _ in self._stores.values():
+                held.flushed = True
+                held.expires = 1.0  # long ago: as good as gone
 
-    def _forget_all(self) -> None:
-        self._bytes -= sum(len(held.wire) for held in self._held.values())
-        self._held.clear()
-        self._flushes += 1
+    def _forget(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self._bytes -= _cost(key, self._held.pop(key))
 
     # Storing
 
@@ -194,68 +247,110 @@ class WriteBack(Backend):
             await self._something_held.wait()
             self._drop_if_flushed()
             now = self._clock.now()
-            due = [key for key, held in self._held.items() if held.due <= now]
-            for key in due:
-                if key in self._stores:
-                    continue
-                while len(self._stores) >= _AT_ONCE:
-                    await asyncio.wait(
-                        [task for _, task in self._stores.values()],
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )
-                if key in self._held and key not in self._stores:
-                    self._start(key)
+            await self._store_each([key for key, held in self._held.items() if held.due <= now])
             if self._held:
                 # Not to the moment: what becomes due together is stored together.
                 await asyncio.sleep(self._delay / 8)
             else:
                 self._something_held.clear()
 
-    async def _store_all(self) -> None:
-        self._drop_if_flushed()
-        for key in list(self._held):
-            if key not in self._stores:
+    async def _store_each(self, keys: Iterable[bytes]) -> None:
+        """Begin to store what is held under these, so many at once."""
+        for key in keys:
+            while len(self._stores) >= _AT_ONCE:
+                await asyncio.wait(
+                    [task for _, task in self._stores.values()],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            await self._until_it_may_be_stored(key)
+            if key in self._held and key not in self._stores:
                 self._start(key)
+
+    async def _store_all(self) -> None:
+        """Return once each item that is held was stored, or tried to be."""
+        self._drop_if_flushed()
+        await self._store_each(list(self._held))
         if self._stores:
             await asyncio.wait([task for _, task in self._stores.values()])
 
     async def _store(self, key: bytes) -> None:
-        """Return once nothing is held under `key`. Raises what the backend raises."""
-        self._drop_if_flushed()
-        while key in self._stores or key in self._held:
-            task = self._stores[key][1] if key in self._stores else self._start(key)
-            error = await asyncio.shield(task)
-            if error is not None:
-                raise error
+        """Return once what is held under `key` now is stored. Raises what the backend raises.
 
-    def _start(self, key: bytes) -> asyncio.Task[MemliteError | None]:
+        What is set meanwhile may be held on: of one that is set all the time there is no end.
+        """
+        self._drop_if_flushed()
+        for _ in range((key in self._stores) + (key in self._held)):
+            await self._until_it_may_be_stored(key)
+            if key in self._stores:
+                task = self._stores[key][1]
+            elif key in self._held:
+                task = self._start(key)
+            else:
+                return
+            self._raise(await asyncio.shield(task))
+
+    async def _until_it_may_be_stored(self, key: bytes) -> None:
+        while key in self._held and not self._may_store.is_set():
+            await self._may_store.wait()
+
+    @staticmethod
+    def _raise(error: MemliteError | None) -> None:
+        if error is not None:
+            raise error
+
+    def _start(
+        self, key: bytes, change: Callable[[], Awaitable[None]] | None = None
+    ) -> asyncio.Task[MemliteError | None]:
+        """Store what is held under `key`, or carry out a change in its stead."""
         held = self._held.pop(key)
-        task = asyncio.ensure_future(self._store_one(key, held))
+        task = asyncio.ensure_future(self._store_one(key, held, change))
         self._stores[key] = held, task
         return task
 
-    async def _store_one(self, key: bytes, held: _Held) -> MemliteError | None:
+    async def _store_one(
+        self, key: bytes, held: _Held, change: Callable[[], Awaitable[None]] | None
+    ) -> MemliteError | None:
         error: MemliteError | None = None
-        flushes = self._flushes
+        stored = Item.like(held)
         try:
-            await self.inner.put(key, Item.like(held))
+            await (self.inner.put(key, stored) if change is None else change())
+            self._drop_if_flushed()
+            if held.flushed and change is None:
+                # The flush may have come to the backend before it.
+                with contextlib.suppress(VersionConflict):
+                    await self.inner.delete(key, stored)
         except MemliteError as failure:
             error = failure
-            self._failed += 1
-            if not self._failing_since:
-                self._failing_since = self._clock.now()
-                _log.warning("what is held cannot be stored: %s", failure)
-        else:
-            self._failing_since = 0.0
+        except Exception as failure:  # noqa: BLE001 - a backend's bug: what is held is kept
+            _log.exception("storing what is held failed")
+            error = StorageError("internal error")
+            error.__cause__ = failure
         finally:
             del self._stores[key]
-        if error is not None and key not in self._held and flushes == self._flushes:
+        if error is None:
+            self._failing_since = 0.0
+            self._coalesced += change is not None
+            held.failing_since = 0.0
+        else:
+            self._note_failure(error)
+            held.failing_since = held.failing_since or self._clock.now()
+        self._drop_if_flushed()
+        newer = self._held.get(key)
+        if newer is not None:
+            newer.failing_since = held.failing_since
+        elif error is not None and not held.flushed:
             held.due = self._clock.now() + _RETRY_SECONDS
             self._held[key] = held
             self._something_held.set()
-        else:
-            self._bytes -= len(held.wire)
+            return error
+        self._bytes -= _cost(key, held)
         return error
+
+    def _note_failure(self, error: MemliteError) -> None:
+        self._failed += 1
+        if not self._failing_since:
+            self._failing_since = self._clock.now()
+            _log.warning("what is held cannot be stored: %s", error)
 
     # The rest
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import enum
+import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item
@@ -18,10 +20,16 @@ from memlite.stats import Counters
 
 __all__ = ["Reads", "StoreEngine"]
 
+_Result = TypeVar("_Result")
+
 # Seconds a command may lose races with other servers before its client is told so, and the
 # longest pause after losing one.
 _PATIENCE = 10.0
 _LONGEST_PAUSE = 0.1
+# Keys of one command that a backend is asked for at once: a line may have a million.
+_KEYS_AT_ONCE = 256
+
+_log = logging.getLogger("memlite")
 
 
 class Reads(enum.Enum):
@@ -52,6 +60,11 @@ class StoreEngine(Engine):
         item_size: see there.
         cas: see there.
         sizes: see there.
+
+    Attributes:
+        backend: as above.
+        counted: what the last `attempt` that wrote on a condition has counted. It is to be
+            subtracted from the counters if the write is found to conflict.
     """
 
     def __init__(
@@ -69,6 +82,7 @@ class StoreEngine(Engine):
             self._transaction, clock, counters, item_size=item_size, cas=cas, sizes=sizes
         )
         self.backend = backend
+        self.counted: tuple[int, ...] = ()
         # Commands that change one key take turns: of those racing, all but one would lose.
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
 
@@ -108,7 +122,10 @@ class StoreEngine(Engine):
             VersionConflict: as in what is returned; `carry_out` must do it.
         """
         items = {}
-        if reads is not Reads.NOTHING:
+        if reads is Reads.NOTHING:
+            if self._locks and any(key in self._locks for key in keys):
+                return None  # behind a command that has begun, or that would never get through
+        else:
             backend = self.backend
             peek = backend.peek_cached if reads is Reads.CACHED else backend.peek
             for key in keys:
@@ -117,7 +134,17 @@ class StoreEngine(Engine):
                     return None
                 if item is not None:
                     items[key] = item
-        return self._run(reads, items, run)
+        if reads is not Reads.TO_CHANGE:
+            return self._run(reads, items, run)
+        before = self.counters.snapshot()
+        try:
+            writes = self._run(reads, items, run)
+        except VersionConflict:
+            self.counters.subtract(self.counters.since(before))
+            raise
+        if writes:
+            self.counted = self.counters.since(before)
+        return writes
 
     def _run(
         self, reads: Reads, items: Mapping[bytes, Item], run: Callable[[], None]
@@ -126,12 +153,19 @@ class StoreEngine(Engine):
         transaction.begin(items)
         run()
         writes: list[Awaitable[object]] = []
-        for key, item in transaction.changes.items():
+        changes = transaction.changes
+        for key, item in changes.items():
             read: Item | Anything | None = ANY if reads is Reads.NOTHING else items.get(key)
-            if item is not None:
-                writes.append(backend.put(key, item, read))
-            elif read is not None:
-                writes.append(backend.delete(key, read))
+            try:
+                if item is not None:
+                    writes.append(backend.put(key, item, read))
+                elif read is not None:
+                    writes.append(backend.delete(key, read))
+            except Exception as error:
+                if len(changes) == 1:
+                    raise
+                # The others have begun, and must come to their end like this one.
+                writes.append(_failed(error))
         if transaction.flush_at is not None:
             writes.append(backend.flush(transaction.flush_at))
         return writes
@@ -144,6 +178,10 @@ class StoreEngine(Engine):
         Raises:
             CommandError: it was refused, or could not be done.
         """
+        if reads is Reads.NOTHING:
+            # Behind those that change the key on a condition, but in nobody's way.
+            async with self._turn(keys):
+                pass
         if reads is not Reads.TO_CHANGE:
             await self.written(self._run(reads, await self._read(reads, keys), run))
             return
@@ -184,12 +222,15 @@ class StoreEngine(Engine):
         if len(keys) == 1:
             get = backend.get_cached if reads is Reads.CACHED else backend.get
             found = [await get(keys[0])]
-        elif reads is Reads.CACHED:
-            keys = list(dict.fromkeys(keys))
-            found = await backend.get_many(keys)
         else:
             keys = list(dict.fromkeys(keys))
-            found = await asyncio.gather(*map(backend.get, keys))
+            found = []
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                some = keys[start : start + _KEYS_AT_ONCE]
+                if reads is Reads.CACHED:
+                    found += await backend.get_many(some)
+                else:
+                    found += await _all(map(backend.get, some))
         return {key: item for key, item in zip(keys, found, strict=True) if item is not None}
 
     @staticmethod
@@ -200,10 +241,7 @@ class StoreEngine(Engine):
         if len(writes) == 1:
             await writes[0]
             return
-        # All of them come to their end, before one that failed is reported.
-        for result in await asyncio.gather(*writes, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        await _all(writes)
 
     # Expiring and flushing
 
@@ -214,8 +252,11 @@ class StoreEngine(Engine):
         self._transaction.flush(at if at > now else 0.0)
 
     def tick(self) -> None:
-        """Do what is due."""
-        self.backend.tick()
+        """Do what is due. What the backend raises is logged: time must go on."""
+        try:
+            self.backend.tick()
+        except Exception:  # noqa: BLE001 - a backend's bug
+            _log.exception("the backend's tick failed")
 
     @property
     def flush_pending(self) -> float:
@@ -225,3 +266,20 @@ class StoreEngine(Engine):
     def crawl(self) -> None:
         """Leave expired items to the backend (``lru_crawler crawl``)."""
         self.counters.lru_crawler_starts += 1
+
+
+async def _all(work: Iterable[Awaitable[_Result]]) -> list[_Result]:
+    """Return what each results in, once all have come to their end; raise what one raised."""
+    results = []
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
+
+
+def _failed(error: Exception) -> asyncio.Future[object]:
+    """Return what raises `error` when it is awaited."""
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

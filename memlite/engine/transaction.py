@@ -43,6 +43,9 @@ class Transaction:
 
     def retime(self, key: bytes, item: Item, expires: float) -> Item:
         """Give an item a new expiry; return the new one."""
+        if self.changes.get(key) is item:  # once more in one command: there is one to be stored
+            item.expires = expires
+            return item
         new = Item.like(item)
         new.expires = expires
         self._items[key] = self.changes[key] = new

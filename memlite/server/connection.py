@@ -39,8 +39,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closing", "_counters", "_eof", "_held", "_hit", "_parser", "_server", "_stalled",
-        "_straight", "_straight_noted", "_transport", "_unsent", "_write_paused", "commands",
-        "last_command", "out",
+        "_straight", "_straight_noted", "_transport", "_turn_due", "_unsent", "_write_paused",
+        "commands", "last_command", "out",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         # something is unfinished or waits, which must come first.
         self._straight = self._straight_noted = server.reads_until_sample()
         self._stalled = False  # commands wait for their turn, or for the peer to take replies
+        self._turn_due = False  # whether `_take_turn` is to be called
         self._write_paused = False
         self._held: list[bytes] = []  # what arrived meanwhile
         self._eof = False
@@ -162,7 +163,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on: the peer took its replies."""
         self._write_paused = False
-        self._go_on()
+        if not self._turn_due:
+            self._go_on()
 
     # Serving
 
@@ -177,7 +179,7 @@ class Connection(asyncio.Protocol):
             more = self._parser.receive(data, commands)
         except ProtocolViolation as violation:
             _log.info("<%d connection cut: %s", self.number, violation)
-            self.close()
+            self.commands.quit()
             return
         out = self.out
         if len(out) == 1:
@@ -189,10 +191,15 @@ class Connection(asyncio.Protocol):
         if more:
             self._counters.conn_yields += 1
             self._stall()
-            if not self._write_paused:
-                self._server.loop.call_soon(self._go_on)
+            if not (self._write_paused or self._turn_due):
+                self._turn_due = True
+                self._server.loop.call_soon(self._take_turn)
         elif self._parser.in_command:
             self._straight = 0
+
+    def _take_turn(self) -> None:
+        self._turn_due = False
+        self._go_on()
 
     def _stall(self) -> None:
         self._stalled = True

@@ -22,10 +22,11 @@ __all__ = ["DeferredCommands", "DeferredConnection"]
 
 _log = logging.getLogger("memlite")
 
-# Commands of one connection that may be under way before it is read on, and bytes of replies
-# that wait for an earlier one. The parser hands over a share of commands at a time, so that
-# both may be passed by as much as one share.
+# Commands of one connection that may be under way before it is read on, the keys they may ask
+# for, and bytes of replies that wait for an earlier one. The parser hands over a share of
+# commands at a time, so that all may be passed by as much as one share.
 _UNDER_WAY = 64
+_KEYS_UNDER_WAY = 256
 _WAITING_BYTES = 4 * 1024 * 1024
 
 _Run = Callable[[], None]
@@ -42,9 +43,12 @@ class _Command:
         started: when it arrived, in nanoseconds; 0 when it is not to be measured.
         size: bytes of them, once it is done.
         done: whether it is.
+        counted: what was counted for it, to be taken back if its write conflicts.
     """
 
-    __slots__ = ("_waiting", "done", "keys", "name", "quiet", "replies", "size", "started")
+    __slots__ = (
+        "_waiting", "counted", "done", "keys", "name", "quiet", "replies", "size", "started",
+    )  # fmt: skip
 
     def __init__(self, name: str, keys: Sequence[bytes], quiet: bool, started: int) -> None:
         self.name = name
@@ -54,6 +58,7 @@ class _Command:
         self.replies: list[bytes] = []
         self.size = 0
         self.done = False
+        self.counted: tuple[int, ...] = ()
         self._waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
@@ -89,6 +94,7 @@ class DeferredCommands:
 
     Attributes:
         timed: whether to measure the commands that arrive now.
+        ended: whether the client has said ``quit``: what comes behind it is nobody's.
     """
 
     def __init__(
@@ -104,7 +110,9 @@ class DeferredCommands:
         self._barrier: _Command | None = None
         self._delivery_due = False
         self._waiting_bytes = 0  # of replies
+        self._asked = 0  # keys, by commands that are not done
         self.timed = False
+        self.ended = False
 
     @property
     def pending(self) -> bool:
@@ -114,7 +122,11 @@ class DeferredCommands:
     @property
     def full(self) -> bool:
         """Whether so much is under way that no more should be read."""
-        return len(self._queue) >= _UNDER_WAY or self._waiting_bytes > _WAITING_BYTES
+        return (
+            len(self._queue) >= _UNDER_WAY
+            or self._asked >= _KEYS_UNDER_WAY
+            or self._waiting_bytes > _WAITING_BYTES
+        )
 
     def detach(self) -> None:
         """Let go of a connection that is lost; what has begun is carried out all the same."""
@@ -127,7 +139,7 @@ class DeferredCommands:
         if self._queue:
             return False
         started = perf_counter_ns() if self.timed else 0
-        reply = self._engine.hit(key)
+        reply = self.straight_hit(key)
         if reply is None:
             return False
         self._out.append(reply)
@@ -137,7 +149,12 @@ class DeferredCommands:
 
     def straight_hit(self, key: bytes) -> bytes | None:
         """Return the reply to ``get <key>``, if it can be sent now."""
-        return None if self._queue else self._engine.hit(key)
+        if self._queue:
+            return None
+        try:
+            return self._engine.hit(key)
+        except Exception:  # noqa: BLE001 - get meets it again, and answers
+            return None
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""
@@ -218,6 +235,7 @@ class DeferredCommands:
 
     def quit(self) -> None:
         """``quit``, after all before it."""
+        self.ended = True
         self._submit_alone("quit", self._inner.quit, False)
 
     def reject(self, reply: bytes, noreply: bool) -> None:
@@ -241,14 +259,14 @@ class DeferredCommands:
             writes = self._attempt(command, reads, keys, run)
             if writes == []:
                 if self._queue:
-                    self._queue.append(command)
+                    self._enqueue(command)
                     self._finish(command)
                 else:  # nothing to wait for, and so nothing left to spell out
                     self._out += command.replies
                     if command.started:
                         self._measured(command)
                 return
-        self._queue.append(command)
+        self._enqueue(command)
         if writes is not None and len(writes) == 1 and isinstance(writes[0], asyncio.Future):
             # It has happened, and is being made durable: what comes behind it need not wait.
             writes[0].add_done_callback(partial(self._written, command, reads, run))
@@ -256,23 +274,31 @@ class DeferredCommands:
         self._last.update(dict.fromkeys(keys, command))
         self._server.spawn(self._carry_out(command, before, reads, run, writes))
 
+    def _enqueue(self, command: _Command) -> None:
+        self._queue.append(command)
+        self._asked += len(command.keys)
+
     def _attempt(
         self, command: _Command, reads: Reads, keys: Sequence[bytes], run: _Run
     ) -> list[Awaitable[object]] | None:
         self._inner.out = command.replies
         try:
-            return self._engine.attempt(reads, keys, run)
-        except CommandError as error:
-            self._refuse(command, error)
-            return []
+            writes = self._engine.attempt(reads, keys, run)
         except VersionConflict:
             return None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            self._refuse(command, error)
+            return []
+        if writes and reads is Reads.TO_CHANGE:
+            command.counted = self._engine.counted
+        return writes
 
     def _written(
         self, command: _Command, reads: Reads, run: _Run, write: asyncio.Future[object]
     ) -> None:
-        error = write.exception()
-        if isinstance(error, VersionConflict):
+        error = asyncio.CancelledError() if write.cancelled() else write.exception()
+        if isinstance(error, VersionConflict) and reads is Reads.TO_CHANGE:
+            self._server.counters.subtract(command.counted)
             self._last.update(dict.fromkeys(command.keys, command))
             self._server.spawn(self._carry_out(command, [], reads, run, None))
             return
@@ -298,10 +324,12 @@ class DeferredCommands:
                 )
             else:
                 await self._engine.written(writes)
-        except VersionConflict:
-            await self._carry_out(command, (), reads, run, None)
-            return
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see below
+            if isinstance(error, VersionConflict) and writes and reads is Reads.TO_CHANGE:
+                self._server.counters.subtract(command.counted)
+                await self._carry_out(command, (), reads, run, None)
+                return
+            # Whatever it is, the client gets an answer.
             self._refuse(command, error)
         for key in command.keys:
             if self._last.get(key) is command:
@@ -316,11 +344,13 @@ class DeferredCommands:
     def _submit_alone(self, name: str, run: _Run, noreply: bool) -> None:
         command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0)
         before = list(self._queue)
-        self._queue.append(command)
+        self._enqueue(command)
         self._barrier = command
         if before:
             self._server.spawn(self._carry_out_alone(command, before, run))
         else:
+            # Not delivered at once: the parser is at work, and has perhaps not come to the end.
+            self._deliver_soon()
             self._run_alone(command, run)
 
     async def _carry_out_alone(
@@ -350,14 +380,19 @@ class DeferredCommands:
 
     def _finish(self, command: _Command) -> None:
         command.finish()
+        self._asked -= len(command.keys)
         self._waiting_bytes += command.size
         if command.started:
             self._measured(command)
         if self._barrier is command:
             self._barrier = None
-        if len(self._queue) == 1:
+        if len(self._queue) == 1 and not self._delivery_due:
             self._deliver()
-        elif not self._delivery_due:
+        else:
+            self._deliver_soon()
+
+    def _deliver_soon(self) -> None:
+        if not self._delivery_due:
             self._delivery_due = True
             self._server.loop.call_soon(self._deliver)
 
@@ -398,7 +433,14 @@ class DeferredConnection(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind but what has begun."""
         self.commands.detach()
+        del self._hit  # the commands' method; see there
         super().connection_lost(exc)
+
+    def note_activity(self, second: int) -> None:
+        """Bring `last_command` up to date; who waits for the backend is not idle."""
+        super().note_activity(second)
+        if self.waiting:
+            self.last_command = second
 
     @property
     def waiting(self) -> bool:
@@ -406,9 +448,12 @@ class DeferredConnection(Connection):
         return self.commands.pending
 
     def _serve(self, data: bytes) -> None:
+        commands = self.commands
+        if commands.ended:
+            return
         super()._serve(data)
-        self.commands.timed = False
-        if self.commands.full:
+        commands.timed = False  # or the reads that are not to be measured were, too
+        if commands.full:
             self._stall()
 
     def _go_on(self) -> None:
@@ -428,6 +473,7 @@ class DeferredConnection(Connection):
         elif out:
             self._flush()
         if self._stalled:
-            self._go_on()
+            if not self._turn_due:  # one turn at a time, or others would not get theirs
+                self._go_on()
         elif self._eof and not self.waiting:
             self.close()

@@ -19,6 +19,7 @@ class SlowBackend(Backend):
         gate: set while calls may go on; cleared they wait before anything is done.
         after: likewise, once it is done and not yet answered.
         failing: raise before anything is done.
+        losing: do it, and raise as if the answer had been lost.
         calls: how many of each.
         under_way: calls, and the most there ever were.
     """
@@ -31,7 +32,7 @@ class SlowBackend(Backend):
         self.after = asyncio.Event()
         self.gate.set()
         self.after.set()
-        self.failing = False
+        self.failing = self.losing = False
         self.calls: Counter[str] = Counter()
         self.under_way = self.most = 0
         self.closed = False
@@ -50,9 +51,12 @@ class SlowBackend(Backend):
             if self.failing:
                 raise StorageError("down")
             try:
-                return await work()
+                result = await work()
             finally:
                 await self.after.wait()
+            if self.losing:
+                raise StorageError("no answer")
+            return result
         finally:
             self.under_way -= 1
 

@@ -3,19 +3,24 @@
 import asyncio
 import contextlib
 import gc
+import inspect
 import random
 import socket
 import struct
+import sys
+import weakref
 
 import pytest
 
-from memlite.backends import Item
+from memlite import __version__
+from memlite.backends import ANY, Item
 from memlite.config import Config
-from memlite.errors import StorageError
+from memlite.errors import StorageError, VersionConflict
+from memlite.extended import ExtendedOptions
 from memlite.server.deferred import DeferredConnection
 from memlite.server.server import Server
 from memlite.server.sockets import listen_tcp
-from tests.unit.slow_backend import SlowBackend
+from tests.unit.slow_backend import SlowBackend, settle
 
 
 class Fixture:
@@ -38,6 +43,12 @@ class Fixture:
         self.send(data)
         await self.expect(reply)
 
+    def vanish(self):
+        """Reset the connection: an end alone would be no reason not to wait for the replies."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
     async def until(self, condition):
         """Return once `condition` holds."""
         async with asyncio.timeout(10):
@@ -53,6 +64,13 @@ class Fixture:
         return connection
 
 
+def innermost(backend):
+    """Return what the near cache and write-back stand before."""
+    while hasattr(backend, "inner") and not isinstance(backend, SlowBackend):
+        backend = backend.inner
+    return backend
+
+
 @contextlib.asynccontextmanager
 async def serving(make=SlowBackend, **options):
     listeners = listen_tcp(["127.0.0.1"], 0, 100)
@@ -62,7 +80,7 @@ async def serving(make=SlowBackend, **options):
     await ready.wait()
     port = listeners[0].port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
-    one = Fixture(server, server.backend, reader, writer)
+    one = Fixture(server, innermost(server.backend), reader, writer)
     try:
         yield one
     finally:
@@ -143,14 +161,19 @@ def random_command(choice):
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
-async def test_replies_are_those_of_the_memory_engine(seed):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"near_cache": 2**20}, {"write_back": True}, {"near_cache": 2**20, "write_back": True}],
+    ids=["plain", "near", "write-back", "both"],
+)
+@pytest.mark.parametrize("seed", range(8))
+async def test_replies_are_those_of_the_memory_engine(seed, options):
     rng = random.Random(seed)
     commands = b"".join(random_command(rng.choice) for _ in range(200)) + b"version\r\n"
     answers = []
     for make in (RandomlySlow, None):
         listeners = listen_tcp(["127.0.0.1"], 0, 100)
-        server = Server(Config(), listeners, backend=make)
+        server = Server(Config(**options if make else {}), listeners, backend=make)
         ready = asyncio.Event()
         task = asyncio.ensure_future(server.run(ready.set))
         await ready.wait()
@@ -179,6 +202,7 @@ async def test_replies_that_wait_for_one_that_takes_long_are_bounded(one):
     one.backend.gate.clear()
     one.send(b"get first\r\n")
     await one.under_way(1)
+    await settle()  # it has come to the gate
     waiting, one.backend.gate = one.backend.gate, asyncio.Event()
     one.backend.gate.set()
     one.send(b"get large\r\n" * 300)
@@ -204,10 +228,7 @@ async def test_what_a_client_that_vanishes_has_begun_is_carried_out(one):
     one.backend.gate.clear()
     one.send(b"set a 0 0 1\r\n1\r\nincr a 5\r\n")
     await one.under_way(1)
-    # A reset: an end alone would be no reason not to wait for the replies.
-    sock = one.writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    one.writer.transport.abort()
+    one.vanish()
     await one.until(lambda: not one.server.connections)
     one.backend.gate.set()
     await one.until(lambda: not one.server._work)
@@ -332,3 +353,387 @@ async def test_a_connection_to_a_backend_is_a_deferred_one(one):
     assert isinstance(one.connection, DeferredConnection)
     assert StorageError("two\r\nlines").reply == b"SERVER_ERROR two lines\r\n"
     assert Item.like(Item.of(b"k", b"v", 3)).wire == b"VALUE k 3 1\r\nv\r\n"
+
+
+# Order
+
+
+class Peekable(SlowBackend):
+    """One that knows what is there without being asked, but not whether it stays."""
+
+    def peek(self, key):
+        return self.inner.peek(key)
+
+
+async def test_conflicts_of_what_was_read_without_asking_are_counted_once():
+    async with serving(Peekable) as one, asyncio.timeout(20):
+        await one.backend.store(b"n", b"0")
+        others = [
+            await asyncio.open_connection("127.0.0.1", one.server.listeners[0].port)
+            for _ in range(10)
+        ]
+        for _, writer in others:
+            writer.write(b"incr n 1\r\n" * 10)
+        numbers = []
+        for reader, _ in others:
+            numbers += [int(await reader.readline()) for _ in range(10)]
+        for _, writer in others:
+            writer.close()
+        assert sorted(numbers) == list(range(1, 101))
+        assert one.backend.calls["put"] > 100  # some have lost
+        counters = one.server.counters
+        assert (counters.incr_hits, counters.incr_misses) == (100, 0)
+
+
+async def test_sets_wait_for_a_change_under_way_on_their_key(one):
+    """Or, answered before they are stored, they would make it lose again and again."""
+    await one.backend.store(b"n", b"5")
+    one.backend.after.clear()
+    one.send(b"incr n 1\r\n")
+    await one.under_way(1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.server.listeners[0].port)
+    writer.write(b"set n 0 0 1\r\n1\r\nset other 0 0 1\r\n1\r\n")
+    await one.under_way(2)  # the other key's
+    assert one.backend.calls["put"] == 1
+    one.backend.after.set()
+    await one.expect(b"6\r\n")
+    assert await reader.readexactly(16) == b"STORED\r\n" * 2
+    assert await one.backend.value(b"n") == b"1"
+    writer.close()
+    assert not one.server.engine._locks
+
+
+@pytest.mark.parametrize("write_back", [False, True])
+async def test_a_key_that_is_set_all_the_time_can_be_deleted(write_back):
+    async with serving(write_back=write_back) as one:
+        stop = False
+
+        async def set_it():
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", one.server.listeners[0].port
+            )
+            while not stop:
+                writer.write(b"set k 0 0 1\r\n1\r\n")
+                assert await reader.readline() == b"STORED\r\n"
+            writer.close()
+
+        setting = [asyncio.ensure_future(set_it()) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        for _ in range(5):
+            async with asyncio.timeout(5):
+                one.send(b"delete k\r\nincr k 1\r\ngets k\r\n")
+                assert await one.reader.readline() in (b"DELETED\r\n", b"NOT_FOUND\r\n")
+                assert (await one.reader.readline())[:1].isalnum()
+                await one.reader.readuntil(b"END\r\n")
+        stop = True
+        await asyncio.gather(*setting)
+
+
+async def test_gats_of_one_key_twice_shows_its_unique_twice(one):
+    await one.backend.store(b"a", b"1")
+    one.send(b"gats 0 a a\r\ngets a a\r\n")
+    shown = await one.reader.readuntil(b"END\r\n")
+    assert await one.reader.readuntil(b"END\r\n") == shown
+    assert one.backend.calls["put"] == 1
+
+
+async def test_what_stands_behind_a_second_flush_waits_for_it(one):
+    one.backend.gate.clear()
+    one.send(b"set a 0 0 1\r\n1\r\nflush_all\r\nset a 0 0 1\r\n2\r\nflush_all\r\nget a\r\n")
+    await one.under_way(1)
+    one.send(b"set a 0 0 1\r\n3\r\nget a\r\n")
+    one.backend.gate.set()
+    await one.expect(
+        b"STORED\r\nOK\r\nSTORED\r\nOK\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\n3\r\nEND\r\n"
+    )
+
+
+# The end of a connection
+
+
+async def test_a_client_that_stops_sending_gets_the_replies_that_are_ready_at_once(one):
+    one.send(b"version\r\nget a\r\n" * 50)
+    one.writer.write_eof()
+    async with asyncio.timeout(10):
+        received = await one.reader.read()
+    assert received.count(b"VERSION") == received.count(b"END\r\n") == 50
+
+
+async def test_what_comes_behind_quit_is_not_carried_out(one):
+    one.backend.gate.clear()
+    one.send(b"get a\r\nquit\r\n")
+    await one.under_way(1)
+    one.send(b"set a 0 0 1\r\n1\r\n")
+    await asyncio.sleep(0.05)
+    one.backend.gate.set()
+    async with asyncio.timeout(10):
+        assert await one.reader.read() == b"END\r\n"
+    assert one.backend.calls["put"] == 0
+
+
+async def test_what_came_before_nonsense_that_ends_the_connection_is_answered(one):
+    one.backend.gate.clear()
+    one.send(b"get a\r\n" + b"x" * 5_000)
+    await one.under_way(1)
+    one.send(b"\r\nset a 0 0 1\r\n1\r\n")
+    one.backend.gate.set()
+    async with asyncio.timeout(10):
+        assert await one.reader.read() == b"END\r\n"
+    assert one.backend.calls["put"] == 0
+
+
+async def test_nothing_is_left_of_a_connection_even_without_the_collector(one):
+    await one.ask(b"get a\r\nset a 0 0 1\r\n1\r\nversion\r\n", b"END\r\nSTORED\r\nVERSION ")
+    gc.collect()
+    gc.disable()
+    try:
+        commands = weakref.ref(one.connection.commands)
+        one.writer.close()
+        await one.until(lambda: not one.server.connections)
+        await one.until(lambda: commands() is None)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("command", [b"get a", b"stats", b"flush_all", b"quit", b"gat 0 a b"])
+async def test_a_client_may_vanish_behind_any_command(one, command, caplog):
+    one.backend.gate.clear()
+    one.send(b"get slow\r\nset b 0 0 1\r\n1\r\n" + command + b"\r\nget a\r\n")
+    await one.until(lambda: one.backend.under_way >= 2)
+    one.vanish()
+    await one.until(lambda: not one.server.connections)
+    one.backend.gate.set()
+    await one.until(lambda: not one.server._work)
+    assert one.backend.under_way == 0
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+async def test_idle_is_not_who_waits_for_the_backend():
+    async with serving(extended=ExtendedOptions({"idle_timeout": 1})) as one:
+        one.backend.gate.clear()
+        one.send(b"get a\r\n")
+        await one.under_way(1)
+        await asyncio.sleep(3.2)
+        assert one.server.counters.idle_kicks == 0
+        one.backend.gate.set()
+        await one.expect(b"END\r\n")
+        async with asyncio.timeout(10):
+            assert await one.reader.read() == b""
+        assert one.server.counters.idle_kicks == 1
+
+
+# Bounds
+
+
+async def test_keys_of_one_command_are_asked_for_a_few_at_a_time(one):
+    line = b" ".join(b"key%d" % number for number in range(3_000))
+    for command in (b"get ", b"gets "):
+        await one.ask(command + line + b"\r\n", b"END\r\n")
+    assert one.backend.most <= 256
+    assert one.backend.calls["get"] == 6_000
+
+
+async def test_commands_with_many_keys_count_as_many(one):
+    one.backend.gate.clear()
+    line = b"get " + b" ".join(b"key%d" % number for number in range(100)) + b"\r\n"
+    one.send(line * 1_000)
+    await asyncio.sleep(0.3)
+    assert one.backend.most <= 100 * 20  # a share of the parser's
+    one.backend.gate.set()
+    await one.expect(b"END\r\n" * 1_000)
+    assert one.server.engine.counters.get_misses == 100_000
+
+
+async def test_who_does_not_read_is_not_asked_for(one):
+    await one.backend.store(b"large", b"x" * 1_000_000)
+    one.writer.transport.pause_reading()
+    one.send(b"get large\r\n" * 1_000)
+    await asyncio.sleep(0.7)
+    held = sum(map(len, one.connection._unsent))
+    assert one.backend.calls["get"] < 120
+    assert held < 90 * 1_000_100
+    one.writer.transport.resume_reading()
+    for _ in range(1_000):
+        await one.expect(b"VALUE large 0 1000000\r\n" + b"x" * 1_000_000 + b"\r\nEND\r\n")
+
+
+async def test_10_000_quiet_sets_are_bounded_as_well(one):
+    one.backend.gate.clear()
+    one.send(b"".join(b"set k%d 0 0 1 noreply\r\nx\r\n" % n for n in range(10_000)))
+    await asyncio.sleep(0.3)
+    assert one.backend.most < 64 + 20
+    one.backend.gate.set()
+    await one.ask(b"get k9999\r\n", b"VALUE k9999 0 1\r\nx\r\nEND\r\n")
+    assert one.backend.calls["put"] == 10_000
+    assert not one.connection.commands._last
+    assert one.connection.commands._asked == one.connection.commands._waiting_bytes == 0
+
+
+async def test_administrative_commands_take_a_turn_each(one):
+    """However many wait: one connection must not take several turns while others get one."""
+    one.send(b"version\r\n" * 500)
+    at_once = 0
+    for _ in range(600):
+        before = one.server.counters.bytes_written
+        await asyncio.sleep(0)
+        at_once = max(at_once, one.server.counters.bytes_written - before)
+    reply = b"VERSION " + __version__.encode() + b"\r\n"
+    await one.expect(reply * 500)
+    assert at_once <= 2 * len(reply)
+    assert one.server.counters.conn_yields == 499
+
+
+async def test_too_many_connections_are_turned_away():
+    async with serving(conn_limit=1) as one:
+        await one.ask(b"get a\r\n", b"END\r\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", one.server.listeners[0].port)
+        assert (await reader.read()).startswith(b"ERROR Too many open connections")
+        writer.close()
+        await writer.wait_closed()
+
+
+# Backends with bugs
+
+
+def broken(*arguments):
+    raise ZeroDivisionError
+
+
+async def broken_later(*arguments):
+    raise ZeroDivisionError
+
+
+async def cancelled(*arguments):
+    raise asyncio.CancelledError
+
+
+def cancelled_future(*arguments):
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.cancel)
+    return future
+
+
+async def conflicting(*arguments):
+    raise VersionConflict
+
+
+BUGS = [
+    ("peek", broken, b"incr a 1"),
+    ("peek_cached", broken, b"get a"),
+    ("peek_cached", broken, b"get a b"),
+    ("get", broken, b"gets a"),
+    ("get", cancelled, b"get a"),
+    ("get", broken_later, b"gets a b"),
+    ("put", broken, b"set a 0 0 1\r\nx"),
+    ("put", broken_later, b"set a 0 0 1\r\nx"),
+    ("put", cancelled, b"set a 0 0 1\r\nx"),
+    ("put", cancelled_future, b"set a 0 0 1\r\nx"),
+    ("put", conflicting, b"set a 0 0 1\r\nx"),
+    ("put", broken, b"touch there 0"),
+    ("put", broken, b"gat 0 there there2"),
+    ("delete", broken, b"delete there"),
+    ("flush", broken, b"flush_all"),
+    ("flush", broken_later, b"flush_all"),
+    ("stats", broken, b"stats backend"),
+]
+
+
+@pytest.mark.parametrize(("method", "bug", "command"), BUGS)
+@pytest.mark.parametrize("behind", [False, True], ids=["alone", "behind another"])
+async def test_whatever_the_backend_raises_is_answered(one, caplog, method, bug, command, behind):
+    for key in (b"there", b"there2"):
+        await one.backend.store(key, b"1")
+    if method == "peek" and behind:
+        pytest.skip("then it is asked")
+    if behind:
+        one.backend.gate.clear()
+        one.send(b"get slow\r\n")
+        await one.under_way(1)
+    setattr(one.backend, method, bug)
+    one.send(command + b"\r\nversion\r\n")
+    await asyncio.sleep(0.02)
+    one.backend.gate.set()
+    before = b"END\r\n" if behind else b""
+    await one.expect(before + b"SERVER_ERROR internal error\r\nVERSION ")
+    failed = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(failed) == 1
+    assert failed[0].exc_info
+    assert not one.server._work
+
+
+@pytest.mark.parametrize("bug", [broken, broken_later, cancelled])
+async def test_a_bug_behind_a_quiet_command_is_logged_and_not_answered(one, bug, caplog):
+    one.backend.put = bug
+    await one.ask(b"set a 0 0 1 noreply\r\nx\r\nget a\r\n", b"END\r\n")
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+
+
+async def test_a_tick_that_fails_does_not_stop_the_clock(one, caplog):
+    one.backend.tick = broken
+    one.server.engine.tick()
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_of_several_writes_one_that_is_refused_leaves_the_others(one, recwarn):
+    for key in (b"a", b"b", b"c"):
+        await one.backend.store(key, b"1")
+    put = one.backend.put
+
+    def refuse_b(key, item, replacing=ANY):
+        if key == b"b":
+            raise StorageError("not b")
+        return put(key, item, replacing)
+
+    one.backend.put = refuse_b
+    await one.ask(b"gat 100 a b c\r\n", b"SERVER_ERROR not b\r\n")
+    assert one.backend.calls["put"] == 2
+    gc.collect()
+    assert not recwarn.list
+
+
+# What is shown and measured
+
+
+async def test_one_read_in_so_many_is_measured(one):
+    for _ in range(256):
+        await one.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n")
+    assert 3 <= one.server.sampler.histograms["store"].count <= 9
+
+
+async def test_commands_and_replies_are_traced_each_once(caplog):
+    caplog.set_level("DEBUG", "memlite.trace")
+    async with serving() as one:
+        await one.ask(
+            b"set a 0 0 1\r\n1\r\nget a\r\nnonsense\r\n", b"STORED\r\nVALUE a 0 1\r\n1\r\n"
+        )
+        await one.expect(b"END\r\nERROR\r\n")
+        number = one.connection.number
+        lines = [record.getMessage() for record in caplog.records if record.name.endswith("trace")]
+    assert [line for line in lines if line.startswith(f"<{number} ")] == [
+        f"<{number} set a 0 0 1", f"<{number} get a", f"<{number} nonsense"
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith(f">{number} ")] == [
+        f">{number} STORED", f">{number} sending key a", f">{number} END", f">{number} ERROR"
+    ]  # fmt: skip
+
+
+# The other loop
+
+SIMPLE = {
+    name: test
+    for name, test in list(globals().items())
+    if name.startswith("test_") and [*inspect.signature(test).parameters] == ["one"]
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not run there")
+@pytest.mark.parametrize("name", SIMPLE)
+def test_the_same_holds_on_uvloop(name):
+    import uvloop
+
+    async def run():
+        async with serving() as one:
+            await SIMPLE[name](one)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())

@@ -1,13 +1,16 @@
 """The near cache: how old what it shows may be, and what it never shows."""
 
 import asyncio
+import gc
 import itertools
 
 import pytest
 
 from memlite.backends import UNKNOWN, Item
 from memlite.backends.nearcache import NearCache
+from memlite.engine import Reads, StoreEngine
 from memlite.errors import StorageError, VersionConflict
+from memlite.stats import Counters
 from tests.unit.slow_backend import START, SlowBackend, settle
 
 
@@ -184,3 +187,108 @@ async def test_the_memory_is_bounded(slow, near):
     assert near.peek_cached(b"huge") is UNKNOWN
     assert (await near.get_cached(b"huge")).size == 200_000
     assert near.stats()["near_items"] == len(near.table) > 100
+
+
+async def test_who_waits_for_another_s_question_gets_nothing_older_than_the_bound(slow, near):
+    await slow.store(b"key", b"1")
+    slow.after.clear()
+    first = asyncio.ensure_future(value(near))
+    await settle()
+    await slow.store(b"key", b"2")
+    slow.seconds = 10.1
+    second = asyncio.ensure_future(value(near))
+    await settle()
+    slow.after.set()
+    assert [await first, await second] == [b"1", b"2"]
+    assert near.peek_cached(b"key").value == b"2"
+    assert not near._fetches
+
+
+async def test_a_failure_that_nobody_waits_for_is_no_news(slow, near):
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, what: complaints.append(what))
+    slow.gate.clear()
+    asking = asyncio.ensure_future(value(near))
+    await settle()
+    asking.cancel()
+    await settle()
+    slow.failing = True
+    slow.gate.set()
+    await settle()
+    gc.collect()
+    assert not complaints
+    assert not near._fetches
+
+
+@pytest.mark.parametrize("change", ["put", "delete"])
+async def test_a_change_whose_answer_is_lost_leaves_no_copy(slow, near, change):
+    await near.put(b"key", Item.of(b"key", b"1"))
+    slow.losing = True
+    with pytest.raises(StorageError):
+        await (near.put(b"key", Item.of(b"key", b"2")) if change == "put" else near.delete(b"key"))
+    slow.losing = False
+    assert await value(near) == (b"2" if change == "put" else None)
+
+
+async def test_a_change_that_is_cancelled_leaves_no_copy_and_nothing_behind(slow, near):
+    await near.put(b"key", Item.of(b"key", b"1"))
+    slow.gate.clear()
+    writing = asyncio.ensure_future(near.put(b"key", Item.of(b"key", b"2")))
+    await settle()
+    writing.cancel()
+    await asyncio.wait([writing])
+    assert near.peek_cached(b"key") is UNKNOWN
+    assert not near._writes and not near._overlapped
+
+
+async def test_a_delayed_flush_takes_what_is_fetched_meanwhile(slow, near):
+    await slow.store(b"key", b"1")
+    await near.flush(START + 5)
+    slow.seconds = 4.9
+    slow.after.clear()
+    asking = asyncio.ensure_future(value(near))
+    await settle()
+    slow.seconds = 5.1
+    slow.after.set()
+    assert await asking == b"1"  # asked for before
+    assert near.peek_cached(b"key") is UNKNOWN
+    assert await value(near) is None
+
+
+async def test_an_item_expires_although_its_copy_would_not(slow, near):
+    engine = StoreEngine(near, slow.clock, Counters())
+    await near.put(b"key", Item.of(b"key", b"1", 0, START + 5))
+    assert engine.hit(b"key") is not None
+    slow.seconds = 5
+    assert engine.hit(b"key") is None
+    replies = []
+    assert engine.attempt(Reads.CACHED, [b"key"], lambda: engine.collect([b"key"], replies)) == []
+    assert replies == []
+
+
+async def test_what_is_not_there_is_asked_for_each_time(slow, near):
+    assert await value(near) is None
+    await slow.store(b"key", b"1")
+    assert await value(near) == b"1"
+
+
+async def test_the_end_waits_for_questions_under_way(slow, near):
+    slow.gate.clear()
+    asking = asyncio.ensure_future(value(near))
+    await settle()
+    closing = asyncio.ensure_future(near.close())
+    await settle()
+    assert not slow.closed
+    slow.gate.set()
+    await closing
+    assert slow.closed
+    assert await asking is None
+
+
+async def test_64_that_miss_many_keys_at_once_ask_for_each_once(slow, near):
+    keys = [b"key%d" % number for number in range(20)]
+    for key in keys:
+        await slow.store(key, key)
+    found = await asyncio.gather(*(near.get_many(keys) for _ in range(64)))
+    assert all([item.value for item in items] == keys for items in found)
+    assert slow.calls["get"] == 20
