@@ -48,9 +48,9 @@ class MemoryBackend(Backend):
         self.table.delete(key)
 
     def _expect(self, key: bytes, replacing: Item | Anything | None) -> None:
+        current = self.peek(key)  # first of all, as it carries out a flush that is due
         if replacing is ANY:
             return
-        current = self.peek(key)
         if (current and current.version) != (replacing and replacing.version):
             raise VersionConflict
 
