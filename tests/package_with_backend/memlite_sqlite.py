@@ -81,10 +81,11 @@ class SQLiteBackend(Backend):
             transaction.execute("DELETE FROM items WHERE key = ?", (key,))
 
     def _expect(self, key: bytes, replacing: Item | Anything | None) -> None:
-        if replacing is not ANY:
-            current = self._get(key)
-            if (current and current.version) != (replacing and replacing.version):
-                raise VersionConflict
+        current = self._get(key)  # which carries out a flush that is due
+        if replacing is ANY:
+            return
+        if (current and current.version) != (replacing and replacing.version):
+            raise VersionConflict
 
     async def flush(self, at: float = 0.0) -> None:
         await self._do(self._flush, at)
