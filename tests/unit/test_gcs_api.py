@@ -514,6 +514,50 @@ def test_harmless_parameters_are_tolerated(client, parameters):
 
 
 @pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        ("name", {"name": "key"}),
+        ("name,size", {"name": "key", "size": "5"}),
+        ("nothing", {}),
+        ("metadata/a", {"metadata": {"a": "1"}}),
+        ("size,metadata(a,b)", {"size": "5", "metadata": {"a": "1", "b": "2"}}),
+        ("metadata", {"metadata": {"a": "1", "b": "2", "c": "3"}}),
+    ],
+)
+def test_fields_leaves_what_it_names(client, fields, left):
+    client.put()
+    client.json("PATCH", OBJECT, {"metadata": {"a": "1", "b": "2", "c": "3"}})
+    assert client.json("GET", f"{OBJECT}?fields={quote(fields)}") == left
+
+
+@pytest.mark.parametrize("fields", ["items/name", "items(name)", "*/name", "items(*(x),name)"])
+def test_fields_of_lists(client, fields):
+    client.put("a")
+    client.put("b")
+    answer = client.json("GET", f"/storage/v1/b/bkt/o?maxResults=1&fields={fields}")
+    assert answer == {"items": [{"name": "a"}]}
+
+
+def test_fields_of_uploads_and_everything(client):
+    whole = client.put()
+    assert client.put(parameters="&fields=generation").keys() == {"generation"}
+    assert client.put(parameters="&fields=bucket") == {"bucket": "bkt"}
+    assert client.put(parameters="&fields=*").keys() == whole.keys()
+
+
+@pytest.mark.parametrize("fields", ["a,", ",a", "a(b", "a)", "a/", "/a", "a()", "a b", "(a)", "a-b"])
+def test_fields_that_make_no_sense_are_refused_before_anything_is_done(client, fields):
+    assert client.ask("POST", f"{UPLOAD}new&fields={quote(fields)}", b"x").status == 400
+    assert client.ask("GET", "/storage/v1/b/bkt/o/new").status == 404
+
+
+def test_fields_leave_content_and_errors_alone(client):
+    client.put(content=b'{"a": 1}', Content_Type="application/json; charset=UTF-8")
+    assert client.ask("GET", f"{OBJECT}?alt=media&fields=b").body == b'{"a": 1}'
+    assert reason(client.ask("GET", "/storage/v1/b/bkt/o/other?fields=name")) == "notFound"
+
+
+@pytest.mark.parametrize(
     "target", ["/", "/storage", "/storage/v1/b/bkt/o/", "/upload/x", "nothing"]
 )
 def test_paths_that_lead_nowhere(client, target):

@@ -236,15 +236,15 @@ class Requests:
     ) -> Reply:
         authorized = await self._authorization.headers()
         with self._limits.limit(min(self._timeout, call.remaining())):
-            async with self._session.request(
+            response = await self._session.request(
                 method,
                 url,
                 data=data if data is None or len(data) <= _ONE_WRITE else io.BytesIO(data),
                 headers={**authorized, **headers} if headers else authorized,
                 allow_redirects=False,
                 middlewares=_ONCE if method == "DELETE" else (),
-            ) as response:
-                body = await response.read()
+            )
+            body = await response.read()  # gives the connection back, or closes it
         if response.status == 401:
             self._authorization.reject(authorized)
         return Reply(response.status, int(response.headers.get(_GENERATION, 0)), body)

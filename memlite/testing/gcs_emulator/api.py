@@ -4,11 +4,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 
+import orjson
+
 from memlite.testing.gcs_emulator.batch import answer_batch
 from memlite.testing.gcs_emulator.buckets_api import BucketsApi
 from memlite.testing.gcs_emulator.errors import GcsError
-from memlite.testing.gcs_emulator.messages import Request, Response, json_response
+from memlite.testing.gcs_emulator.messages import JSON, Request, Response, json_response
 from memlite.testing.gcs_emulator.objects_api import ObjectsApi
+from memlite.testing.gcs_emulator.partial import keep, parse_fields
 from memlite.testing.gcs_emulator.routes import Route, find_route
 from memlite.testing.gcs_emulator.store import Store
 from memlite.testing.gcs_emulator.uploads_api import UploadsApi
@@ -76,13 +79,25 @@ class Api:
         try:
             if self._require_token and route.operation != "token":
                 _check_token(request)
-            return self._methods[route.operation](request, *route.names)
+            return self._carry_out(route, request)
         except OSError as failure:  # of the disk
             return error_response(GcsError(500, "internalError", str(failure)), route.style)
         except GcsError as error:
             # What asks for content is answered in plain text.
             media = route.operation == "objects.get" and "alt=media" in request.target
             return error_response(error, "text" if media else route.style)
+
+    def _carry_out(self, route: Route, request: Request) -> Response:
+        method = self._methods[route.operation]
+        text = request.query.get("fields")
+        if not text or route.style != "json" or request.query.get("alt") == "media":
+            return method(request, *route.names)
+        # A selection that makes no sense is refused before anything is done.
+        fields = parse_fields(text)
+        response = method(request, *route.names)
+        if response.headers.get("Content-Type") == JSON:
+            response.body = orjson.dumps(keep(orjson.loads(response.body), fields))
+        return response
 
     def _token(self, request: Request) -> Response:
         """Answer like an OAuth 2 token endpoint (RFC 6749, 5.1), to whoever asks."""

@@ -13,10 +13,13 @@ from multidict import CIMultiDict
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.preconditions import NO_PRECONDITIONS, Preconditions
 
-__all__ = ["Request", "Response", "json_response", "unquote"]
+__all__ = ["JSON", "Request", "Response", "json_response", "unquote"]
+
+JSON = "application/json; charset=UTF-8"
+"""The content type of JSON."""
 
 _INT64 = range(2**63)
-_JSON_HEADERS = {"Content-Type": "application/json; charset=UTF-8"}
+_JSON_HEADERS = {"Content-Type": JSON}
 # Parameters of every method of the JSON API that say how to answer or whom to bill; the emulator
 # may ignore them. https://cloud.google.com/storage/docs/json_api/v1/parameters
 _HARMLESS = frozenset(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from email.message import Message
+from functools import lru_cache
 
 from multidict import CIMultiDict
 
@@ -25,9 +26,7 @@ def parse_multipart(content_type: str, body: bytes) -> list[Part]:
     Raises:
         GcsError: 400 when it is not such a body.
     """
-    message = Message()
-    message["Content-Type"] = content_type
-    boundary = message.get_boundary()
+    boundary = _boundary(content_type)
     if not content_type.startswith("multipart/") or not boundary:
         raise GcsError.invalid("Expected a multipart body with a boundary.", "Content-Type")
     marker = b"--" + boundary.encode()
@@ -45,6 +44,13 @@ def parse_multipart(content_type: str, body: bytes) -> list[Part]:
         parts.append(parse_part(body[position : max(end, position)].removesuffix(b"\r")))
         position = end + 1 + len(marker)
     return parts
+
+
+@lru_cache(maxsize=64)  # clients keep theirs
+def _boundary(content_type: str) -> str | None:
+    message = Message()
+    message["Content-Type"] = content_type
+    return message.get_boundary()
 
 
 def parse_part(text: bytes) -> Part:

@@ -104,13 +104,13 @@ def written(fields: Mapping[str, Any], content_type: str | None = None) -> Attri
     Raises:
         GcsError: 400, or 501 for what the emulator does not know.
     """
-    attributes = patched(Attributes(), fields)
-    if attributes.content_type is None and content_type:
-        attributes = replace(attributes, content_type=content_type)
-    storage_class = fields.get("storageClass") or attributes.storage_class
+    storage_class = fields.get("storageClass") or "STANDARD"
     if storage_class not in _STORAGE_CLASSES:
         raise GcsError.invalid(f"Invalid storage class: {storage_class!r}", "storageClass")
-    return replace(attributes, storage_class=storage_class)
+    changes = _changes(Attributes(), fields)
+    if content_type and changes.get("content_type") is None:
+        changes["content_type"] = content_type
+    return Attributes(**changes, storage_class=storage_class)
 
 
 def patched(attributes: Attributes, fields: Mapping[str, Any]) -> Attributes:
@@ -121,6 +121,11 @@ def patched(attributes: Attributes, fields: Mapping[str, Any]) -> Attributes:
     Raises:
         GcsError: 400, or 501 for what the emulator does not know.
     """
+    changes = _changes(attributes, fields)
+    return replace(attributes, **changes) if changes else attributes
+
+
+def _changes(attributes: Attributes, fields: Mapping[str, Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for field, value in fields.items():
         if field in _TEXTS:
@@ -132,7 +137,7 @@ def patched(attributes: Attributes, fields: Mapping[str, Any]) -> Attributes:
         elif field not in _OUTPUT_ONLY and value:
             # An empty or false value asks for nothing: "temporaryHold": false.
             raise GcsError.not_emulated(f"the field {field!r} of objects")
-    return replace(attributes, **changes)
+    return changes
 
 
 def verify_hashes(content: bytes, fields: Mapping[str, Any], header: str) -> None:
