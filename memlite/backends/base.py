@@ -3,7 +3,7 @@
 import asyncio
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 if TYPE_CHECKING:
@@ -203,6 +203,14 @@ class Backend(ABC):
     def peek(self, key: bytes) -> Item | Unknown | None:
         """Return what `get` would, if that is known without waiting, else `UNKNOWN`."""
         return UNKNOWN
+
+    def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
+        """Return what must be waited for before a reply tells what `peek` or `get` gave for `keys`.
+
+        A store may show changes that are still being written, so that others can build on them
+        without waiting. What is awaited raises StorageError when they could not be written.
+        """
+        return None
 
     async def get_cached(self, key: bytes) -> Item | None:
         """Return what is or, by a bounded time, was stored under `key`; for reads alone."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
 from memlite.backends.table import ItemTable
@@ -68,6 +68,10 @@ class NearCache(Backend):
     def peek(self, key: bytes) -> Item | Unknown | None:
         """Ask the backend."""
         return self.inner.peek(key)
+
+    def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
+        """Return what is behind has to be waited for."""
+        return self.inner.unsettled(keys)
 
     async def get(self, key: bytes) -> Item | None:
         """Ask the backend."""

@@ -123,6 +123,10 @@ class WriteBack(Backend):
         """Ask the backend, if it is up to date."""
         return UNKNOWN if self._find(key) else self.inner.peek(key)
 
+    def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
+        """Return what is behind has to be waited for."""
+        return self.inner.unsettled(keys)
+
     async def get(self, key: bytes) -> Item | None:
         """Store what is held under `key`, and ask the backend."""
         await self._store(key)

@@ -114,8 +114,8 @@ class StoreEngine(Engine):
             run: calls this engine's methods, and must be ready to be called again.
 
         Returns:
-            Its writes, to be awaited before it is answered, none where nothing changed; or None
-            when nothing was done and `carry_out` must do it.
+            What must be awaited before it is answered: its writes, or what it has read that is
+            still being written; or None when nothing was done and `carry_out` must do it.
 
         Raises:
             CommandError: it was refused.
@@ -135,10 +135,10 @@ class StoreEngine(Engine):
                 if item is not None:
                     items[key] = item
         if reads is not Reads.TO_CHANGE:
-            return self._run(reads, items, run)
+            return self._run(reads, keys, items, run)
         before = self.counters.snapshot()
         try:
-            writes = self._run(reads, items, run)
+            writes = self._run(reads, keys, items, run)
         except VersionConflict:
             self.counters.subtract(self.counters.since(before))
             raise
@@ -147,7 +147,11 @@ class StoreEngine(Engine):
         return writes
 
     def _run(
-        self, reads: Reads, items: Mapping[bytes, Item], run: Callable[[], None]
+        self,
+        reads: Reads,
+        keys: Sequence[bytes],
+        items: Mapping[bytes, Item],
+        run: Callable[[], None],
     ) -> list[Awaitable[object]]:
         transaction, backend = self._transaction, self.backend
         transaction.begin(items)
@@ -168,6 +172,11 @@ class StoreEngine(Engine):
                 writes.append(_failed(error))
         if transaction.flush_at is not None:
             writes.append(backend.flush(transaction.flush_at))
+        if not writes and (reads is Reads.CURRENT or reads is Reads.TO_CHANGE):
+            # Where something is written, that cannot be done before what was read is.
+            unsettled = backend.unsettled(keys)
+            if unsettled is not None:
+                writes.append(unsettled)
         return writes
 
     # What must wait
@@ -183,7 +192,7 @@ class StoreEngine(Engine):
             async with self._turn(keys):
                 pass
         if reads is not Reads.TO_CHANGE:
-            await self.written(self._run(reads, await self._read(reads, keys), run))
+            await self.written(self._run(reads, keys, await self._read(reads, keys), run))
             return
         async with self._turn(keys):
             deadline = self.clock.now() + _PATIENCE
@@ -191,7 +200,7 @@ class StoreEngine(Engine):
             while True:
                 items = await self._read(reads, keys)
                 counted = self.counters.snapshot()
-                writes = self._run(reads, items, run)
+                writes = self._run(reads, keys, items, run)
                 counted = self.counters.since(counted)
                 try:
                     await self.written(writes)

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import random
+import threading
 import time
 
 import pytest
@@ -324,6 +325,62 @@ async def test_what_was_read_had_been_written(path, disk):
         await writer
         assert refused
         assert not seen & refused
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("change", "command", "reply"),
+    [
+        (b"set new 0 0 1\r\n1", b"get new", b"VALUE new 0 1"),
+        (b"set new 0 0 1\r\n1", b"gets new", b"VALUE new 0 1 "),
+        (b"set new 0 0 1\r\n1", b"gets old new", b"VALUE old 0 1 "),
+        (b"set new 0 0 1\r\n1", b"add new 0 0 1\r\n2", b"NOT_STORED"),
+        (b"set old 0 0 1\r\n1", b"cas old 0 0 1 0\r\n2", b"EXISTS"),
+        (b"set old 0 0 1\r\nx", b"incr old 1", b"CLIENT_ERROR cannot increment"),
+        (b"delete old", b"gets old", b"END"),
+        (b"delete old", b"replace old 0 0 1\r\n2", b"NOT_STORED"),
+        (b"delete old", b"append old 0 0 1\r\n2", b"NOT_STORED"),
+        (b"delete old", b"cas old 0 0 1 1\r\n2", b"NOT_FOUND"),
+        (b"delete old", b"incr old 1", b"NOT_FOUND"),
+        (b"delete old", b"touch old 0", b"NOT_FOUND"),
+        (b"delete old", b"gat 0 old", b"END"),
+        (b"delete old", b"delete old", b"NOT_FOUND"),
+    ],
+)
+async def test_no_reply_tells_of_what_is_not_written(
+    path, monkeypatch, change, command, reply, fails
+):
+    tested = TestedServer(lambda context: FileBackend(path, context))
+    async with tested.running() as client, client.another() as other:
+        await client.store(b"old", b"7")
+        begun, go_on = threading.Event(), threading.Event()
+        real = os.fsync
+
+        def fsync(descriptor):
+            if is_journal(descriptor):
+                begun.set()
+                assert go_on.wait(10)
+                if fails:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        client._writer.write(change + b"\r\n")
+        await asyncio.to_thread(begun.wait, 10)
+        other._writer.write(command + b"\r\n")
+        answer = asyncio.ensure_future(other._reader.readline())
+        await asyncio.sleep(0.02)
+        early = answer.done()
+        go_on.set()
+        line = await asyncio.wait_for(answer, 10)
+        monkeypatch.setattr(os, "fsync", real)
+        assert not early, line
+        if not fails:
+            assert line.startswith(reply)
+        elif command.startswith(b"get "):
+            assert line == b"END\r\n"  # it looks again
+        else:
+            assert line == b"SERVER_ERROR not stored: Input/output error\r\n"
 
 
 # Compaction

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class FileBackend(Backend):
     """All items in a table, and what it takes to have them again, in files.
 
     A change is made in the table at once, and is undone if it cannot be written: later changes
-    may build on it, and share its fsync. Reads wait for it.
+    may build on it, and share its fsync. Replies that tell of it wait for it.
 
     Args:
         path: the snapshot's; the others' names begin with it.
@@ -203,6 +203,13 @@ class FileBackend(Backend):
     async def get(self, key: bytes) -> Item | None:
         """Return what is stored under `key`."""
         return self.peek(key)
+
+    def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
+        """Return what is done once the last changes of `keys` are in the file."""
+        unwritten = self._unwritten
+        if not unwritten or not any(key in unwritten for key in keys):
+            return None
+        return self._journal.pending
 
     def peek_cached(self, key: bytes) -> Item | Unknown | None:
         """Return what is stored under `key`, if it is in the file."""

@@ -183,11 +183,15 @@ class Journal:
                 self._loop.call_soon(self._start)
         return group
 
+    @property
+    def pending(self) -> asyncio.Future[None] | None:
+        """What is done once all that was appended by now is written; it raises StorageError."""
+        return self._group or self._writing
+
     async def written(self) -> None:
         """Return once what was appended by now is written, or failed to be."""
-        group = self._group or self._writing
-        if group is not None:
-            await asyncio.wait([group])
+        if self.pending is not None:
+            await asyncio.wait([self.pending])
 
     def _start(self) -> None:
         self._start_due = False
@@ -292,7 +296,7 @@ class Journal:
 
     async def close(self) -> None:
         """Write and sync what is left, and close the file."""
-        while self._group is not None or self._writing is not None:
+        while self.pending is not None:
             await self.written()
         try:
             if not self.broken:
