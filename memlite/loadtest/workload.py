@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["OPERATIONS", "Keys", "Load", "Values", "Workload"]
+__all__ = ["LARGEST_VALUE", "OPERATIONS", "Keys", "Load", "Values", "Workload"]
+
+LARGEST_VALUE = 128 * 1024 * 1024
+"""Bytes of the largest value a workload may store."""
 
 OPERATIONS = (
     "get",
