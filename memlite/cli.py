@@ -46,6 +46,12 @@ SUBCOMMANDS = {
     subcommand.name: subcommand
     for subcommand in (
         Subcommand(
+            "bench",
+            "a load tester: compares backends and servers, with a report",
+            "memlite.loadtest.command",
+            "bench",
+        ),
+        Subcommand(
             "gcs-emulator",
             "a strict Google Cloud Storage emulator for tests and benchmarks",
             "memlite.testing.gcs_emulator.command",

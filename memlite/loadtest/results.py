@@ -261,6 +261,8 @@ class Results:
         workload: as in a workload file.
         targets: what was measured.
         points: target by target, in the order of load.
+        bursts: likewise, of new clients that all come at once, each with a set and a get of its own
+            key: measured beside a ``steady`` workload when targets are compared.
         knees: where they were looked for.
     """
 
@@ -277,6 +279,7 @@ class Results:
     workload: Mapping[str, Any]
     targets: Sequence[TargetInfo]
     points: Sequence[Point]
+    bursts: Sequence[Point] = ()
     knees: Sequence[Knee] = ()
     format: str = FORMAT
     version: int = VERSION

@@ -102,8 +102,8 @@ class Load:
     arrivals: str = "constant"
     think_time: float = 0.0
     operations: int = 0
-    duration: float = 2.0
-    warm_up: float = 0.5
+    duration: float = 1.0
+    warm_up: float = 0.25
     repetitions: int = 3
 
 

@@ -11,7 +11,15 @@ from typing import Any
 from memlite.errors import ConfigError
 from memlite.loadtest.workload import LARGEST_VALUE, OPERATIONS, Keys, Load, Values, Workload
 
-__all__ = ["as_dict", "from_dict", "load_workload", "preset_names", "to_toml", "validate"]
+__all__ = [
+    "as_dict",
+    "from_dict",
+    "load_workload",
+    "preset_names",
+    "preset_text",
+    "to_toml",
+    "validate",
+]
 
 _SUFFIX = ".toml"
 _KEY_LENGTH = 250  # memcached's
@@ -151,8 +159,7 @@ def load_workload(name_or_path: str) -> Workload:
     """
     names = preset_names()
     if name_or_path in names:
-        preset = resources.files("memlite.loadtest") / "presets" / (name_or_path + _SUFFIX)
-        table = {"name": name_or_path, **tomllib.loads(preset.read_text(encoding="utf-8"))}
+        table = {"name": name_or_path, **tomllib.loads(preset_text(name_or_path))}
         return from_dict(table, name_or_path)
     path = Path(name_or_path)
     if path.suffix != _SUFFIX and "/" not in name_or_path and not path.is_file():
@@ -167,6 +174,21 @@ def load_workload(name_or_path: str) -> Workload:
     except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise ConfigError(f"{name_or_path}: {error}") from None
     return from_dict({"name": path.stem, **table}, name_or_path, path.parent)
+
+
+def preset_text(name: str) -> str:
+    """Return a preset as the text of a workload file, comments and all.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    names = preset_names()
+    if name not in names:
+        raise ConfigError(
+            f"unknown workload {name!r}{_suggestion(name, names)} (there are {', '.join(names)})"
+        )
+    preset = resources.files("memlite.loadtest") / "presets" / (name + _SUFFIX)
+    return preset.read_text(encoding="utf-8")
 
 
 def from_dict(

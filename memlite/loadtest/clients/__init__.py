@@ -1,0 +1,1 @@
+"""Clients: what puts a workload on a server, and writes down how that went."""

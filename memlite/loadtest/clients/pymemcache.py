@@ -1,0 +1,304 @@
+"""Real pymemcache clients, each in a thread, doing what a workload's requests say."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheError
+
+from memlite.errors import ConfigError
+from memlite.loadtest.clients.text import Check
+from memlite.loadtest.recorder import Recorder, Recording
+from memlite.protocol import Limits, TextParser
+
+if TYPE_CHECKING:
+    from memlite.loadtest.operations import Operation
+    from memlite.loadtest.workload import Workload
+
+__all__ = ["PymemcacheClients", "refuse_what_it_cannot"]
+
+_RETRY_SECONDS = 0.1
+
+
+def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -> None:
+    """Refuse loads that pymemcache cannot put on.
+
+    Args:
+        workload: what clients are to do.
+        rates: those of the command line, in open loop.
+
+    Raises:
+        ConfigError: it says which.
+    """
+    load = workload.load
+    refused = {
+        "--rate": bool(rates or load.rate),
+        "--pipeline": load.pipeline > 1,
+        "--trace": bool(workload.trace),
+        "a concurrent workload": workload.kind == "concurrent",
+    }
+    for what, wanted in refused.items():
+        if wanted:
+            raise ConfigError(f"bench: --client pymemcache does not go with {what}")
+
+
+class PymemcacheClients:
+    """A worker's clients.
+
+    Args:
+        address: host and port, or the path of a UNIX socket.
+        streams: for each client what returns its next operation, None when there are no more.
+        timeout: seconds for a request.
+        think_time: seconds between a reply and the next request.
+        check: tells whether a value is one that was stored under a key; None not to look.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        streams: "Sequence[Callable[[], Operation | None]]",
+        *,
+        timeout: float,
+        think_time: float = 0.0,
+        check: Check | None = None,
+    ) -> None:
+        self._ended = threading.Event()
+        self._go = threading.Event()
+        self._clients = [
+            _Client(address, take, timeout, think_time, check, self._go, self._ended)
+            for take in streams
+        ]
+
+    def connect(self) -> None:
+        """Connect.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        for one in self._clients:
+            one.connect()
+        for one in self._clients:
+            one.start()
+
+    def start(self) -> None:
+        """Let them make requests."""
+        self._go.set()
+
+    def begin(self) -> None:
+        """Start measuring."""
+        now = perf_counter_ns()
+        for one in self._clients:
+            one.begin_at = now
+
+    def glance(self) -> tuple[int, int, float]:
+        """Return operations and errors so far; as for `Recorder.glance`."""
+        counts = [one.recorder.counts for one in self._clients]
+        return (
+            sum(one.operations for one in counts),
+            sum(sum(one.errors.values()) for one in counts),
+            0.0,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether any of them has something left to do."""
+        return any(one.is_alive() for one in self._clients)
+
+    def end(self) -> Recording:
+        """Stop, and return what was measured."""
+        self._ended.set()
+        self._go.set()
+        total = Recording()
+        for one in self._clients:
+            one.join()
+            total.add(one.recording)
+        return total
+
+
+class _Client(threading.Thread):
+    """One client.
+
+    Attributes:
+        recorder: what it writes into.
+        recording: what it measured, at the end.
+        begin_at: when it is to forget what it wrote, in nanoseconds; 0 for not yet.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        take: "Callable[[], Operation | None]",
+        timeout: float,
+        think_time: float,
+        check: Check | None,
+        go: threading.Event,
+        ended: threading.Event,
+    ) -> None:
+        super().__init__(daemon=True)
+        self.recorder = Recorder()
+        self.recording = Recording()
+        self.begin_at = 0
+        self._take = take
+        self._think_time = think_time
+        self._check = check
+        self._go, self._ended = go, ended
+        self._client = Client(
+            address, connect_timeout=timeout, timeout=timeout, no_delay=True, default_noreply=False
+        )
+        self._calls = _Calls(self._client)
+        self._parser = TextParser(Limits(item_size=1 << 30))
+
+    def connect(self) -> None:
+        self._client.version()
+
+    def run(self) -> None:
+        self._go.wait()
+        recorder = self.recorder
+        while not self._ended.is_set():
+            if self.begin_at and not recorder.measuring:
+                recorder.begin(self.begin_at)
+            operation = self._take()
+            if operation is None:
+                break
+            self._carry_out(operation)
+            if self._think_time:
+                time.sleep(self._think_time)
+        self.recording = recorder.end()
+        self._client.close()
+
+    def _carry_out(self, operation: "Operation") -> None:
+        recorder, counts = self.recorder, self.recorder.counts
+        began = perf_counter_ns()
+        try:
+            found = self._ask(operation.request)
+            if operation.follow is not None:
+                self._ask(operation.follow(self._calls.unique))
+        except (MemcacheError, OSError) as error:
+            kind = _kind(error)
+            counts.errors[kind] = counts.errors.get(kind, 0) + 1
+            recorder.last = perf_counter_ns()
+            self._client.close()
+            if isinstance(error, OSError):
+                time.sleep(_RETRY_SECONDS)
+            return
+        now = recorder.last = perf_counter_ns()
+        if now >= recorder.turn and recorder.measuring:
+            recorder.next_second(now)
+        counts.operations += operation.keys or 1
+        if operation.keys:
+            counts.hits += len(found)
+            counts.misses += operation.keys - len(found)
+            self._look_at(found)
+        counts.sent += len(operation.request)
+        counts.received += sum(map(len, found.values()))
+        tally = recorder.response.setdefault(operation.kind, {})
+        microseconds = (now - began) // 1000
+        tally[microseconds] = tally.get(microseconds, 0) + 1
+
+    def _ask(self, request: bytes) -> dict[bytes, bytes]:
+        self._calls.found = {}
+        self._parser.receive(request, self._calls)
+        return self._calls.found
+
+    def _look_at(self, found: dict[bytes, bytes]) -> None:
+        if self._check is None:
+            return
+        errors = self.recorder.counts.errors
+        for key, value in found.items():
+            if not self._check(key, value):
+                errors["wrong value"] = errors.get("wrong value", 0) + 1
+
+
+class _Calls:
+    """Makes calls of pymemcache's out of commands; what a `TextParser` calls.
+
+    Attributes:
+        found: values by key, of the last retrieval.
+        unique: the cas unique that came with the last gets; None without.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client: Any = client
+        self.found: dict[bytes, bytes] = {}
+        self.unique: int | None = None
+
+    def hit(self, key: bytes) -> bool:
+        """Leave it to `get`."""
+        return False
+
+    def get(self, keys: list[bytes]) -> None:
+        """Get."""
+        self.unique = None
+        if len(keys) == 1:
+            value = self._client.get(keys[0])
+            if value is not None:
+                self.found[keys[0]] = value
+        else:
+            self.found = self._client.get_many(keys)
+
+    def gets(self, keys: list[bytes]) -> None:
+        """Get with unique."""
+        value, unique = self._client.gets(keys[0])
+        self.unique = None if unique is None else int(unique)
+        if value is not None:
+            self.found[keys[0]] = value
+
+    def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """Set."""
+        self._client.set(key, value, exptime, noreply)
+
+    def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """Add."""
+        self._client.add(key, value, exptime, noreply)
+
+    def replace(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """Replace."""
+        self._client.replace(key, value, exptime, noreply)
+
+    def append(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """Append."""
+        self._client.append(key, value, exptime, noreply)
+
+    def prepend(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """Prepend."""
+        self._client.prepend(key, value, exptime, noreply)
+
+    def cas(
+        self, key: bytes, flags: int, exptime: int, value: bytes, unique: int, noreply: bool
+    ) -> None:
+        """Set if unchanged."""
+        self._client.cas(key, value, b"%d" % unique, exptime, noreply)
+
+    def delete(self, key: bytes, noreply: bool) -> None:
+        """Delete."""
+        self._client.delete(key, noreply)
+
+    def incr(self, key: bytes, delta: int, noreply: bool) -> None:
+        """Add to a number."""
+        self._client.incr(key, delta, noreply)
+
+    def decr(self, key: bytes, delta: int, noreply: bool) -> None:
+        """Subtract from a number."""
+        self._client.decr(key, delta, noreply)
+
+    def touch(self, key: bytes, exptime: int, noreply: bool) -> None:
+        """Give another exptime."""
+        self._client.touch(key, exptime, noreply)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"no workload makes a request that is {name}")
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError):
+        return "connection reset"
+    text = error.args[0] if error.args else ""
+    said = text.decode("latin-1") if isinstance(text, bytes) else str(text)
+    return said[:100] or type(error).__name__

@@ -1,0 +1,205 @@
+"""``memlite bench``: the load tester as a program."""
+
+import argparse
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memlite import signals
+from memlite.errors import ConfigError, StartError
+from memlite.loadtest.experiment import KneeSearch, Level, Plan, run
+from memlite.loadtest.files import load, save
+from memlite.loadtest.options import parse
+from memlite.loadtest.pool import default_workers
+from memlite.loadtest.progress import watch
+from memlite.loadtest.results import Results
+from memlite.loadtest.summary import print_summary
+from memlite.loadtest.targets import Fresh, Target, parse_address, parse_backend
+from memlite.loadtest.workload import Workload
+from memlite.loadtest.workload_files import load_workload, preset_names, preset_text, validate
+
+__all__ = ["main"]
+
+_ERRORS_SEEN = 1
+_INTERRUPTED = 130
+_MOST_CLIENTS = 1024
+_MOST_RATE = 1_000_000
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the load tester.
+
+    Args:
+        arguments: the command line behind the subcommand's name.
+
+    Returns:
+        The exit code: 0; 1 when requests failed or values were wrong; 130 when interrupted.
+
+    Raises:
+        ConfigError: an argument, a workload or a file is wrong.
+        StartError: a target cannot be started or reached, or results cannot be saved.
+    """
+    options = parse(arguments)
+    if options is None:
+        return 0
+    signals.release()
+    # A process that is told to end saves what it has, as on Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if options.command == "workload":
+            return _show_workload(options.name)
+        if options.command == "report":
+            return _report(options)
+        return _measure(options, arguments)
+    except KeyboardInterrupt:
+        sys.stderr.write("memlite: bench: interrupted before anything was measured\n")
+        return _INTERRUPTED
+
+
+def _show_workload(name: str | None) -> int:
+    if name is not None:
+        sys.stdout.write(preset_text(name))
+        return 0
+    for one in preset_names():
+        sys.stdout.write(f"{one.ljust(12)} {load_workload(one).description}\n")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    results = [load(path) for path in options.results]
+    first = options.results[0]
+    folder = options.out or (first if first.is_dir() else first.parent)
+    _prepare(folder)
+    _draw(results, folder, options.prices)
+    return 0
+
+
+def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    workload = _workload(options)
+    if options.client == "pymemcache":
+        from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
+
+        refuse_what_it_cannot(workload, options.rate)
+    folder = options.out or Path("bench-results") / time.strftime("%Y-%m-%d-%H%M%S")
+    plan = Plan(
+        title=options.title or _title(options, workload),
+        workload=workload,
+        targets=_targets(options, folder),
+        levels=_levels(options, workload),
+        workers=options.workers or default_workers(),
+        seed=options.seed,
+        command=["memlite", "bench", *arguments],
+        client=options.client,
+        verify=options.verify,
+        timeout=options.timeout,
+        bursts=options.command == "compare" and workload.kind == "steady" and not options.find_knee,
+        knee=_knee(options),
+    )
+    _prepare(folder)
+    try:
+        with watch(quiet=options.quiet) as watcher:
+            results = run(plan, watcher)
+    except BaseException:
+        # Nothing was saved: leave no directory behind that only says when.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+    save(results, folder)
+    print_summary(results, sys.stdout)
+    if options.no_report:
+        sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
+    else:
+        _draw([results], folder, options.prices)
+    if results.partial:
+        sys.stderr.write("memlite: bench: interrupted; what was measured is saved as partial\n")
+        return _INTERRUPTED
+    failed = any(point.errors for point in (*results.points, *results.bursts))
+    return _ERRORS_SEEN if failed else 0
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder, and see that it can be written to, before anything is measured."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".memlite-bench"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise StartError(f"bench: --out {folder}: {error.strerror}") from None
+
+
+def _draw(results: Sequence[Results], folder: Path, prices: Path | None) -> None:
+    # Imported here: drawing needs libraries that take a second.
+    from memlite.loadtest.prices import load_prices
+    from memlite.loadtest.report import write_report
+
+    written = write_report(results, folder, load_prices(prices))
+    sys.stdout.write(f"\nreport: {next(one for one in written if one.suffix == '.html')}\n")
+
+
+def _title(options: argparse.Namespace, workload: Workload) -> str:
+    targets = (
+        [options.address] if options.command == "run" else [*options.backends, *options.target]
+    )
+    return f"{workload.name}: {', '.join(targets)}"
+
+
+def _workload(options: argparse.Namespace) -> Workload:
+    workload = load_workload(options.workload)
+    changes: dict[str, dict[str, Any]] = {"keys": {}, "load": {}, "": {}}
+    for name, value in vars(options).items():
+        if value is None:
+            continue
+        table, dot, field = name.partition(".")
+        if dot:
+            changes[table][field] = value
+        elif name in ("ttl", "trace", "mix"):
+            changes[""][name] = value
+    if "duration" in changes["load"]:
+        changes["load"].setdefault("operations", 0)
+    workload = replace(
+        workload,
+        keys=replace(workload.keys, **changes["keys"]),
+        load=replace(workload.load, **changes["load"]),
+        **changes[""],
+    )
+    validate(workload)
+    return workload
+
+
+def _levels(options: argparse.Namespace, workload: Workload) -> list[Level]:
+    rates = options.rate or [workload.load.rate]
+    sizes = options.value_size or [0]
+    clients = options.clients[:1] if options.find_knee else options.clients
+    return [Level(number, rate, size) for size in sizes for number in clients for rate in rates]
+
+
+def _knee(options: argparse.Namespace) -> KneeSearch | None:
+    if not options.find_knee:
+        if options.slo is not None or options.most is not None:
+            raise ConfigError("bench: --slo and --most are for --find-knee")
+        return None
+    most = options.most or (_MOST_RATE if options.rate else _MOST_CLIENTS)
+    return KneeSearch(most, (options.slo or 0.0) * 1e6)
+
+
+def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
+    if options.command == "run":
+        return [parse_address(options.address)]
+    how = Fresh(options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency)
+    if options.data_dir and not options.data_dir.is_dir():
+        raise ConfigError(f"bench: --data-dir {options.data_dir} is no directory")
+    targets: list[Target] = [parse_backend(text, how) for text in options.backends]
+    targets += [parse_address(text) for text in options.target]
+    names = [target.name for target in targets]
+    if len(set(names)) < len(names):
+        raise ConfigError("bench: two targets have the same name; give one another: HOST:PORT=name")
+    if not targets:
+        raise ConfigError("bench: nothing to compare")
+    return targets

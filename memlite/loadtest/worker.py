@@ -1,0 +1,357 @@
+"""A process that runs clients: tasks come in through a pipe, what was measured goes back."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import resource
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from time import perf_counter_ns, process_time
+from typing import TYPE_CHECKING, Any
+
+from memlite.errors import ConfigError
+from memlite.loadtest.clients.burst import burst
+from memlite.loadtest.clients.text import Settings, TextClients
+from memlite.loadtest.operations import Operation, Operations
+from memlite.loadtest.recorder import Recorder, Recording
+from memlite.loadtest.supply import Supply
+from memlite.loadtest.workload import Workload
+
+if TYPE_CHECKING:
+    from memlite.loadtest.clients.pymemcache import PymemcacheClients
+
+__all__ = ["Began", "Failed", "Glance", "Ready", "Task", "main"]
+
+_log = logging.getLogger("memlite")
+
+_GLANCE_SECONDS = 0.25
+_IDLE_SECONDS = 0.01
+# Connections and requests on each while keys are stored before a measurement.
+_PRELOAD_CONNECTIONS = 64
+_PRELOAD_PIPELINE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a worker is to do.
+
+    Attributes:
+        address: the server's.
+        workload: what clients do.
+        connections: this worker's.
+        worker: its number.
+        workers: how many have connections.
+        first: number of its first client, of a ``concurrent`` workload.
+        seed: of all that is random.
+        client: ``text`` or ``pymemcache``.
+        verify: whether to check values.
+        timeout: seconds for a request.
+        preload: store keys, and measure nothing.
+    """
+
+    address: tuple[str, int] | str
+    workload: Workload
+    connections: int
+    worker: int
+    workers: int
+    first: int
+    seed: int
+    client: str = "text"
+    verify: bool = False
+    timeout: float = 5.0
+    preload: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A worker is connected, and waits for the word to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A worker's warm-up is over: from now on it measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How it goes.
+
+    Attributes:
+        operations: so far.
+        errors: so far.
+        p99: of the last moments, in microseconds.
+    """
+
+    operations: int
+    errors: int
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A worker could not do its task.
+
+    Attributes:
+        text: why, in a line.
+    """
+
+    text: str
+
+
+def main(pipe: Connection) -> None:
+    """Carry out tasks until the pipe is closed."""
+    # They may reach the whole group, and the parent decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with contextlib.suppress(ValueError, OSError):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        import uvloop
+
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:
+        loop_factory = None
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_Worker(pipe).run())
+
+
+class _Worker:
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._messages: asyncio.Queue[object] = asyncio.Queue()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._pipe.fileno(), self._receive)
+        while True:
+            task = await self._messages.get()
+            if task is None:
+                return
+            if isinstance(task, Task):
+                await self._carry_out(task)
+
+    def _receive(self) -> None:
+        try:
+            message = self._pipe.recv()
+        except (EOFError, OSError):
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+            message = None
+        self._messages.put_nowait(message)
+
+    async def _carry_out(self, task: Task) -> None:
+        try:
+            recording = await _Measurement(task, self._pipe, self._messages).run()
+        except ConnectionRefusedError:
+            self._pipe.send(Failed("connection refused"))
+        except (OSError, TimeoutError) as error:
+            self._pipe.send(Failed(str(error) or "timeout"))
+        except ConfigError as error:
+            self._pipe.send(Failed(str(error)))
+        else:
+            self._pipe.send(recording)
+
+
+class _Measurement:
+    def __init__(self, task: Task, pipe: Connection, messages: asyncio.Queue[object]) -> None:
+        self._task = task
+        self._pipe = pipe
+        self._messages = messages
+        self._recorder = Recorder()
+        self._glance = self._recorder.glance
+
+    async def run(self) -> Recording:
+        task = self._task
+        if task.preload:
+            return await self._preload()
+        if task.workload.kind == "concurrent":
+            return await self._burst()
+        if task.client == "pymemcache":
+            return await self._pymemcache()
+        return await self._steady()
+
+    async def _go(self) -> bool:
+        """Wait for the word; return whether it is to go."""
+        self._pipe.send(Ready())
+        return await self._messages.get() == "go"
+
+    def _operations(self, client: int, clients: int) -> Operations:
+        task = self._task
+        return Operations(
+            task.workload, seed=task.seed, client=client, clients=clients, verify=task.verify
+        )
+
+    async def _preload(self) -> Recording:
+        task = self._task
+        operations = self._operations(task.worker, task.workers).preload()
+
+        def take(count: int) -> list[Operation]:
+            return list(itertools.islice(operations, count))
+
+        settings = Settings(
+            task.address, _PRELOAD_CONNECTIONS, _PRELOAD_PIPELINE, timeout=task.timeout
+        )
+        clients = TextClients(settings, take, self._recorder)
+        await clients.connect()
+        if await self._go():
+            self._recorder.begin(perf_counter_ns())
+            clients.start()
+            await self._until(clients.drained())
+            clients.stop()
+        await clients.close()
+        return self._recorder.end()
+
+    async def _burst(self) -> Recording:
+        task = self._task
+        requests = []
+        for client in range(task.first, task.first + task.connections):
+            store, read = self._operations(client, task.first + task.connections).take(2)
+            requests.append((store, read))
+        if not await self._go():
+            return self._recorder.end()
+        cpu = self._begin()
+        await burst(task.address, requests, patience=task.timeout, recorder=self._recorder)
+        return self._end(cpu)
+
+    def _begin(self) -> float:
+        self._pipe.send(Began())
+        self._recorder.begin(perf_counter_ns())
+        return process_time()
+
+    def _end(self, cpu: float) -> Recording:
+        recording = self._recorder.end()
+        recording.cpu = recording.busiest = process_time() - cpu
+        return recording
+
+    async def _steady(self) -> Recording:
+        task, load = self._task, self._task.workload.load
+        supply = Supply(
+            task.workload,
+            worker=task.worker,
+            workers=task.workers,
+            seed=task.seed,
+            verify=task.verify,
+        )
+        settings = Settings(
+            task.address,
+            task.connections,
+            load.pipeline,
+            load.think_time,
+            task.timeout,
+            supply.check,
+            supply.keep,
+        )
+        clients = TextClients(settings, supply.take, self._recorder)
+        try:
+            await clients.connect()
+            if not await self._go():
+                return self._recorder.end()
+            # What ends, and comes at its own times, would come to its end in the warm-up.
+            in_order = supply.ends and supply.arrivals is not None
+            if load.warm_up and not (in_order or task.workload.trace):
+                self._start(clients, supply)
+                await self._until(asyncio.sleep(load.warm_up))
+                if supply.ends:
+                    supply.pause()
+                    await self._until(clients.drained())
+                supply.begin()
+                cpu = self._begin()
+                if supply.ends:
+                    clients.start()
+            else:
+                supply.begin()
+                cpu = self._begin()
+                self._start(clients, supply)
+            if not supply.ends:
+                await self._until(asyncio.sleep(load.duration))
+                if supply.arrivals is None:
+                    # Of a closed loop what is under way has no part in it.
+                    self._recorder.last = perf_counter_ns()
+                    return self._end(cpu)
+                clients.stop()
+            await self._until(clients.drained())
+            if supply.error is not None:
+                raise supply.error
+            return self._end(cpu)
+        finally:
+            await clients.close()
+
+    def _start(self, clients: TextClients, supply: Supply) -> None:
+        if supply.arrivals is None:
+            clients.start()
+        else:
+            clients.start_at(supply.arrivals, perf_counter_ns())
+
+    async def _pymemcache(self) -> Recording:
+        from memlite.loadtest.clients.pymemcache import PymemcacheClients
+
+        task, load = self._task, self._task.workload.load
+        streams = [
+            self._operations(client, task.first + task.connections)
+            for client in range(task.first, task.first + task.connections)
+        ]
+        clients = PymemcacheClients(
+            task.address,
+            [_one_by_one(stream, self._share(number)) for number, stream in enumerate(streams)],
+            timeout=task.timeout,
+            think_time=load.think_time,
+            check=streams[0].check if task.verify else None,
+        )
+        self._glance = clients.glance
+        await asyncio.to_thread(clients.connect)
+        if await self._go():
+            if load.warm_up and not load.operations:
+                clients.start()
+                await self._until(asyncio.sleep(load.warm_up))
+            self._pipe.send(Began())
+            cpu = process_time()
+            clients.begin()
+            clients.start()
+            await self._until(
+                _until_idle(clients) if load.operations else asyncio.sleep(load.duration)
+            )
+            cpu = process_time() - cpu
+            recording = await asyncio.to_thread(clients.end)
+            recording.cpu = recording.busiest = cpu
+            return recording
+        return await asyncio.to_thread(clients.end)
+
+    def _share(self, number: int) -> int | None:
+        """Return how many operations this worker's client of that number makes; None for any."""
+        task, count = self._task, self._task.workload.load.operations
+        if not count:
+            return None
+        mine = count // task.workers + (task.worker < count % task.workers)
+        return mine // task.connections + (number < mine % task.connections)
+
+    async def _until(self, end: Coroutine[Any, Any, None]) -> None:
+        """Wait for the end, and tell how it goes; come back at once when told to stop."""
+        ending = asyncio.ensure_future(end)
+        word = asyncio.ensure_future(self._messages.get())
+        while True:
+            await asyncio.wait(
+                (ending, word), timeout=_GLANCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            self._pipe.send(Glance(*self._glance()))
+            if word.done():
+                ending.cancel()
+                self._messages.put_nowait(word.result())
+                return
+            if ending.done():
+                word.cancel()
+                ending.result()
+                return
+
+
+def _one_by_one(stream: Operations, count: int | None) -> Callable[[], Operation | None]:
+    """Return what gives a stream's operations one at a time, `count` at most, and then None."""
+    operations: Iterator[Operation] = stream if count is None else itertools.islice(stream, count)
+    return lambda: next(operations, None)
+
+
+async def _until_idle(clients: "PymemcacheClients") -> None:
+    while clients.busy:  # noqa: ASYNC110 - they are threads
+        await asyncio.sleep(_IDLE_SECONDS)

@@ -1,0 +1,274 @@
+"""``memlite bench`` as people run it: real servers, real clients, files, exit codes."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memlite.loadtest.files import load
+from tests.integration.conftest import needs_memcached
+
+QUICK = ["--duration", "300ms", "--warm-up", "50ms", "--repetitions", "2", "--keys", "200"]
+
+
+def bench(*arguments, timeout=100, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        **options,
+    )
+
+
+def address(server):
+    return f"127.0.0.1:{server.port}"
+
+
+def left_behind():
+    """Return processes of this test that should have ended."""
+    listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True)
+    return [line for line in listing.stdout.splitlines() if "multiprocessing.spawn" in line]
+
+
+def test_compare(tmp_path):
+    out = tmp_path / "out"
+    done = bench(
+        "compare", "--backends", "memory,file,gcs", "--clients", "1,4", *QUICK,
+        "--gcs-read-latency", "fixed:1ms", "--gcs-write-latency", "fixed:2ms",
+        "--out", out, "--no-report", "--verify",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(out)
+    assert [one.name for one in results.targets] == ["memory", "file", "gcs"]
+    assert all(one.server for one in results.targets)
+    assert [(one.target, one.clients) for one in results.points] == [
+        (name, clients) for name in ("memory", "file", "gcs") for clients in (1, 4)
+    ]
+    for one in results.points:
+        assert [repetition.number for repetition in one.repetitions] == [1, 2]
+        assert not one.errors
+        for repetition in one.repetitions:
+            assert repetition.operations == repetition.hits + repetition.response["set"].count
+            assert repetition.response["all"].count == repetition.operations
+            assert repetition.misses == 0
+            assert repetition.server is not None
+            assert repetition.server.memory_bytes > 10_000_000
+            assert 0.25 < repetition.seconds < 0.6
+    by_target = {(one.target, one.clients): one for one in results.points}
+    assert by_target["gcs", 1].response["get"].p50 >= 1000
+    assert by_target["gcs", 1].response["set"].p50 >= 2000
+    assert by_target["memory", 4].throughput.mean > by_target["gcs", 4].throughput.mean
+    # New clients all at once, beside it: a set and a get each.
+    assert [(one.target, one.clients) for one in results.bursts] == list(by_target)
+    for one in results.bursts:
+        assert all(
+            repetition.operations == 2 * one.clients and repetition.hits == one.clients
+            for repetition in one.repetitions
+        )
+        assert set(one.response) == {"all", "connect", "get", "set"}
+    with (out / "results.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 2 * 2 * 6
+    assert "memory" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "[24/24]" in done.stderr
+    assert not list(out.glob(".*"))
+
+
+@needs_memcached
+def test_run_against_memcached(start, tmp_path):
+    server = start(kind="memcached")
+    done = bench("run", f"{address(server)}=cache", "--clients", 3, *QUICK, "--out", tmp_path,
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert results.targets[0].name == "cache"
+    assert results.targets[0].kind == "server"
+    assert results.targets[0].server.startswith("1.")
+    assert results.points[0].repetitions[0].server is not None  # it runs on this machine
+    assert not results.bursts
+
+
+@pytest.mark.parametrize(
+    "workload",
+    ["ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f", "concurrent", "write-only",
+     "read-only", "multiget"],
+)  # fmt: skip
+def test_presets(memlite, tmp_path, workload):
+    done = bench("run", address(memlite), "--workload", workload, "--clients", 4, *QUICK,
+                 "--value-size", 60, "--verify", "--out", tmp_path, "-q",
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    (point,) = load(tmp_path).points
+    assert point.throughput.mean > 0
+    assert not point.errors
+
+
+def test_values_that_are_wrong_are_found(memlite, tmp_path):
+    arguments = ["run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path, "-q",
+                 "--no-report"]  # fmt: skip
+    assert bench(*arguments, "--mix", "set=1").returncode == 0
+    # Those were not stored to be verified.
+    path = tmp_path / "reads.toml"
+    path.write_text("preload = false\n[mix]\nget = 1\n")
+    done = bench(*arguments, "--workload", path, "--verify")
+    assert done.returncode == 1
+    assert "wrong value" in done.stdout
+    assert load(tmp_path).points[0].errors["wrong value"] > 0
+
+
+def test_open_loop(memlite, tmp_path):
+    done = bench("run", address(memlite), "--clients", 20, *QUICK, "--rate", "1k,2k",
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second = load(tmp_path).points
+    assert (first.rate, second.rate) == (1000, 2000)
+    assert first.throughput.mean == pytest.approx(1000, rel=0.1)
+    assert second.throughput.mean == pytest.approx(2000, rel=0.1)
+    assert first.service["all"].count == first.response["all"].count
+
+
+def test_pymemcache(memlite, tmp_path):
+    done = bench("run", address(memlite), "--client", "pymemcache", "--clients", 3, *QUICK,
+                 "--verify", "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (point,) = load(tmp_path).points
+    assert set(point.response) == {"all", "get", "set"}
+    assert all(one.misses == 0 for one in point.repetitions)
+
+
+@pytest.mark.parametrize("client", ["text", "pymemcache"])
+def test_a_number_of_operations(memlite, tmp_path, client):
+    done = bench("run", address(memlite), "--client", client, "--clients", 3, *QUICK,
+                 "--operations", 1001, "--workers", 2, "--out", tmp_path, "-q",
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert results.workers == 2
+    assert [one.operations for one in results.points[0].repetitions] == [1001, 1001]
+
+
+def test_a_trace(memlite, tmp_path):
+    trace = tmp_path / "trace.csv"
+    lines = ["time,operation,key,size", "0,set,a,10", "0.1,get,a,", "0.3,get,b,", "0.4,delete,a,"]
+    trace.write_text("\n".join(lines) + "\n")
+    done = bench("run", address(memlite), "--trace", trace, "--repetitions", 1, "--clients", 2,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (repetition,) = load(tmp_path).points[0].repetitions
+    assert (repetition.operations, repetition.hits, repetition.misses) == (4, 1, 1)
+    assert repetition.seconds == pytest.approx(0.4, abs=0.1)
+    trace.write_text("\n".join([*lines, "0.5,frobnicate,a,"]) + "\n")
+    done = bench("run", address(memlite), "--trace", trace, "--out", tmp_path, "-q")
+    assert done.returncode != 0
+    assert "trace.csv:6" in done.stderr or "line 6" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_knee(memlite, tmp_path):
+    done = bench("run", address(memlite), "--clients", 1, *QUICK, "--find-knee", "--most", 8,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (knee,) = load(tmp_path).knees
+    assert knee.reason in ("throughput", "limit")
+    assert 1 <= knee.clients <= 8
+    done = bench("run", address(memlite), "--clients", 1, *QUICK, "--find-knee", "--slo", "1us",
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    (knee,) = load(tmp_path).knees
+    assert (knee.reason, knee.clients) == ("slo", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", "run", address(memlite), "--clients", "2",
+         "--duration", "60s", "--warm-up", "0s", "--out", tmp_path, "--no-report"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        time.sleep(3)
+        os.killpg(process.pid, number)  # as the terminal does it
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    assert "partial" in errors
+    assert "Traceback" not in errors
+    results = load(tmp_path)
+    assert results.partial
+    assert results.points[0].repetitions[0].operations > 0
+    assert results.points[0].repetitions[0].seconds < 20
+
+
+def test_a_server_that_dies_is_an_error(start, tmp_path):
+    server = start()
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", "run", address(server), "--clients", "2",
+         "--duration", "4s", "--repetitions", "1", "--out", tmp_path, "--no-report", "-q"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        time.sleep(3)
+        server.process.kill()
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1, errors
+    assert "connection refused" in output
+    counted = load(tmp_path).points[0].errors
+    assert counted["connection refused"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["run", "127.0.0.1:1"], 71, "127.0.0.1:1: Connection refused"),
+        (["run", "/nope.sock"], 71, "/nope.sock: No such file"),
+        (["run", "nonsense"], 64, "HOST:PORT"),
+        (["run", "127.0.0.1:99999"], 64, "HOST:PORT"),
+        (["compare", "--backends", "disk"], 64, "memory, file, gcs"),
+        (["compare", "--backends", "file:///nope/x.json"], 71, "no folder /nope"),
+        (["compare", "--backends", "memory,memory"], 64, "same name"),
+        (["compare", "--backends", ""], 64, "nothing to compare"),
+        (["compare", "--gcs-read-latency", "slow", "--backends", "gcs"], 71, "slow"),
+        (["run", "127.0.0.1:1", "--clients", "0"], 64, "--clients"),
+        (["run", "127.0.0.1:1", "--clients", "5:1"], 64, "--clients"),
+        (["run", "127.0.0.1:1", "--workload", "ycsb-z"], 64, "ycsb-a"),
+        (["run", "127.0.0.1:1", "--duration", "soon"], 64, "--duration"),
+        (["run", "127.0.0.1:1", "--mix", "fly=1"], 64, "fly"),
+        (["run", "127.0.0.1:1", "--slo", "1ms"], 64, "--find-knee"),
+        (["run", "127.0.0.1:1", "--out", "/proc/nope"], 71, "/proc/nope"),
+        (["run", "127.0.0.1:1", "--client", "pymemcache", "--rate", "5"], 64, "--rate"),
+        (["report", "/nope"], 64, "/nope: No such file"),
+        (["workload", "nope"], 64, "mixed"),
+        (["fly"], 64, "fly"),
+        ([], 64, "COMMAND"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(tmp_path, arguments, code, said):
+    done = bench(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.glob("bench-results/*"))
+
+
+def test_workloads_are_printed_to_copy(tmp_path, memlite):
+    names = [line.split()[0] for line in bench("workload").stdout.splitlines()]
+    assert {"concurrent", "mixed", "multiget", "ycsb-a", "ycsb-f"} <= set(names)
+    copied = tmp_path / "mine.toml"
+    copied.write_text(bench("workload", "mixed").stdout.replace("set = 1", "set = 10"))
+    done = bench("run", address(memlite), "--workload", copied, "--clients", 2, *QUICK,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert results.workload["name"] == "mine"
+    assert results.workload["mix"] == {"get": 10, "set": 10}
+    text = json.loads((tmp_path / "results.json").read_text())
+    assert text["format"] == "memlite-bench"
+
+
+def test_no_process_is_left_behind(memlite, tmp_path):
+    before = left_behind()
+    bench("run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path, "-q", "--no-report")
+    assert left_behind() == before
