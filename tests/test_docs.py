@@ -1,5 +1,6 @@
 """Every example in the documentation runs, and what it says of the code is so."""
 
+import dataclasses
 import doctest
 import os
 import re
@@ -15,10 +16,15 @@ from pymemcache.client.base import Client
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.backends.table import ITEM_OVERHEAD
 from memlite.config import OPTIONS, load
+from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
+from memlite.loadtest.trace import Trace
+from memlite.loadtest.workload import Keys, Load, Values, Workload
+from memlite.loadtest.workload_files import load_workload, preset_names
 from memlite.protocol import Limits
 from tests.integration.servers import RunningServer, running
 
 ROOT = Path(__file__).parent.parent
+WORKLOADS = ROOT / "docs" / "reference" / "workloads.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -59,7 +65,7 @@ def test_conversations_by_hand(server: RunningServer) -> None:
 
 
 def test_settings_files(tmp_path: Path) -> None:
-    examples = [text for page in PAGES for text in blocks(page, "toml")]
+    examples = [text for page in PAGES if page != WORKLOADS for text in blocks(page, "toml")]
     assert len(examples) >= 2
     for number, text in enumerate(examples):
         file = tmp_path / f"{number}.toml"
@@ -92,6 +98,45 @@ def test_the_command_line_reference_is_the_parsers() -> None:
     for option in OPTIONS:
         assert f"--{option.name}" in page
         assert option.variable in page
+
+
+def test_the_page_on_workloads(tmp_path: Path) -> None:
+    page = WORKLOADS.read_text()
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    for part in (Workload, Keys, Values, Load):
+        for field in dataclasses.fields(part):
+            if field.name in ("mix", "keys", "values", "load"):
+                assert f"## `[{field.name}]`" in page
+                continue
+            row = rows[field.name]
+            if isinstance(field.default, bool):
+                assert str(field.default).lower() in row
+            elif isinstance(field.default, int | float):
+                assert f"{field.default:g}" in row.replace(",", ""), row
+    for name in preset_names():
+        assert f"`{name}`" in page or name in ("ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e")
+    (example,) = blocks(WORKLOADS, "toml")
+    (tmp_path / "example.toml").write_text(example)
+    assert load_workload(str(tmp_path / "example.toml")).mix["get"] == 20
+    (trace,) = blocks(WORKLOADS, "csv")
+    (tmp_path / "trace.csv").write_text(trace)
+    replayed = Trace(Workload(trace=str(tmp_path / "trace.csv"))).operations(0, 1)
+    assert [operation.kind for _, operation in replayed] == ["set", "get", "get"]
+
+
+def test_the_page_on_results_is_that_of_the_classes() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "write_results_reference.py"))
+    page = (ROOT / "docs" / "reference" / "results.md").read_text()
+    assert page == script["page"](), "run scripts/write_results_reference.py"
+
+
+def test_figures_on_the_page_about_reading_them() -> None:
+    page = (ROOT / "docs" / "reading-the-figures.md").read_text()
+    assert (READ_LATENCY, WRITE_LATENCY) == (
+        "lognormal:median=15ms,p99=60ms",
+        "lognormal:median=30ms,p99=120ms",
+    )
+    assert "reads 15 ms in the median and 60 ms for p99, writes 30 and 120" in page
 
 
 def test_links_lead_somewhere() -> None:

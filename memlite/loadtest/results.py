@@ -49,7 +49,10 @@ class Latency:
         count: how many were recorded.
         mean: their mean.
         least: the shortest.
-        p50: half of them are at most this; likewise the others.
+        p50: half of them are at most this.
+        p90: 90% of them are.
+        p99: 99% of them are.
+        p999: 99.9% of them are.
         most: the longest.
         histogram: all of them, as HdrHistogram's base64 text (V2, compressed), 3 significant
             digits.
