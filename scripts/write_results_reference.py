@@ -18,9 +18,10 @@ HEAD = """\
 
 <!-- Written by scripts/write_results_reference.py from memlite/loadtest/results.py. -->
 
-`memlite bench` saves `results.json`, from which `memlite bench report` draws again, and `results.csv`,
-a row for each repetition. In one version of the format fields are only added; readers should pass over
-those they do not know. Latencies are in microseconds, other times in seconds, sizes in bytes.
+`memlite bench` saves `results.json`, from which `memlite bench report` draws again, and
+`results.csv`, a row for each repetition. In one version of the format fields are only added;
+readers should pass over those they do not know. Latencies are in microseconds, other times in
+seconds, sizes in bytes.
 
 Histograms are those of [HdrHistogram](http://hdrhistogram.org): `HdrHistogram.decode(text)` of the
 package `hdrhistogram` reads them.

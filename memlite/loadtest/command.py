@@ -136,11 +136,11 @@ def _prepare(folder: Path) -> None:
 
 def _draw(results: Sequence[Results], folder: Path, prices: Path | None) -> None:
     # Imported here: drawing needs libraries that take a second.
-    from memlite.loadtest.prices import load_prices
+    from memlite.loadtest import prices as price_table
     from memlite.loadtest.report import write_report
 
-    written = write_report(results, folder, load_prices(prices))
-    sys.stdout.write(f"\nreport: {next(one for one in written if one.suffix == '.html')}\n")
+    page, *_ = write_report(results, folder, price_table.load(prices))
+    sys.stdout.write(f"\nreport: {page}\n")
 
 
 def _title(options: argparse.Namespace, workload: Workload) -> str:

@@ -9,10 +9,10 @@ from memlite.loadtest.machine import machine, versions
 from memlite.loadtest.measure import measure
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import Watcher
-from memlite.loadtest.quantities import count
 from memlite.loadtest.results import Knee, Point, Repetition, Results, TargetInfo
 from memlite.loadtest.statistics import point
 from memlite.loadtest.targets import Target
+from memlite.loadtest.units import short
 from memlite.loadtest.values import mean_size
 from memlite.loadtest.worker import Task
 from memlite.loadtest.workload import Workload
@@ -41,7 +41,7 @@ class Level:
     def __str__(self) -> str:
         text = f"{self.clients} clients" if self.clients != 1 else "1 client"
         if self.rate:
-            text += f", {count(self.rate)}/s"
+            text += f", {short(self.rate)}/s"
         return text + (f", {self.value_size} bytes" if self.value_size else "")
 
 
@@ -172,7 +172,7 @@ class _Run:
         if not plan.workload.preload or plan.workload.kind != "steady" or plan.workload.trace:
             return
         for target in plan.targets:
-            self._watcher.begin(f"{target.name}: storing {count(plan.workload.keys.count)} keys")
+            self._watcher.begin(f"{target.name}: storing {short(plan.workload.keys.count)} keys")
             sizes = {level.value_size for level in plan.levels}
             level = Level(plan.workers, 0.0, max(sizes) if sizes else 0)
             tasks = [replace(task, preload=True) for task in self._tasks(target, level)]

@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from memlite.loadtest.quantities import count, latency
+from memlite.loadtest.units import duration, short
 from memlite.loadtest.worker import Glance
 
 __all__ = ["Watcher", "watch"]
@@ -94,7 +94,7 @@ class _Bar(Watcher):
         self._progress.update(self._task, description=what, now="")
 
     def show(self, rate: float, p99: float, errors: int) -> None:
-        text = f"{count(rate)}/s p99 {latency(p99)}" + (f" {errors} errors" if errors else "")
+        text = f"{short(rate)}/s p99 {duration(p99)}" + (f" {errors} errors" if errors else "")
         self._progress.update(self._task, now=text)
 
     def done(self) -> None:
@@ -125,7 +125,7 @@ class _Lines(Watcher):
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _LINE_SECONDS
             failed = f", {errors} errors" if errors else ""
-            self.say(f"  {self._what}: {count(rate)}/s, p99 {latency(p99)}{failed}")
+            self.say(f"  {self._what}: {short(rate)}/s, p99 {duration(p99)}{failed}")
 
     def done(self) -> None:
         self._done += 1

@@ -5,8 +5,9 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
-from memlite.loadtest.quantities import count, latency
 from memlite.loadtest.results import Interval, Point, Results
+from memlite.loadtest.units import duration, short
+from memlite.loadtest.verdict import verdict
 
 __all__ = ["print_summary"]
 
@@ -22,6 +23,9 @@ def print_summary(results: Results, stream: TextIO) -> None:
             console.print(
                 f"{one.target}, {one.clients} clients: {number} × {kind}", markup=False, style="red"
             )
+    console.print()
+    for sentence in verdict(results):
+        console.print(sentence, markup=False)
 
 
 def _table(results: Results) -> Table:
@@ -43,11 +47,11 @@ def _row(one: Point, rates: bool, sizes: bool) -> list[str]:
     every = one.response.get("all")
     row = [one.target, str(one.clients)]
     if rates:
-        row.append(count(one.rate))
+        row.append(short(one.rate))
     if sizes:
-        row.append(count(one.value_size))
-    row += [count(one.throughput.mean), _spread(one.throughput)]
-    row += [latency(value) for value in (every.p50, every.p99, every.p999)] if every else ["–"] * 3
+        row.append(short(one.value_size))
+    row += [short(one.throughput.mean), _spread(one.throughput)]
+    row += [duration(value) for value in (every.p50, every.p99, every.p999)] if every else ["–"] * 3
     errors = sum(one.errors.values())
     return [*row, str(errors) if errors else ""]
 

@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
         hits = operations = asked = 0
         for operation, reply in zip(batch.operations, replies, strict=True):
             _, kind, keys, _, follow = operation
-            if type(reply) is int and follow is None:
+            if isinstance(reply, int) and follow is None:
                 hits += reply
                 asked += keys
             elif reply == b"STORED":
@@ -298,7 +298,7 @@ class Connection(asyncio.Protocol):
     def _note(self, operation: "Operation", batch: _Batch, reply: Reply, now: int) -> None:
         recorder = self._recorder
         counts = recorder.counts
-        if type(reply) is bytes:
+        if isinstance(reply, bytes):
             if reply not in _FINE and not reply.isdigit():
                 self._clients.failed(reply.decode("latin-1")[:100])
                 return
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
                 second = operation._replace(request=operation.follow(unique), keys=0, follow=None)
                 self.send([second], batch.intended)
                 return
-            hits = len(reply) if type(reply) is list else reply
+            hits = reply if isinstance(reply, int) else len(reply)
             counts.hits += hits
             counts.misses += operation.keys - hits
             counts.operations += operation.keys
