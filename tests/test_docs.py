@@ -5,6 +5,7 @@ import doctest
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pymemcache.client.base import Client
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.backends.table import ITEM_OVERHEAD
 from memlite.config import OPTIONS, load
+from memlite.loadtest.options import parse as parse_bench
 from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.trace import Trace
 from memlite.loadtest.workload import Keys, Load, Values, Workload
@@ -200,3 +202,16 @@ def test_the_changelog_has_this_version() -> None:
     from memlite import __version__
 
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_load_tests_in_the_documentation_are_well_formed() -> None:
+    lines = [
+        shlex.split(line, comments=True)[1:]
+        for page in PAGES
+        for text in blocks(page, "sh")
+        for line in text.splitlines()
+        if line.startswith("./scripts/bench")
+    ]
+    assert len(lines) >= 10
+    for words in lines:
+        assert parse_bench(words[: words.index(">")] if ">" in words else words)

@@ -58,6 +58,11 @@ _CHUNK_LEAST: Final = 64
 _CHUNK_OF_ALL: Final = 1 << 18
 
 _SCAN_MOST: Final = 100
+# Operations that are the same each time are made once, for a third of the cost: so many of a kind,
+# with values of so many bytes at most.
+_MADE_MOST: Final = 1 << 16
+_MADE_SIZE: Final = 256
+
 # One in so many appends and prepends is sent as a set instead, so that items do not grow for ever.
 _RESET_SHARE: Final = 1 / 16
 _RESET: Final = "reset"
@@ -274,9 +279,15 @@ class Operations(Iterator[Operation]):
 
     def _retrieval(self, kind: str) -> _Build:
         line = b"%b%b\r\n" % (kind.encode(), self._key_format())
+        made: dict[int, Operation] = {}
 
         def build(number: int, extra: int) -> Operation:
-            return _new(Operation, (line % number, kind, 1, 1, None))
+            operation = made.get(number)
+            if operation is None:
+                operation = _new(Operation, (line % number, kind, 1, 1, None))
+                if len(made) < _MADE_MOST:
+                    made[number] = operation
+            return operation
 
         return build
 
@@ -324,9 +335,16 @@ class Operations(Iterator[Operation]):
         first, _, last = line.rpartition(b"%d")
         line = b"%b%d%b" % (first, size, last)
         rest = self._values.plain(size) + b"\r\n"
+        made: dict[int, Operation] = {}
+        most = _MADE_MOST if size <= _MADE_SIZE else 0
 
         def build(number: int, extra: int) -> Operation:
-            return _new(Operation, (line % number + rest, kind, 0, replies, None))
+            operation = made.get(number)
+            if operation is None:
+                operation = _new(Operation, (line % number + rest, kind, 0, replies, None))
+                if len(made) < most:
+                    made[number] = operation
+            return operation
 
         return build
 

@@ -48,8 +48,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=_NAME,
-        description="Spawns concurrent clients, measures servers that speak memcached's protocol, "
-        "and reports what it found.",
+        description="Spawns concurrent clients, measures servers that speak memcached's\n"
+        "protocol, and reports what it found.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -1,0 +1,70 @@
+"""The command line of ``memlite bench``."""
+
+import pytest
+
+from memlite.errors import ConfigError
+from memlite.loadtest.options import parse
+
+
+def test_lists_of_numbers():
+    def clients(text):
+        return parse(["run", "h:1", "--clients", text]).clients
+
+    assert clients("50") == [50]
+    assert clients("1,10,100") == [1, 10, 100]
+    assert clients("10:50:20") == [10, 30, 50]
+    assert clients("1:3") == [1, 2, 3]
+    assert clients("1:3,2,1k") == [1, 2, 3, 1000]
+    assert parse(["compare"]).clients == list(range(10, 101, 10))
+
+
+def test_sizes_times_and_rates():
+    options = parse(
+        ["run", "h:1", "--value-size", "0,100,1k,2M", "--duration", "250ms", "--timeout", "1.5s",
+         "--rate", "500,20k", "--slo", "900us", "--warm-up", "2", "--mix", "get=10, set=0.5"]
+    )  # fmt: skip
+    assert options.value_size == [0, 100, 1024, 2 * 1024**2]
+    assert (vars(options)["load.duration"], options.timeout, options.slo) == (0.25, 1.5, 0.0009)
+    assert vars(options)["load.warm_up"] == 2
+    assert options.rate == [500, 20_000]
+    assert options.mix == {"get": 10, "set": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--clients", "0"),
+        ("--clients", ""),
+        ("--clients", "5:1"),
+        ("--clients", "1:2:3:4"),
+        ("--clients", "ten"),
+        ("--rate", "0"),
+        ("--value-size", "1x"),
+        ("--duration", "1 hour"),
+        ("--duration", "-1"),
+        ("--mix", "get"),
+        ("--mix", "get=many"),
+        ("--theta", "big"),
+        ("--client", "other"),
+        ("--seed", "1.5"),
+        ("--workers", "0"),
+        ("--arrivals", "never"),
+    ],
+)
+def test_what_is_wrong_names_the_flag(flag, value):
+    with pytest.raises(ConfigError) as raised:
+        parse(["run", "h:1", flag, value])
+    assert flag in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_abbreviations_are_no_flags():
+    with pytest.raises(ConfigError, match="--client-"):
+        parse(["run", "h:1", "--client-", "5"])
+
+
+@pytest.mark.parametrize("words", [["--help"], ["compare", "--help"], ["report", "-h"]])
+def test_help_fits_a_terminal(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert parse(words) is None
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
