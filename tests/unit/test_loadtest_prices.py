@@ -101,7 +101,7 @@ def test_a_copy_can_be_edited(tmp_path):
         ('currency = "USD"', "currency = 1", "currency must be a text"),
         ("[bucket]", "[buckets]", "bucket.name is missing"),
         ("[bucket]", "bucket = 1 =", "is not a TOML file"),
-        ('date = "2026-09"', 'date = "2026-09"\ndisk = 3', "is not a TOML file"),
+        ('currency = "USD"', 'currency = "USD"\ndisk = 3', "is not a TOML file"),
     ],
 )
 def test_what_is_refused(tmp_path, old, new, complaint):
