@@ -63,8 +63,8 @@ def ours(port: str, pipeline: int, seconds: float, folder: Path) -> float:
     """Return the cost of an operation with memlite bench."""
     subprocess.run(
         [sys.executable, "-m", "memlite", "bench", "run", f"127.0.0.1:{port}", "--clients", "50",
-         "--pipeline", str(pipeline), "--duration", f"{seconds}s", "--repetitions", "1", "--workers",
-         "1", "--out", folder, "--no-report", "-q"],
+         "--pipeline", str(pipeline), "--duration", f"{seconds}s", "--repetitions", "1",
+         "--workers", "1", "--out", folder, "--no-report", "-q"],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     (point,) = load(folder).points

@@ -1,115 +1,242 @@
-"""Results as files: ``results.json`` to draw from again, ``results.csv`` for spreadsheets."""
+"""Results on disk: ``results.json``, which can be read again, and ``results.csv`` for sheets."""
 
 import csv
+import dataclasses
 import io
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+import os
+import tempfile
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import orjson
 
-from memlite.errors import ConfigError, StartError
+from memlite.errors import ConfigError
 from memlite.loadtest.results import FORMAT, VERSION, Latency, Point, Repetition, Results
 
-__all__ = ["CSV_NAME", "JSON_NAME", "load", "save"]
+__all__ = ["COLUMNS", "CSV_NAME", "JSON_NAME", "load", "save", "write"]
 
 JSON_NAME = "results.json"
 CSV_NAME = "results.csv"
 
-_COLUMNS = (
-    "part", "target", "clients", "rate", "value_size", "repetition", "seconds", "operations",
-    "throughput", "hits", "misses", "errors", "p50_us", "p90_us", "p99_us", "p999_us", "max_us",
-    "bytes_sent", "bytes_received", "server_cpu_seconds", "server_memory_bytes",
-    "generator_share", "generator_cpu_us",
-)  # fmt: skip
+COLUMNS = (
+    "target",
+    "clients",
+    "rate",
+    "value_size",
+    "repetition",
+    "seconds",
+    "operations",
+    "throughput",
+    "hits",
+    "misses",
+    "errors",
+    "p50_us",
+    "p90_us",
+    "p99_us",
+    "p99.9_us",
+    "max_us",
+    "bytes_sent",
+    "bytes_received",
+    "server_cpu_seconds",
+    "server_cpu_share",
+    "server_memory_bytes",
+    "generator_share",
+    "generator_cpu_us",
+    "lateness_us",
+)
+"""The columns of ``results.csv``; a row is a repetition, empty fields are unknown."""
 
 
-def save(results: Results, folder: Path) -> None:
-    """Write both files; one that is there is replaced when the new one is whole.
+def save(results: Results, folder: Path) -> list[Path]:
+    """Write both files; each is there in full or not at all.
+
+    Args:
+        results: what to write.
+        folder: where to; made if it is not there.
+
+    Returns:
+        The files.
 
     Raises:
-        StartError: they cannot be written.
+        ConfigError: they cannot be written.
     """
-    text = orjson.dumps(results, option=orjson.OPT_INDENT_2)
+    content = orjson.dumps(results, default=str, option=orjson.OPT_INDENT_2)
+    files = {folder / JSON_NAME: content + b"\n", folder / CSV_NAME: _csv(results).encode()}
+    for path, data in files.items():
+        write(path, data)
+    return list(files)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file so that it is there in full or not at all.
+
+    Args:
+        path: of the file; its folder is made if it is not there.
+        content: all of it.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
     try:
-        _replace(folder / JSON_NAME, text)
-        _replace(folder / CSV_NAME, _table(results).encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            # A temporary file is its owner's alone; a result is as any other file.
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
     except OSError as error:
-        raise StartError(f"bench: {error.filename or folder}: {error.strerror}") from None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    partial.replace(path)
-
-
-def _table(results: Results) -> str:
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow(_COLUMNS)
-    for part, points in (("load", results.points), ("burst", results.bursts)):
-        for point in points:
-            rows.writerows(_row(part, point, one) for one in point.repetitions)
-    return text.getvalue()
-
-
-def _row(part: str, point: Point, one: Repetition) -> list[object]:
-    every = one.response.get("all", Latency())
-    return [
-        part, point.target, point.clients, point.rate, point.value_size, one.number, one.seconds,
-        one.operations, round(one.throughput, 1), one.hits, one.misses, one.failed, every.p50,
-        every.p90, every.p99, every.p999, every.most, one.bytes_sent, one.bytes_received,
-        one.server.cpu_seconds if one.server else "",
-        one.server.memory_bytes if one.server else "",
-        one.generator_share, one.generator_cpu,
-    ]  # fmt: skip
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def load(path: Path) -> Results:
-    """Return saved results.
+    """Read results again.
+
+    Fields this version does not know are left out: later ones only add to the format.
 
     Args:
-        path: the file, or the directory it is in.
+        path: of ``results.json``, or of the folder it is in.
+
+    Returns:
+        What was saved; sequences are tuples.
 
     Raises:
-        ConfigError: it cannot be read, or is none; the text is one line.
+        ConfigError: there is no such file, or it is not what `save` writes.
     """
     file = path / JSON_NAME if path.is_dir() else path
     try:
-        value = orjson.loads(file.read_bytes())
+        document = orjson.loads(file.read_bytes())
     except OSError as error:
-        raise ConfigError(f"bench: {file}: {error.strerror}") from None
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
-        raise ConfigError(f"bench: {file}: not JSON: {error}") from None
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise ConfigError(f"bench: {file}: not results of memlite bench")
-    if value.get("version") != VERSION:
+        raise ConfigError(f"{file} is not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ConfigError(f"{file} is not a file of results: its format is not {FORMAT!r}")
+    version = document.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise ConfigError(f"{file} is not a file of results: its version is not a number")
+    if version > VERSION:
         raise ConfigError(
-            f"bench: {file}: version {value.get('version')} of the format; this memlite reads "
-            f"version {VERSION}"
+            f"{file} was written by a newer memlite: it has version {version} of the format, "
+            f"and this memlite reads up to {VERSION}"
         )
     try:
-        results: Results = _built(Results, value)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"bench: {file}: damaged: {error}") from None
+        results: Results = _build(Results, document, "")
+    except _WrongError as error:
+        raise ConfigError(f"{file} is not a file of results: {error}") from None
     return results
 
 
-def _built(kind: Any, value: Any) -> Any:
-    """Return a JSON value as what `kind` says; fields that are not known are left out."""
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        known = {field.name for field in fields(kind)}
-        return kind(**{key: _built(hints[key], one) for key, one in value.items() if key in known})
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        (inner,) = (one for one in arguments if one is not type(None))
-        return None if value is None else _built(inner, value)
-    if not arguments or arguments[-1] is Any:
+def _umask() -> int:
+    """Return the process's umask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+# Dataclasses from JSON
+
+
+class _WrongError(Exception):
+    """A field is not what it has to be; the text says which."""
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """Return what `kind`, a type as the contract's dataclasses spell it, makes of JSON."""
+    if kind is Any:
         return value
-    if origin is not None and issubclass(origin, Mapping):
-        return {key: _built(arguments[1], one) for key, one in value.items()}
-    return [_built(arguments[0], one) for one in value]
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        if value is None:
+            return None
+        (kind,) = (one for one in arguments if one is not types.NoneType)
+        return _build(kind, value, where)
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, value, where)
+    if origin is Sequence:
+        return tuple(
+            _build(arguments[0], one, f"{where}[{index}]")
+            for index, one in enumerate(_checked(value, list, where))
+        )
+    if origin is Mapping:
+        members = _checked(value, dict, where)
+        return {name: _build(arguments[1], one, f"{where}.{name}") for name, one in members.items()}
+    if kind is float:
+        return float(_checked(value, (int, float), where))
+    return _checked(value, kind, where)
+
+
+def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
+    members = _checked(value, dict, where)
+    hints = typing.get_type_hints(kind)
+    found = {}
+    for field in dataclasses.fields(kind):
+        name = f"{where}.{field.name}".lstrip(".")
+        if field.name in members:
+            found[field.name] = _build(hints[field.name], members[field.name], name)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise _WrongError(f"{name} is missing")
+    return kind(**found)
+
+
+def _checked(value: Any, kind: Any, where: str) -> Any:
+    # In Python, though not in JSON, true is a number.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise _WrongError(f"{where or 'it'} is of the wrong type")
+    return value
+
+
+# Rows
+
+
+def _csv(results: Results) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for point in results.points:
+        writer.writerows(_rows(point))
+    return text.getvalue()
+
+
+def _rows(point: Point) -> Iterator[list[object]]:
+    for one in point.repetitions:
+        yield [
+            point.target,
+            point.clients,
+            point.rate,
+            point.value_size,
+            one.number,
+            one.seconds,
+            one.operations,
+            one.throughput,
+            one.hits,
+            one.misses,
+            one.failed,
+            *_times(one.response.get("all")),
+            one.bytes_sent,
+            one.bytes_received,
+            *_server(one),
+            one.generator_share,
+            one.generator_cpu,
+            one.lateness,
+        ]
+
+
+def _times(latency: Latency | None) -> list[float | str]:
+    if latency is None or not latency.count:
+        return [""] * 5
+    return [latency.p50, latency.p90, latency.p99, latency.p999, latency.most]
+
+
+def _server(repetition: Repetition) -> list[float | str]:
+    use = repetition.server
+    if use is None:
+        return [""] * 3
+    return [use.cpu_seconds, use.cpu_share, use.memory_bytes]

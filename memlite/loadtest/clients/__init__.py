@@ -1,1 +1,3 @@
 """Clients: what puts a workload on a server, and writes down how that went."""
+
+__all__: list[str] = []

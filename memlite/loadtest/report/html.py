@@ -1,0 +1,222 @@
+"""The page: everything in one file, which opens without a network."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from memlite import __version__
+from memlite.loadtest import files, selection, units
+from memlite.loadtest.prices import Cost, Prices, assumptions, costs
+from memlite.loadtest.prices import load as load_prices
+from memlite.loadtest.report.compare import cautions, combine, names
+from memlite.loadtest.report.figures import Drawing, Picture, figures
+from memlite.loadtest.report.look import DARK, LIGHT, Look, png, svg, variables
+from memlite.loadtest.results import Interval, Latency, Point, Results
+from memlite.loadtest.verdict import verdict
+
+__all__ = ["PAGE_NAME", "write"]
+
+PAGE_NAME = "report.html"
+
+
+def write(runs: Sequence[Results], folder: Path, prices: Prices | None = None) -> list[Path]:
+    """Write the page and the pictures; see `memlite.loadtest.report.write_report`."""
+    prices = load_prices() if prices is None else prices
+    results = combine(runs)
+    drawing = Drawing(results, costs(results, prices), prices)
+    drawn: dict[str, str] = {}
+    written: list[Path] = []
+    pictures = figures(drawing)
+    for picture in pictures:
+        light = picture.draw(LIGHT)
+        drawn[picture.name] = svg(light, picture.name)
+        for name, figure in (
+            (f"{picture.name}.png", light),
+            (f"{picture.name}-dark.png", picture.draw(DARK)),
+        ):
+            written.append(folder / name)
+            files.write(written[-1], png(figure))
+    page = folder / PAGE_NAME
+    files.write(page, _page(runs, drawing, pictures, drawn).encode())
+    return [page, *written]
+
+
+def _page(
+    runs: Sequence[Results],
+    drawing: Drawing,
+    pictures: Sequence[Picture],
+    drawn: Mapping[str, str],
+) -> str:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source = resources.files("memlite.loadtest.report").joinpath("template.html.j2")
+    results = drawing.results
+    return environment.from_string(source.read_text(encoding="utf-8")).render(
+        title=results.title or "Load test",
+        subtitle=_subtitle(results),
+        version=__version__,
+        light=Markup(_colours(LIGHT)),  # noqa: S704 - our own colours
+        dark=Markup(_colours(DARK)),  # noqa: S704 - likewise
+        sentences=[*verdict(results), *cautions(runs)],
+        targets=results.targets,
+        concurrent=selection.is_concurrent(results),
+        with_rates=bool(selection.open_loop(results)),
+        with_sizes=len(selection.value_sizes(results.points)) > 1,
+        points=[_Row.of(point) for point in results.points],
+        pictures=pictures,
+        # Names are drawn as shapes: nothing in a picture was written by anybody else.
+        drawn={name: Markup(text) for name, text in drawn.items()},  # noqa: S704
+        costs=[_cost(cost, drawing.prices) for cost in drawing.costs],
+        currency=drawing.prices.currency,
+        assumptions=assumptions(drawing.prices, drawing.costs, results),
+        runs=[_run(name, run) for name, run in zip(names(runs), runs, strict=True)],
+        emulated=any(target.kind == "gcs" for target in results.targets),
+    )
+
+
+def _colours(look: Look) -> str:
+    return " ".join(f"{variable}: {colour};" for colour, variable in variables(look).items())
+
+
+def _subtitle(results: Results) -> str:
+    return (
+        f"{_date(results.started)}, {units.duration(results.seconds * 1e6)} in all, "
+        f"workload “{results.workload.get('name', 'custom')}”"
+    )
+
+
+def _date(unix_time: float) -> str:
+    return datetime.fromtimestamp(unix_time, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+# The table of points
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    target: str
+    clients: str
+    rate: str
+    value_size: str
+    throughput: str
+    seconds: str
+    times: tuple[str, ...]
+    hits: str
+    misses: str
+    errors: str
+    kinds: str
+    cpu: str
+    memory: str
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, point: Point) -> "_Row":
+        repetitions = point.repetitions
+        used = [one.server for one in repetitions if one.server is not None]
+        errors = point.errors
+        failed = sum(errors.values())
+        warnings = []
+        if point.generator_limited:
+            warnings.append("generator was the limit")
+        if failed:
+            warnings.append("errors")
+        return cls(
+            target=point.target,
+            clients=f"{point.clients:,}",
+            rate=units.grouped(point.rate) if point.rate else "–",
+            value_size=units.size(point.value_size),
+            throughput=_with_interval(point.throughput, 1, units.grouped),
+            seconds=_with_interval(point.seconds, 1e6, units.duration),
+            times=_times(point.response.get("all")),
+            hits=f"{sum(one.hits for one in repetitions):,}",
+            misses=f"{sum(one.misses for one in repetitions):,}",
+            errors=f"{failed:,}",
+            kinds=", ".join(f"{kind}: {count:,}" for kind, count in errors.items()),
+            cpu=units.percent(sum(use.cpu_share for use in used) / len(used)) if used else "–",
+            memory=units.size(max(use.memory_bytes for use in used)) if used else "–",
+            warnings=tuple(warnings),
+        )
+
+
+def _times(latency: Latency | None) -> tuple[str, ...]:
+    if latency is None or not latency.count:
+        return ("–",) * 5
+    return tuple(
+        units.duration(value)
+        for value in (latency.p50, latency.p90, latency.p99, latency.p999, latency.most)
+    )
+
+
+def _with_interval(value: Interval, factor: float, unit: Any) -> str:
+    text: str = unit(value.mean * factor)
+    if value.high is not None:
+        text += f" ± {unit((value.high - value.mean) * factor)}"
+    return text
+
+
+# The other tables
+
+
+def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
+    amounts = {
+        name: units.money(amount, prices.currency).removesuffix(f" {prices.currency}")
+        if amount
+        else "–"
+        for name, amount in (
+            ("machine", cost.machine),
+            ("disk", cost.disk),
+            ("reads", cost.reads),
+            ("writes", cost.writes),
+            ("total", cost.total),
+        )
+    }
+    load = f"{cost.clients:,} clients"
+    if cost.rate:
+        load = f"{units.grouped(cost.rate)} a second sent"
+    return amounts | {
+        "target": cost.target,
+        "load": load,
+        "throughput": units.grouped(cost.throughput),
+    }
+
+
+def _run(name: str, run: Results) -> dict[str, Any]:
+    machine = {
+        _spaced(key): units.size(value) if key.endswith("_bytes") else value
+        for key, value in run.machine.items()
+    }
+    return {
+        "name": name,
+        "facts": [
+            ("Command", shlex.join(run.command)),
+            ("Seed", run.seed),
+            ("Client", run.client),
+            ("Worker processes", run.workers),
+            ("Started", _date(run.started)),
+            ("Took", units.duration(run.seconds * 1e6)),
+        ],
+        "machine": machine,
+        "versions": run.versions,
+        "workload": dict(_flat(run.workload)),
+    }
+
+
+def _flat(members: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    """Return a table's rows; what is inside of a member gets its name in front."""
+    for name, value in members.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif value not in ("", None):
+            yield f"{before}{name}", str(value)
+
+
+def _spaced(key: str) -> str:
+    return key.removesuffix("_bytes").replace("_", " ")
