@@ -22,6 +22,7 @@ JSON_NAME = "results.json"
 CSV_NAME = "results.csv"
 
 COLUMNS = (
+    "kind",
     "target",
     "clients",
     "rate",
@@ -47,7 +48,10 @@ COLUMNS = (
     "generator_cpu_us",
     "lateness_us",
 )
-"""The columns of ``results.csv``; a row is a repetition, empty fields are unknown."""
+"""The columns of ``results.csv``; a row is a repetition, empty fields are unknown.
+
+The kind is the workload's; of clients that come at once beside a steady one, ``concurrent``.
+"""
 
 
 def save(results: Results, folder: Path) -> list[Path]:
@@ -200,14 +204,17 @@ def _csv(results: Results) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for point in results.points:
-        writer.writerows(_rows(point))
+    kind = str(results.workload.get("kind", "steady"))
+    for name, points in ((kind, results.points), ("concurrent", results.bursts)):
+        for point in points:
+            writer.writerows(_rows(name, point))
     return text.getvalue()
 
 
-def _rows(point: Point) -> Iterator[list[object]]:
+def _rows(kind: str, point: Point) -> Iterator[list[object]]:
     for one in point.repetitions:
         yield [
+            kind,
             point.target,
             point.clients,
             point.rate,

@@ -33,9 +33,11 @@ class _Batch:
         sent: when they were.
         left: how many replies are still to come.
         whole: whether all are, and each is an operation's.
+        kinds: of the operations, if they have no second steps; else empty.
+        keys: each asks for; empty likewise.
     """
 
-    __slots__ = ("intended", "left", "operations", "sent", "silent", "whole")
+    __slots__ = ("intended", "keys", "kinds", "left", "operations", "sent", "silent", "whole")
 
     def __init__(
         self,
@@ -50,6 +52,8 @@ class _Batch:
         self.sent = sent
         self.left = len(operations) + bool(silent)
         self.whole = not silent
+        self.kinds: Sequence[str] = ()
+        self.keys: Sequence[int] = ()
 
 
 class Connection(asyncio.Protocol):
@@ -162,14 +166,19 @@ class Connection(asyncio.Protocol):
             data = operations[0].request
             batch = _Batch(operations, (), intended or now, now)
         else:
-            requests = [operation.request for operation in operations]
-            silent = [operation for operation in operations if not operation.replies]
-            if silent:
+            # Column by column: of sixteen operations one costs little more than of one.
+            requests, kinds, keys, replies, follows = zip(*operations, strict=True)
+            if 0 in replies:
+                silent = [operation for operation in operations if not operation.replies]
                 operations = [operation for operation in operations if operation.replies]
                 # Something has to tell that they are done.
-                requests.append(_BARRIER)
-            data = b"".join(requests)
-            batch = _Batch(operations, silent, intended or now, now)
+                data = b"".join((*requests, _BARRIER))
+                batch = _Batch(operations, silent, intended or now, now)
+            else:
+                data = b"".join(requests)
+                batch = _Batch(operations, (), intended or now, now)
+                if follows.count(None) == len(follows):
+                    batch.kinds, batch.keys = kinds, keys
         self.window.append(batch)
         self._recorder.counts.sent += len(data)
         self._transport.write(data)
@@ -271,26 +280,23 @@ class Connection(asyncio.Protocol):
         batch.left -= 1
 
     def _note_all(self, batch: _Batch, replies: list[Reply], now: int) -> None:
-        """Write down replies that came together, what is usual among them in one go."""
-        kinds: dict[str, int] = {}
-        hits = operations = asked = 0
-        for operation, reply in zip(batch.operations, replies, strict=True):
-            _, kind, keys, _, follow = operation
-            if isinstance(reply, int) and follow is None:
-                hits += reply
-                asked += keys
-            elif reply == b"STORED":
-                operations += 1
-            else:
+        """Write down replies that came together, the usual ones in one go."""
+        numbers = [reply for reply in replies if isinstance(reply, int)]
+        stored = len(replies) - len(numbers)
+        keys, kinds = batch.keys, batch.kinds
+        usual = bool(kinds) and keys.count(0) == stored == replies.count(b"STORED")
+        if not usual:
+            for operation, reply in zip(batch.operations, replies, strict=True):
                 self._note(operation, batch, reply, now)
-                continue
-            kinds[kind] = kinds.get(kind, 0) + 1
+            return
         recorder = self._recorder
         counts = recorder.counts
-        counts.operations += operations + asked
+        hits, asked = sum(numbers), sum(keys)
+        counts.operations += asked + stored
         counts.hits += hits
         counts.misses += asked - hits
-        for kind, count in kinds.items():
+        for kind in set(kinds):
+            count = kinds.count(kind)
             self._tally(recorder.response, kind, (now - batch.intended) // 1000, count)
             if self._clients.open_loop:
                 self._tally(recorder.service, kind, (now - batch.sent) // 1000, count)
