@@ -58,10 +58,6 @@ _CHUNK_LEAST: Final = 64
 _CHUNK_OF_ALL: Final = 1 << 18
 
 _SCAN_MOST: Final = 100
-# Operations that are the same each time are made once, for a third of the cost: so many of a kind,
-# with values of so many bytes at most.
-_MADE_MOST: Final = 1 << 16
-_MADE_SIZE: Final = 256
 
 # One in so many appends and prepends is sent as a set instead, so that items do not grow for ever.
 _RESET_SHARE: Final = 1 / 16
@@ -131,6 +127,7 @@ class Operations(Iterator[Operation]):
         self._chunk = max(_CHUNK_LEAST, min(_CHUNK, share))
 
         kinds, weights = _split(workload)
+        self.kinds = kinds
         self._weights = np.cumsum(weights) / sum(weights)
         builders = [self._builder(kind) for kind in kinds]
         self._builders = np.empty(len(builders), dtype=object)
@@ -151,6 +148,26 @@ class Operations(Iterator[Operation]):
             missing = islice(self._drawn, count - len(taken))
             taken += [build(number, extra) for build, number, extra in missing]
         return taken
+
+    def draw(self) -> tuple[npt.NDArray[np.intp], _Numbers]:
+        """Return the next operations of a plain workload, some thousands, in two columns.
+
+        Returns:
+            Positions in `kinds`, and the numbers of the keys; `build` makes requests of them.
+        """
+        kinds = self._draw_kinds()
+        return kinds, self._choose(np.zeros(len(kinds), dtype=np.int64))
+
+    def build(self, kind: int, number: int, size: int) -> Operation:
+        """Return an operation.
+
+        Args:
+            kind: its position in `kinds`.
+            number: the key's.
+            size: the value's, in bytes.
+        """
+        built: Operation = self._builders[kind](number, size)
+        return built
 
     def preload(self) -> Iterator[Operation]:
         """Yield sets of this client's share of the keys: those with number % clients == client.
@@ -202,10 +219,7 @@ class Operations(Iterator[Operation]):
         if self._workload.kind == "concurrent":
             size = int(self._values.sizes(self._rng, 1)[0])
             return [(build, self._client, size) for build in self._builders]
-        count = self._chunk
-        # The last sum may be less than 1 by rounding, and a draw between the two.
-        drawn = self._weights.searchsorted(self._rng.random(count), side="right")
-        kinds = np.minimum(drawn, len(self._weights) - 1)
+        kinds = self._draw_kinds()
         return zip(
             self._builders[kinds].tolist(),
             self._draw_numbers(kinds),
@@ -213,15 +227,21 @@ class Operations(Iterator[Operation]):
             strict=False,  # what all have in common is repeated without end
         )
 
+    def _draw_kinds(self) -> npt.NDArray[np.intp]:
+        # The last sum may be less than 1 by rounding, and a draw between the two.
+        drawn = self._weights.searchsorted(self._rng.random(self._chunk), side="right")
+        return np.minimum(drawn, len(self._weights) - 1)
+
     def _draw_numbers(self, kinds: npt.NDArray[np.intp]) -> list[int] | list[int | tuple[int, ...]]:
         """Return the key number of each operation; of those that ask for several, all of them."""
         inserts = self._inserts[kinds]
         before = np.cumsum(inserts) - inserts
         if self._multiget == 1:
-            numbers: list[int] | list[int | tuple[int, ...]] = self._choose(before)
+            numbers: list[int] | list[int | tuple[int, ...]] = self._choose(before).tolist()
         else:
             wide = self._wide[kinds]
-            flat = iter(self._choose(np.repeat(before, np.where(wide, self._multiget, 1))))
+            asked = np.repeat(before, np.where(wide, self._multiget, 1))
+            flat: Iterator[int] = iter(self._choose(asked).tolist())
             numbers = [
                 tuple(islice(flat, self._multiget)) if several else next(flat)
                 for several in wide.tolist()
@@ -230,9 +250,8 @@ class Operations(Iterator[Operation]):
         self._chooser.inserted(int(inserts.sum()))
         return numbers
 
-    def _choose(self, before: _Numbers) -> list[int]:
-        numbers: list[int] = self._chooser.choose(self._rng, len(before), before).tolist()
-        return numbers
+    def _choose(self, before: _Numbers) -> _Numbers:
+        return self._chooser.choose(self._rng, len(before), before)
 
     def _draw_extras(self, kinds: npt.NDArray[np.intp]) -> Iterable[int]:
         """Return the size of each operation's value; of scans how many keys they ask for."""
@@ -279,15 +298,9 @@ class Operations(Iterator[Operation]):
 
     def _retrieval(self, kind: str) -> _Build:
         line = b"%b%b\r\n" % (kind.encode(), self._key_format())
-        made: dict[int, Operation] = {}
 
         def build(number: int, extra: int) -> Operation:
-            operation = made.get(number)
-            if operation is None:
-                operation = _new(Operation, (line % number, kind, 1, 1, None))
-                if len(made) < _MADE_MOST:
-                    made[number] = operation
-            return operation
+            return _new(Operation, (line % number, kind, 1, 1, None))
 
         return build
 
@@ -315,8 +328,6 @@ class Operations(Iterator[Operation]):
         end, replies = self._ending()
         key = self._key_format(mark)
         line = b"%b%b 0 %d %%d%b\r\n" % (command.encode(), key, self._workload.ttl, end)
-        if not (mark or self._verify or self._values.fixed is None):
-            return self._alike(line, kind, replies, self._values.fixed)
         line += b"%b\r\n"
         content = self._content
         # Own keys are those there were at first; others may have been inserted.
@@ -327,24 +338,6 @@ class Operations(Iterator[Operation]):
                 number %= count
             request = line % (number, size, content(number, size))
             return _new(Operation, (request, kind, 0, replies, None))
-
-        return build
-
-    def _alike(self, line: bytes, kind: str, replies: int, size: int) -> _Build:
-        """Return what builds storage commands that differ in the key alone: a third cheaper."""
-        first, _, last = line.rpartition(b"%d")
-        line = b"%b%d%b" % (first, size, last)
-        rest = self._values.plain(size) + b"\r\n"
-        made: dict[int, Operation] = {}
-        most = _MADE_MOST if size <= _MADE_SIZE else 0
-
-        def build(number: int, extra: int) -> Operation:
-            operation = made.get(number)
-            if operation is None:
-                operation = _new(Operation, (line % number + rest, kind, 0, replies, None))
-                if len(made) < most:
-                    made[number] = operation
-            return operation
 
         return build
 

@@ -1,10 +1,12 @@
 """What one worker measures, as cheaply as it can be written down."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 __all__ = ["Counts", "Recorder", "Recording", "Tally", "percentile"]
 
 _SECOND = 1_000_000_000
+_NEVER = 1 << 63
 
 Tally = dict[int, int]
 """How often each latency, in microseconds, was seen."""
@@ -103,10 +105,11 @@ class Recorder:
     def __init__(self) -> None:
         self.measuring = False
         self._clear(0)
+        self.turn = _NEVER
 
     def _clear(self, now: int) -> None:
-        self.response: dict[str, Tally] = {}
-        self.service: dict[str, Tally] = {}
+        self.response: defaultdict[str, Tally] = defaultdict(dict)
+        self.service: defaultdict[str, Tally] = defaultdict(dict)
         self.lateness: Tally = {}
         self.counts = Counts()
         self._recording = Recording(began=now)
@@ -124,6 +127,7 @@ class Recorder:
     def end(self) -> Recording:
         """Return what was measured; the caller adds its processor time."""
         self.measuring = False
+        self.turn = _NEVER
         self._close_second()
         recording = self._recording
         recording.counts = self.counts

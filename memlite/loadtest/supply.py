@@ -8,6 +8,7 @@ from itertools import islice
 from memlite.errors import ConfigError
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.operations import Operation, Operations
+from memlite.loadtest.plain import PlainOperations, is_plain
 from memlite.loadtest.trace import Trace
 from memlite.loadtest.workload import Workload
 
@@ -35,6 +36,7 @@ class Supply:
         check: tells whether a value is one that was stored under a key; None not to look.
         keep: whether clients have to keep values, for that or for their uniques.
         ends: whether there is an end to it.
+        plain: gives the same operations where they are plain gets and sets; else None.
         error: why it ended early; None when it did not.
         arrivals: when operations are to begin, in nanoseconds from the start; None for as soon as
             those before have ended.
@@ -47,6 +49,7 @@ class Supply:
         self.keep = verify or bool(workload.trace) or not _UNIQUES.isdisjoint(workload.mix)
         self.error: ConfigError | None = None
         self.arrivals: Iterator[int] | None = None
+        self.plain: PlainOperations | None = None
         self._count: int | None = None
         self._left: int | None = None
         self._ready: list[Operation] = []
@@ -64,6 +67,8 @@ class Supply:
                 self.arrivals = arrivals(
                     load.rate / workers, load.arrivals, seed + worker, worker / workers
                 )
+            if is_plain(workload) and not verify:
+                self.plain = PlainOperations(stream, workload.values.size)
         self.check = source.check if verify else None
         self.ends = bool(workload.trace) or self._count is not None
 
@@ -93,11 +98,16 @@ class Supply:
 
     def pause(self) -> None:
         """Give no operations until `begin`."""
-        self._left = 0
+        self._limit(0)
 
     def begin(self) -> None:
         """Start counting: what was taken until now was for the warm-up."""
-        self._left = self._count
+        self._limit(self._count)
+
+    def _limit(self, count: int | None) -> None:
+        self._left = count
+        if self.plain is not None:
+            self.plain.left = count
 
     def take(self, count: int) -> list[Operation]:
         """Return so many operations, fewer when there are no more."""

@@ -1,10 +1,12 @@
 """The client's side of the text protocol: what a server sends, split into replies."""
 
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from memlite.errors import ProtocolViolation
 
-__all__ = ["Reply", "ReplyReader", "Value"]
+__all__ = ["Reply", "ReplyReader", "Value", "outliner"]
 
 # The longest line a server sends that belongs to a reply is far shorter.
 _LINE_AT_MOST = 64 * 1024
@@ -51,6 +53,11 @@ class ReplyReader:
         self._need = 0
         self._hits = 0
         self._values: list[Value] = []
+
+    @property
+    def pending(self) -> bool:
+        """Whether a reply has begun that has not ended."""
+        return bool(self._chunks or self._hits or self._values)
 
     def feed(self, data: bytes) -> list[Reply]:
         """Return the replies that `data` completes, in order.
@@ -143,3 +150,16 @@ def _value(words: list[bytes], value: bytes) -> Value:
 
 def _violation(line: bytes) -> ProtocolViolation:
     return ProtocolViolation(f"not a reply of memcached's: {line[:60]!r}")
+
+
+def outliner(size: int) -> Callable[[bytes], list[bytes]]:
+    """Return what tells the usual replies apart, at a fifth of what `ReplyReader.feed` costs.
+
+    It takes what has come, and returns a letter for each reply: ``V`` for one item with a value of
+    `size` bytes, ``E`` for none, ``S`` for STORED. Where anything else follows, if only a part of a
+    reply, the last one is empty, and the whole is a `ReplyReader`'s business.
+    """
+    # The letter first, and then what it must be the first of: one group makes for a flat list.
+    item = rb"(?<=V)ALUE [^ ]+ [^ ]+ %d\r\n.{%d}\r\nEND\r\n" % (size, size)
+    reply = rb"([VES])(?:%b|(?<=S)TORED\r\n|(?<=E)ND\r\n)|.+" % item
+    return re.compile(reply, re.DOTALL).findall

@@ -1,17 +1,20 @@
 """The load tester's clients against servers whose behaviour is known."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import ClassVar
 
 import pytest
+from pymemcache import Client
 
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.clients.text import Settings, TextClients
 from memlite.loadtest.operations import Operation, Operations
+from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder, Tally, percentile
-from memlite.loadtest.workload import Load, Workload
+from memlite.loadtest.workload import Keys, Load, Workload
 
 
 class ArtificialServer(asyncio.Protocol):
@@ -90,11 +93,20 @@ class Budget:
         return self.make(count) if count else []
 
 
+def plain(left=None, **workload):
+    """Return gets of 10,000 keys, or another plain workload."""
+    workload = Workload(**({"mix": {"get": 1.0}} | workload))
+    operations = PlainOperations(Operations(workload, seed=1, client=0, clients=1), 100)
+    operations.left = left
+    return operations
+
+
 async def drive(server, *, take=get, seconds=None, rate=0.0, kind="constant", **settings):
     """Run clients; return what they wrote down."""
     recorder = Recorder()
     settings.setdefault("connections", 1)
-    clients = TextClients(Settings(server.address, **settings), take, recorder)
+    plain = take if isinstance(take, PlainOperations) else None
+    clients = TextClients(Settings(server.address, **settings), take, recorder, plain)
     await clients.connect()
     began = perf_counter_ns()
     recorder.begin(began)
@@ -111,6 +123,9 @@ async def drive(server, *, take=get, seconds=None, rate=0.0, kind="constant", **
     return recording
 
 
+both = pytest.mark.parametrize("budget", [Budget, plain])
+
+
 def merged(tallies: dict[str, Tally]) -> Tally:
     total: Tally = {}
     for tally in tallies.values():
@@ -119,9 +134,10 @@ def merged(tallies: dict[str, Tally]) -> Tally:
     return total
 
 
-async def test_a_known_service_time(server):
+@both
+async def test_a_known_service_time(server, budget):
     server.service = 0.01
-    recording = await drive(server, take=Budget(200), connections=4)
+    recording = await drive(server, take=budget(200), connections=4)
     tally = recording.response["get"]
     assert recording.counts.operations == recording.counts.misses == 200
     assert sum(tally.values()) == 200
@@ -185,15 +201,16 @@ def test_arrivals():
     assert mean_of_squares == pytest.approx(2e12, rel=0.15)  # that of exponential gaps
 
 
+@both
 @pytest.mark.parametrize("pipeline", [1, 7])
-async def test_what_goes_wrong_is_counted_by_kind(server, pipeline):
+async def test_what_goes_wrong_is_counted_by_kind(server, pipeline, budget):
     server.replies = {
         3: b"SERVER_ERROR out of memory\r\n",
         5: b"CLIENT_ERROR bad data chunk\r\n",
         11: b"ERROR\r\n",
         15: b"SERVER_ERROR out of memory\r\n",
     }
-    recording = await drive(server, take=Budget(40), pipeline=pipeline)
+    recording = await drive(server, take=budget(40), pipeline=pipeline)
     assert recording.counts.errors == {
         "SERVER_ERROR out of memory": 2,
         "CLIENT_ERROR bad data chunk": 1,
@@ -202,32 +219,36 @@ async def test_what_goes_wrong_is_counted_by_kind(server, pipeline):
     assert recording.counts.operations == 36
 
 
-async def test_a_connection_that_is_closed_is_replaced(server):
+@both
+async def test_a_connection_that_is_closed_is_replaced(server, budget):
     server.replies = {5: b"close"}
-    recording = await drive(server, take=Budget(20), connections=2)
+    recording = await drive(server, take=budget(20), connections=2)
     assert recording.counts.errors == {"connection closed": 1}
     assert recording.counts.operations == 19
     assert server.connections == 3
 
 
-async def test_a_request_without_reply_times_out(server):
+@both
+async def test_a_request_without_reply_times_out(server, budget):
     server.replies = {5: b""}
-    recording = await drive(server, take=Budget(20), connections=2, timeout=0.3)
+    recording = await drive(server, take=budget(20), connections=2, timeout=0.3)
     assert recording.counts.errors == {"timeout": 1}
     assert recording.counts.operations == 19
     assert server.connections == 3
 
 
-async def test_what_is_no_reply(server):
+@both
+async def test_what_is_no_reply(server, budget):
     server.replies = {5: b"VALUE k 0 -1\r\n"}
-    recording = await drive(server, take=Budget(20))
+    recording = await drive(server, take=budget(20))
     (kind,) = recording.counts.errors
     assert kind.startswith("not a reply of memcached's")
 
 
-async def test_a_server_that_goes_away(server):
+@pytest.mark.parametrize("plain", [None, plain()])
+async def test_a_server_that_goes_away(server, plain):
     recorder = Recorder()
-    clients = TextClients(Settings(server.address, 2), get, recorder)
+    clients = TextClients(Settings(server.address, 2), get, recorder, plain)
     await clients.connect()
     recorder.begin(perf_counter_ns())
     server.replies = dict.fromkeys(range(10000), b"close")
@@ -257,13 +278,38 @@ async def test_think_time(server):
     assert (recording.ended - recording.began) / 1e9 > 0.45
 
 
-async def test_second_by_second(server):
-    recording = await drive(server, seconds=2.2, connections=2)
+@pytest.mark.parametrize("take", [get, plain()])
+async def test_second_by_second(server, take):
+    recording = await drive(server, take=take, seconds=2.2, connections=2)
     assert list(recording.seconds) == [0, 1, 2]
     assert sum(operations for _, operations, _ in recording.seconds.values()) == (
         recording.counts.operations
     )
     assert sum(merged(recording.response).values()) == recording.counts.operations
+
+
+@pytest.mark.parametrize("pipeline", [1, 16])
+async def test_plain_operations_are_counted_as_any_others(memlite, pipeline):
+    class Server:
+        address = ("127.0.0.1", memlite.port)
+
+    workload = {"mix": {"get": 3.0, "set": 1.0}, "keys": Keys(count=1_000, prefix=f"p{pipeline}-")}
+    operations = Operations(Workload(**workload), seed=1, client=0, clients=1)
+    recordings = []
+    for take in (Budget(2_000, operations.take), plain(2_000, **workload)):
+        with contextlib.closing(Client(Server.address)) as client:
+            client.flush_all()
+        recordings.append(await drive(Server, take=take, pipeline=pipeline))
+    one, other = (recording.counts for recording in recordings)
+    assert one == other
+    assert min(one.hits, one.misses) > 100
+    assert one.operations == 2_000
+    kinds = [
+        {kind: sum(tally.values()) for kind, tally in recording.response.items()}
+        for recording in recordings
+    ]
+    assert kinds[0] == kinds[1]
+    assert one.hits + one.misses == kinds[0]["get"]
 
 
 async def test_operations_of_every_kind(memlite):
@@ -274,7 +320,7 @@ async def test_operations_of_every_kind(memlite):
     )  # fmt: skip
     workload = Workload(mix=mix)
     workload = replace(workload, keys=replace(workload.keys, count=100), load=Load(multiget=1))
-    operations = Operations(workload, seed=1, client=0, clients=1, verify=False)
+    operations = Operations(workload, seed=1, client=0, clients=1)
     preload = operations.preload()
 
     class Server:

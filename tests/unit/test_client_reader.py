@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol.client import ReplyReader, Value
+from memlite.protocol.client import ReplyReader, Value, outliner
 
 HIT = b"VALUE k 0 5\r\nvalue\r\nEND\r\n"
 
@@ -79,3 +79,32 @@ def test_a_large_value_is_not_looked_at_again_for_each_piece():
 def test_what_no_server_sends(data, keep):
     with pytest.raises(ProtocolViolation, match="not a reply"):
         ReplyReader(keep=keep).feed(data)
+
+
+@given(st.lists(st.sampled_from([case[0] for case in CASES]), max_size=6), st.data())
+def test_an_outline_says_what_the_reader_says_or_nothing(parts, data):
+    whole = b"".join(parts)
+    whole = whole[: data.draw(st.integers(0, len(whole)))]
+    letters = outliner(5)(whole)
+    if b"" not in letters:
+        replies = {b"V": 1, b"E": 0, b"S": b"STORED"}
+        assert ReplyReader().feed(whole) == [replies[letter] for letter in letters]
+
+
+@pytest.mark.parametrize(
+    ("data", "letters"),
+    [
+        (b"", []),
+        (HIT, [b"V"]),
+        (HIT + b"STORED\r\nEND\r\n" + HIT, [b"V", b"S", b"E", b"V"]),
+        (b"VALUE k 0 5 77\r\nvalue\r\nEND\r\n", [b""]),
+        (b"VALUE k 0 6\r\nvalues\r\nEND\r\n", [b""]),
+        (b"VALUE k 0 5\r\nEND\r\n\r\nEND\r\n", [b"V"]),
+        (HIT + HIT[:-1], [b"V", b""]),
+        (b"STORED\r\nNOT_STORED\r\nSTORED\r\n", [b"S", b""]),
+        (b"VND\r\n", [b""]),
+        (b"ETORED\r\n", [b""]),
+    ],
+)
+def test_outlines(data, letters):
+    assert outliner(5)(data) == letters

@@ -98,7 +98,7 @@ class _Client:
     def _note(self, kind: str, began: int) -> None:
         now = perf_counter_ns()
         self._recorder.last = now
-        tally = self._recorder.response.setdefault(kind, {})
+        tally = self._recorder.response[kind]
         microseconds = (now - began) // 1000
         tally[microseconds] = tally.get(microseconds, 0) + 1
 

@@ -185,7 +185,7 @@ class _Client(threading.Thread):
                 time.sleep(_RETRY_SECONDS)
             return
         now = recorder.last = perf_counter_ns()
-        if now >= recorder.turn and recorder.measuring:
+        if now >= recorder.turn:
             recorder.next_second(now)
         counts.operations += operation.keys or 1
         if operation.keys:
@@ -194,7 +194,7 @@ class _Client(threading.Thread):
             self._look_at(found)
         counts.sent += len(operation.request)
         counts.received += sum(map(len, found.values()))
-        tally = recorder.response.setdefault(operation.kind, {})
+        tally = recorder.response[operation.kind]
         microseconds = (now - began) // 1000
         tally[microseconds] = tally.get(microseconds, 0) + 1
 

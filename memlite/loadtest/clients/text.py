@@ -8,6 +8,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from memlite.loadtest.clients.connection import Connection
+from memlite.loadtest.clients.link import Link
+from memlite.loadtest.clients.plain import PlainConnection
+from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ class TextClients:
         settings: how many, and how.
         take: returns so many operations, fewer when there are no more.
         recorder: what is written into.
+        plain: gives operations instead, which must be closed loop's.
     """
 
     def __init__(
@@ -60,14 +64,16 @@ class TextClients:
         settings: Settings,
         take: "Callable[[int], list[Operation]]",
         recorder: Recorder,
+        plain: PlainOperations | None = None,
     ) -> None:
         self.settings = settings
         self.take = take
+        self._plain = plain
         self.recorder = recorder
         self.open_loop = False
         self.stopped = False
         self._loop = asyncio.get_running_loop()
-        self._connections: list[Connection] = []
+        self._connections: list[Link] = []
         self._reconnecting: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Event = asyncio.Event()
         self._arrivals: Iterator[int] = iter(())
@@ -87,13 +93,16 @@ class TextClients:
             self._connections.append(await self._connect())
         self._look()
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> Link:
         address = self.settings.address
         if isinstance(address, str):
-            _, one = await self._loop.create_unix_connection(lambda: Connection(self), address)
+            _, one = await self._loop.create_unix_connection(self._new, address)
         else:
-            _, one = await self._loop.create_connection(lambda: Connection(self), *address)
+            _, one = await self._loop.create_connection(self._new, *address)
         return one
+
+    def _new(self) -> Link:
+        return Connection(self) if self._plain is None else PlainConnection(self, self._plain)
 
     # Closed loop
 
@@ -107,7 +116,8 @@ class TextClients:
     def start_at(self, arrivals: Iterator[int], began: int) -> None:
         """Let requests be made at the times of `arrivals`, counted from `began`."""
         self.open_loop = True
-        self._free.extend(one for _ in range(self.settings.pipeline) for one in self._connections)
+        able = [one for one in self._connections if isinstance(one, Connection)]
+        self._free.extend(able * self.settings.pipeline)
         self._arrivals, self._began = arrivals, began
         if self._has_next():
             self._dispatch()
@@ -228,7 +238,7 @@ class TextClients:
                 one.give_up("timeout")
         self._watch = self._loop.call_later(_LOOK_SECONDS, self._look)
 
-    def lost(self, one: Connection) -> None:
+    def lost(self, one: Link) -> None:
         """Replace a connection."""
         self._connections.remove(one)
         task = self._loop.create_task(self._reconnect())
@@ -249,7 +259,7 @@ class TextClients:
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             self._connections.append(one)
-            if self.open_loop:
+            if self.open_loop and isinstance(one, Connection):
                 self.freed(one, self.settings.pipeline)
             else:
                 one.fill()

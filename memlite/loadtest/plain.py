@@ -1,0 +1,92 @@
+"""Gets and sets of values that are all as large: operations that cost next to nothing to make."""
+
+import numpy as np
+
+from memlite.loadtest.operations import Operations
+from memlite.loadtest.workload import Workload
+
+__all__ = ["PlainOperations", "is_plain"]
+
+# What a get is answered with that finds its item, and a set that stores: see `outliner`.
+_LETTERS = {"get": b"V", "set": b"S"}
+# Requests that are kept once made: so many at most, with values of so many bytes at most.
+_KEPT_MOST = 1 << 17
+_KEPT_SIZE = 256
+
+
+def is_plain(workload: Workload) -> bool:
+    """Return whether a workload is gets of one key and sets of one size, in closed loop."""
+    load = workload.load
+    return (
+        workload.kind == "steady"
+        and not workload.trace
+        and workload.values.distribution == "fixed"
+        and {kind for kind, weight in workload.mix.items() if weight} <= _LETTERS.keys()
+        and (load.multiget, load.noreply, load.rate, load.think_time) == (1, False, 0, 0)
+    )
+
+
+class PlainOperations:
+    """The operations of a plain workload: requests joined, and the replies hoped for.
+
+    They are those that `operations` would give one by one.
+
+    Args:
+        operations: where they come from; their workload is plain, and not verified.
+        size: of values, in bytes.
+
+    Attributes:
+        left: how many there are to be; None for no end.
+        size: as above.
+    """
+
+    def __init__(self, operations: Operations, size: int) -> None:
+        self.left: int | None = None
+        self.size = size
+        self._operations = operations
+        self._requests = _Requests(operations, size)
+        letters = b"".join(_LETTERS[kind] for kind in operations.kinds)
+        self._letter_of = np.frombuffer(letters, np.uint8)
+        # Of operations that are drawn: a number for each, from its kind and key, and its letter.
+        self._codes: list[int] = []
+        self._letters = b""
+        self._taken = 0
+
+    def take(self, count: int) -> tuple[bytes, bytes]:
+        """Return the next `count` requests, fewer when there are no more, and a letter for each."""
+        if self.left is not None:
+            count = min(count, self.left)
+            self.left -= count
+        start = self._taken
+        end = start + count
+        while end > len(self._codes):
+            self._draw()
+            start, end = 0, count
+        self._taken = end
+        if count == 1:
+            return self._requests[self._codes[start]], self._letters[start:end]
+        requests = map(self._requests.__getitem__, self._codes[start:end])
+        return b"".join(requests), self._letters[start:end]
+
+    def _draw(self) -> None:
+        kinds, numbers = self._operations.draw()
+        codes = numbers * len(self._operations.kinds) + kinds
+        self._codes = self._codes[self._taken :] + codes.tolist()
+        self._letters = self._letters[self._taken :] + self._letter_of[kinds].tobytes()
+        self._taken = 0
+
+
+class _Requests(dict[int, bytes]):
+    """Requests by code, made when they are first asked for."""
+
+    def __init__(self, operations: Operations, size: int) -> None:
+        self._operations = operations
+        self._size = size
+        self._most = _KEPT_MOST if size <= _KEPT_SIZE else 0
+
+    def __missing__(self, code: int) -> bytes:
+        number, kind = divmod(code, len(self._operations.kinds))
+        request = self._operations.build(kind, number, self._size).request
+        if len(self) < self._most:
+            self[code] = request
+        return request
