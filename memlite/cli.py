@@ -124,9 +124,11 @@ def _serve(settings: Settings) -> int:
 
     from memlite.server import sockets
     from memlite.server.server import Server
+    from memlite.server.service import ServiceManager
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
+    manager = ServiceManager(os.environ)
     _say_what_has_no_effect(settings)
     process.raise_file_limit(config.conn_limit)
     if config.enable_coredumps:
@@ -159,11 +161,13 @@ def _serve(settings: Settings) -> int:
         def ready() -> None:
             if leave_terminal is not None:
                 leave_terminal()
+            where = ", ".join(listener.label for listener in listeners)
+            manager.ready(server.loop, f"Serving {config.backend} on {where}")
             signals.release()
 
         async def run() -> None:
             try:
-                await server.run(ready)
+                await server.run(ready, manager.stopping)
             finally:
                 signals.hold()  # until the process ends: there is nothing left to stop
 

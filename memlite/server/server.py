@@ -234,11 +234,14 @@ class Server:
             for connection in list(self.connections):
                 connection.abort()
 
-    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+    async def run(
+        self, ready: Callable[[], None] = lambda: None, stopping: Callable[[], None] = lambda: None
+    ) -> None:
         """Serve until asked to stop, by a signal or `request_stop`.
 
         Args:
             ready: called when connections are accepted and signals understood.
+            stopping: called when it was asked to stop, before connections are closed.
         """
         self.loop = asyncio.get_running_loop()
         self.loop_name = loop_label(self.loop)
@@ -246,17 +249,22 @@ class Server:
         self._install_signals()
         self.loop.set_exception_handler(self._report_failure)
         if self.backend is None:
-            await self._serve(self._stop, ready)
+            await self._serve(self._stop, ready, stopping)
             return
         await self.backend.open()
         try:
-            await self._serve(self._stop, ready)
+            await self._serve(self._stop, ready, stopping)
         finally:
             if self._work:
                 await asyncio.wait(self._work)
             await self.backend.close()
 
-    async def _serve(self, stop: asyncio.Future[float], ready: Callable[[], None]) -> None:
+    async def _serve(
+        self,
+        stop: asyncio.Future[float],
+        ready: Callable[[], None],
+        stopping: Callable[[], None],
+    ) -> None:
         servers = [
             await self.loop.create_server(
                 self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
@@ -276,6 +284,7 @@ class Server:
         ready()
         try:
             patience = await stop
+            stopping()
             for listener, server in zip(self.listeners, servers, strict=True):
                 listener.remove_file()
                 server.close()
