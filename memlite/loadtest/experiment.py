@@ -151,14 +151,18 @@ class _Run:
     def _measure(self) -> None:
         plan = self._plan
         repetitions = plan.workload.load.repetitions
-        self._preload()
         if plan.knee is not None:
+            self._preload(plan.levels[0].value_size)
             for target in plan.targets:
                 self._find_knee(target, plan.knee)
             return
         rounds = len(plan.levels) * len(plan.targets) * repetitions
         self._watcher.expect(rounds * (2 if plan.bursts else 1))
+        stored = None
         for level in plan.levels:
+            if level.value_size != stored:
+                stored = level.value_size
+                self._preload(stored)
             for number in range(1, repetitions + 1):
                 for target in plan.targets:
                     if plan.bursts:
@@ -167,14 +171,14 @@ class _Run:
 
     # One measurement
 
-    def _preload(self) -> None:
+    def _preload(self, value_size: int) -> None:
+        """Store all keys with values of that size, 0 for the workload's own."""
         plan = self._plan
         if not plan.workload.preload or plan.workload.kind != "steady" or plan.workload.trace:
             return
         for target in plan.targets:
             self._watcher.begin(f"{target.name}: storing {short(plan.workload.keys.count)} keys")
-            sizes = {level.value_size for level in plan.levels}
-            level = Level(plan.workers, 0.0, max(sizes) if sizes else 0)
+            level = Level(plan.workers, 0.0, value_size)
             tasks = [replace(task, preload=True) for task in self._tasks(target, level)]
             recording = self._pool.run(tasks, self._watcher.glance)
             errors = recording.counts.errors
@@ -265,16 +269,17 @@ class _Run:
     def _find_knee(self, target: Target, search: KneeSearch) -> None:
         """Double the load until that brings no more, then look in between."""
         level = self._plan.levels[0]
-        best, reason = self._look(target, level), "limit"
+        best = self._look(target, level)
+        too_slow = search.slo and best.response["all"].p99 > search.slo
+        reason = "start" if too_slow else "limit"
         low = high = _load(level)
-        while high < search.most:
+        while reason == "limit" and high < search.most:
             high = min(2 * high, search.most)
             found = self._look(target, _with_load(level, high))
-            reason = _why_no_more(best, found, search)
-            if reason:
-                break
-            best, low, reason = found, high, "limit"
-        if reason != "limit":
+            reason = _why_no_more(best, found, search) or "limit"
+            if reason == "limit":
+                best, low = found, high
+        if reason in ("throughput", "slo"):
             for _ in range(2):
                 middle = _middle(level, low, high)
                 if middle in (low, high):

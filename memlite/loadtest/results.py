@@ -119,9 +119,8 @@ class Repetition:
             ``timeout``, ``connection refused``, ``connection reset``, ``wrong value``.
         bytes_sent: by clients.
         bytes_received: by clients.
-        response: response times by operation, ``all`` for all of them: from the time a request was
-            to
-            be sent, in open loop, else from when it was.
+        response: response times by operation, ``all`` for all of them: in open loop from the time a
+            request was to be sent, else from when it was.
         service: in open loop, times from when a request was sent; empty in closed loop.
         series: second by second.
         server: what a local server took; None for others.
@@ -211,9 +210,8 @@ class Knee:
         rate: likewise, 0 in closed loop.
         throughput: there, operations a second.
         p99: there, in microseconds.
-        reason: why no more: ``throughput`` stopped growing, ``slo`` was passed, or ``limit``: it
-            was not
-            found with as many as were allowed.
+        reason: why no more: ``throughput`` stopped growing; ``slo`` was passed; ``start``, it was
+            passed from the first on; or ``limit``: it was not found with as many as were allowed.
     """
 
     target: str

@@ -17,6 +17,7 @@ _KINDS_OF_ERRORS = 3
 _REASONS = {
     "throughput": "more clients bring no more throughput",
     "slo": "beyond it responses take longer than was allowed",
+    "start": "it began there, and responses take longer than was allowed; let it begin with less",
     "limit": "the search ended there, at its limit",
 }
 

@@ -187,7 +187,20 @@ def test_the_knee(memlite, tmp_path):
     done = bench("run", address(memlite), "--clients", 1, *QUICK, "--find-knee", "--slo", "1us",
                  "--out", tmp_path, "-q", "--no-report")  # fmt: skip
     (knee,) = load(tmp_path).knees
-    assert (knee.reason, knee.clients) == ("slo", 1)
+    assert (knee.reason, knee.clients) == ("start", 1)
+
+
+def test_each_value_size_is_stored_before_it_is_read(tmp_path):
+    done = bench("compare", "--backends", "memory", "--clients", 2, "--value-size", "10,5k,200",
+                 "--keys", 100, "--mix", "get=1", "--verify", *QUICK, "--out", tmp_path, "-q",
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    sizes = {}
+    for point in load(tmp_path).points:
+        one = point.repetitions[0]
+        assert one.hits == one.operations
+        sizes[point.value_size] = one.bytes_received / one.operations
+    assert {size: round(got, -2) for size, got in sizes.items()} == {10: 0, 5000: 5000, 200: 200}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
