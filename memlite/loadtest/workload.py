@@ -27,9 +27,9 @@ OPERATIONS = (
 )
 """What a mix may be made of.
 
-The protocol's commands; and those of YCSB: ``insert`` sets a key that was not there before, ``scan``
-gets up to 100 keys that follow each other, ``rmw`` gets a key and then sets it. Before ``cas`` the
-key's unique is asked for with gets.
+The protocol's commands; and those of YCSB: ``insert`` sets a key that was not there before,
+``scan`` gets up to 100 keys that follow each other, ``rmw`` gets a key and then sets it. Before
+``cas`` the key's unique is asked for with gets.
 """
 
 

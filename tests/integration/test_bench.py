@@ -191,7 +191,7 @@ def test_the_knee(memlite, tmp_path):
 
 
 def test_each_value_size_is_stored_before_it_is_read(tmp_path):
-    done = bench("compare", "--backends", "memory", "--clients", 2, "--value-size", "10,5k,200",
+    done = bench("compare", "--backends", "memory", "--clients", 2, "--value-size", "10,5000,200",
                  "--keys", 100, "--mix", "get=1", "--verify", *QUICK, "--out", tmp_path, "-q",
                  "--no-report")  # fmt: skip
     assert done.returncode == 0, done.stderr
