@@ -103,6 +103,8 @@ class Pool:
                 pipe.send("go")
             going = True
             return _sum(self._collect(pipes, Recording, on_glance, on_began))
+        except (EOFError, ConnectionError):
+            raise StartError("bench: a worker has died") from None
         except KeyboardInterrupt:
             signals.hold()  # once is enough
             recording = self._stop(pipes) if going else None
@@ -121,10 +123,7 @@ class Pool:
         while len(found) < len(pipes):
             for pipe in wait([one for one in pipes if one not in found]):
                 assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
-                try:
-                    message = pipe.recv()
-                except EOFError:
-                    raise StartError("bench: a worker has died") from None
+                message = pipe.recv()
                 if isinstance(message, Failed):
                     raise StartError(f"bench: {message.text}")
                 if isinstance(message, kind):
@@ -141,7 +140,7 @@ class Pool:
         return list(found.values())
 
     def _stop(self, pipes: Sequence[Connection]) -> Recording | None:
-        with suppress(OSError, StartError):
+        with suppress(OSError, EOFError, StartError):
             for pipe in pipes:
                 pipe.send("stop")
             return _sum(self._collect(pipes, Recording))

@@ -1,0 +1,349 @@
+"""gcp-up, gcp-bench and gcp-down, with programs in place of gcloud and OpenTofu.
+
+Those note how they were called. `gcloud compute ssh` carries a command out here, and `scp` copies
+here, so that gcp-bench really measures; what only a real project can show is IAP and Terraform.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.servers import running
+
+ROOT = Path(__file__).parents[2]
+
+TOFU = """
+import json, os, pathlib, sys
+arguments = [one for one in sys.argv[1:] if not one.startswith("-chdir")]
+world = pathlib.Path(os.environ["WORLD"])
+with (world / "calls").open("a") as calls:
+    print("tofu", *arguments, file=calls)
+if (world / "fails").exists() and arguments[0] in (world / "fails").read_text().split():
+    sys.exit("Error: it went wrong")
+state = world / "state"
+match arguments[:2]:
+    case ["plan", *_]:
+        sys.exit(0 if state.exists() else 2)
+    case ["show", *_]:
+        print((world / "plan.json").read_text())
+    case ["apply", *_]:
+        state.write_text("google_compute_network.this\\ngoogle_storage_bucket.items\\n")
+    case ["destroy", *_]:
+        if (world / "items").exists() and "bucket_force_destroy=true" not in arguments:
+            state.write_text("google_project_service.this[0]\\ngoogle_storage_bucket.items\\n")
+            sys.exit("Error: the bucket is not empty")
+        state.unlink()
+    case ["state", "list"]:
+        print(state.read_text() if state.exists() else "", end="")
+    case ["state", "show"]:
+        print('    name = "p-memlite"')
+    case ["output", "-json"]:
+        if not state.exists():
+            sys.exit(1)
+        print((world / "outputs.json").read_text())
+"""
+
+GCLOUD = """
+import os, pathlib, shutil, subprocess, sys
+arguments = sys.argv[1:]
+world = pathlib.Path(os.environ["WORLD"])
+with (world / "calls").open("a") as calls:
+    print("gcloud", *arguments[:3], file=calls)
+match arguments[:2]:
+    case ["auth", "list"]:
+        print("" if (world / "nobody").exists() else "me@example.com")
+    case ["auth", "application-default"]:
+        sys.exit((world / "no-credentials").exists())
+    case ["config", "get-value"]:
+        print("" if (world / "no-project").exists() else "my-project")
+    case ["compute", "ssh"]:
+        command = arguments[arguments.index("--command") + 1]
+        sys.exit(subprocess.run(["bash", "-c", command], cwd=world / "there").returncode)
+    case ["compute", "scp"]:
+        source, target = arguments[-2:]
+        source = source.partition(":")[2].removesuffix("/*")
+        if not (world / "there" / source).is_dir():
+            sys.exit(1)
+        shutil.copytree(world / "there" / source, target, dirs_exist_ok=True)
+"""
+
+MEMLITE = """
+import os, sys
+os.execv(sys.executable, [sys.executable, "-m", "memlite", *sys.argv[1:]])
+"""
+
+PLAN = {
+    "resource_changes": [{"change": {"actions": ["create"]}}] * 3,
+    "planned_values": {
+        "root_module": {
+            "resources": [
+                {
+                    "mode": "managed",
+                    "type": "google_compute_instance",
+                    "values": {
+                        "machine_type": machine,
+                        "desired_status": "RUNNING",
+                        "boot_disk": [{"initialize_params": [{"size": 20, "type": "pd-balanced"}]}],
+                    },
+                }
+                for machine in ("e2-standard-2", "e2-standard-2", "x9-standard-2")
+            ],
+            "child_modules": [
+                {"resources": [{"mode": "managed", "type": "google_storage_bucket"}]},
+                {"resources": [{"mode": "managed", "type": "google_compute_router_nat"}]},
+            ],
+        }
+    },
+}
+
+
+class World:
+    """A checkout of the scripts, and programs they call."""
+
+    def __init__(self, path):
+        self.path = path
+        self.checkout = path / "checkout"
+        (self.checkout / "terraform").mkdir(parents=True)
+        (path / "there").mkdir()
+        shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
+        self.programs = path / "bin"
+        self.programs.mkdir()
+        for name in ("bash", "env", "dirname", "basename", "date", "mkdir", "rm", "mktemp", "grep",
+                     "cat", "timeout", "sleep"):  # fmt: skip
+            (self.programs / name).symlink_to(shutil.which(name))
+        self.program("tofu", TOFU)
+        self.program("gcloud", GCLOUD)
+        self.program("memlite", MEMLITE)
+        (path / "plan.json").write_text(json.dumps(PLAN))
+
+    def program(self, name, text):
+        file = self.programs / name
+        file.write_text(f"#!{sys.executable}\n{text}")
+        file.chmod(0o755)
+
+    def has(self, *names):
+        for name in names:
+            (self.path / name).touch()
+
+    def is_up(self, servers=(), generators=("lg-1",)):
+        (self.path / "state").write_text("google_storage_bucket.items\n")
+        outputs = {
+            "project": "my-project",
+            "load_generators": {name: {"zone": "z1"} for name in generators},
+            "bench_targets": servers,
+        }
+        found = {name: {"value": value} for name, value in outputs.items()}
+        (self.path / "outputs.json").write_text(json.dumps(found))
+
+    @property
+    def calls(self):
+        file = self.path / "calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def run(self, name, *arguments, **environment):
+        return subprocess.run(
+            [self.checkout / "scripts" / name, *map(str, arguments)],
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.path, timeout=60,
+            env={"PATH": str(self.programs), "PYTHON": sys.executable, "WORLD": str(self.path),
+                 "HOME": str(self.path), "PYTHONPATH": str(ROOT)} | environment,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def told(world):
+    return json.loads((world.checkout / "terraform" / "gcp-up.auto.tfvars.json").read_text())
+
+
+def test_up_and_up_again(world):
+    done = world.run("gcp-up", "--package", "memlite==1", "--yes", "--", "-var", "region=x")
+    assert done.returncode == 0, done.stderr
+    assert told(world) == {"project": "my-project", "package": "memlite==1"}
+    (plan,) = [call for call in world.calls if call.startswith("tofu plan")]
+    assert plan.endswith("-var region=x")
+    assert any(call.startswith("tofu apply -input=false /") for call in world.calls)
+    assert "Resources: 3 created. Then, in all:" in done.stdout
+    assert "2 x e2-standard-2                            $0.134" in done.stdout
+    assert "60 GiB of pd-balanced                        $0.008" in done.stdout
+    assert "1 x x9-standard-2                               ?" in done.stdout
+    assert "Cloud NAT                                    $0.009" in done.stdout
+    assert "an hour, about, and what has no price above  $0.151" in done.stdout
+    assert "The bucket: $0.005 for 1,000 items written" in done.stdout
+    assert "scripts/gcp-bench" in done.stdout
+    (world.path / "calls").unlink()
+    done = world.run("gcp-up", "--project", "other", "--package", "memlite==1")
+    assert done.returncode == 0, done.stderr
+    assert told(world)["project"] == "other"
+    assert not [call for call in world.calls if call.startswith("tofu apply")]
+
+
+def test_up_builds_a_wheel_of_the_checkout(world):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, world.checkout)
+    shutil.copytree(
+        ROOT / "memlite", world.checkout / "memlite", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    done = world.run("gcp-up", "--yes", PIP_NO_BUILD_ISOLATION="0", PIP_NO_INDEX="1")
+    assert done.returncode == 0, done.stderr
+    wheel = Path(told(world)["wheel"])
+    assert wheel.is_file()
+    assert wheel.name.startswith("memlite-")
+
+
+def test_nothing_is_done_unasked(world):
+    done = world.run("gcp-up", "--package", "memlite")
+    assert done.returncode == 1
+    assert "--yes" in done.stderr
+    assert not [call for call in world.calls if call.startswith("tofu apply")]
+    world.is_up(["127.0.0.1:1=x"])
+    for name in ("gcp-bench", "gcp-down"):
+        assert world.run(name).returncode == 1
+    assert (world.path / "state").exists()
+    assert not [call for call in world.calls if "destroy" in call or "ssh" in call]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "missing", "code", "said"),
+    [
+        ("gcp-up", (), "tofu", 1, "neither tofu nor terraform is installed"),
+        ("gcp-up", (), "gcloud", 1, "gcloud is not installed"),
+        ("gcp-down", (), "gcloud", 1, "gcloud is not installed"),
+        ("gcp-bench", (), "tofu", 1, "neither tofu nor terraform is installed"),
+        ("gcp-up", ("--project",), None, 64, "--project: needs a value"),
+        ("gcp-up", ("--fly",), None, 64, "--fly: not known"),
+        ("gcp-bench", ("--fly",), None, 64, "--fly: not known"),
+        ("gcp-down", ("--fly",), None, 64, "--fly: not known"),
+        ("gcp-bench", ("--out", "/proc/x"), None, 1, "cannot write to /proc/x"),
+        ("gcp-bench", (), None, 1, "there is nothing to measure"),
+    ],
+)
+def test_what_is_missing_is_said_in_a_line(world, name, arguments, missing, code, said):
+    if missing:
+        (world.programs / missing).unlink()
+    done = world.run(name, *arguments)
+    assert done.returncode == code
+    assert done.stderr.splitlines()[-1].startswith(f"{name}: ")
+    assert said in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("nobody", "gcloud auth login"),
+        ("no-credentials", "gcloud auth application-default login"),
+        ("no-project", "gcloud config set project"),
+    ],
+)
+def test_who_and_where(world, missing, said):
+    world.has(missing)
+    done = world.run("gcp-up", "--package", "memlite", "--yes")
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert not [call for call in world.calls if call.startswith("tofu")]
+    if missing == "no-project":
+        (world.checkout / "terraform" / "terraform.tfvars").write_text('project = "mine"\n')
+        assert world.run("gcp-up", "--package", "memlite", "--yes").returncode == 0
+    if missing == "no-credentials":
+        done = world.run("gcp-up", "--package", "m", "--yes", GOOGLE_OAUTH_ACCESS_TOKEN="x")
+        assert done.returncode == 0
+
+
+def test_terraform_is_used_where_tofu_is_not(world):
+    (world.programs / "tofu").rename(world.programs / "terraform")
+    assert world.run("gcp-up", "--package", "memlite", "--yes").returncode == 0
+    assert world.run("gcp-up", TERRAFORM="nope").stderr.startswith("gcp-up: TERRAFORM=nope")
+
+
+@pytest.mark.parametrize("step", ["init", "plan", "apply"])
+def test_a_failure_is_passed_on_and_up_can_run_again(world, step):
+    (world.path / "fails").write_text(step)
+    done = world.run("gcp-up", "--package", "memlite", "--yes")
+    assert done.returncode != 0
+    assert "it went wrong" in done.stderr
+    (world.path / "fails").unlink()
+    assert world.run("gcp-up", "--package", "memlite", "--yes").returncode == 0
+
+
+def test_down(world):
+    assert "There is nothing." in world.run("gcp-down", "--yes").stdout
+    world.run("gcp-up", "--package", "memlite", "--yes")
+    done = world.run("gcp-down", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "google_storage_bucket.items" in done.stdout
+    assert not (world.path / "state").exists()
+    assert not (world.checkout / "terraform" / "gcp-up.auto.tfvars.json").exists()
+
+
+def test_down_keeps_items_unless_told(world):
+    world.run("gcp-up", "--package", "memlite", "--yes")
+    world.has("items")
+    done = world.run("gcp-down", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "The bucket stays" in done.stdout
+    assert "p-memlite" in done.stdout
+    assert told(world)["project"] == "my-project"
+    assert world.run("gcp-down", "--yes").returncode == 0
+    done = world.run("gcp-down", "--yes", "--with-items")
+    assert done.returncode == 0, done.stderr
+    assert not (world.path / "state").exists()
+
+
+def test_down_that_fails_can_run_again(world):
+    world.run("gcp-up", "--package", "memlite", "--yes")
+    (world.path / "fails").write_text("destroy")
+    done = world.run("gcp-down", "--yes")
+    assert done.returncode == 1
+    assert "run it again" in done.stderr
+    (world.path / "fails").unlink()
+    assert world.run("gcp-down", "--yes").returncode == 0
+
+
+def test_bench_measures_waits_and_fetches(world):
+    with running("memlite") as server:
+        world.is_up([f"127.0.0.1:{server.port}=disk", f"127.0.0.1:{server.port}=bucket"])
+        done = world.run(
+            "gcp-bench", "--yes", "--out", "found", "--", "--clients", 2, "--duration", "200ms",
+            "--warm-up", "0s", "--repetitions", 1, "--keys", 100, "--title", "It's two",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (world.path / "found" / "report.html").is_file()
+    found = json.loads((world.path / "found" / "results.json").read_text())
+    assert {target["name"] for target in found["targets"]} == {"disk", "bucket"}
+    assert found["title"] == "It's two"
+    assert done.stdout.strip().endswith("found/report.html")
+
+
+def test_bench_says_what_does_not_answer(world):
+    world.is_up(["127.0.0.1:1=disk"])
+    done = world.run("gcp-bench", "--yes", MEMLITE_GCP_PATIENCE="0")
+    assert done.returncode == 1
+    assert "127.0.0.1:1 does not answer" in done.stderr
+    world.is_up(["127.0.0.1:1=disk"], generators=())
+    assert "load_generators" in world.run("gcp-bench", "--yes").stderr
+    world.is_up([])
+    assert "there is no server" in world.run("gcp-bench", "--yes").stderr
+
+
+def test_bench_fetches_what_there_is_when_it_fails(world):
+    with running("memlite") as server:
+        world.is_up([f"127.0.0.1:{server.port}=disk"])
+        done = world.run("gcp-bench", "--yes", "--", "--clients", "0")
+    assert done.returncode == 64
+    assert "nothing to fetch" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["gcp-up", "gcp-bench", "gcp-down"])
+def test_help(world, name):
+    done = world.run(name, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: {name} ")
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert os.access(ROOT / "scripts" / name, os.X_OK)
