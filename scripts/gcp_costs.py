@@ -61,8 +61,8 @@ def report(plan: dict[str, Any]) -> list[str]:
     more = ", and what has no price above" if unknown else ""
     lines.append(_line(f"an hour, about{more}", total))
     if any(kind == "google_storage_bucket" for kind, _ in resources):
-        lines.append("The bucket: $0.005 for 1,000 items written, $0.0004 for 1,000 read, $0.02 for a")
-        lines.append("GiB and a month.")
+        lines.append("The bucket: $0.005 for 1,000 items written, $0.0004 for 1,000 read, and")
+        lines.append("$0.02 for a GiB and a month.")
     return lines
 
 

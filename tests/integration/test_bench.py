@@ -306,3 +306,22 @@ def test_no_process_is_left_behind(tmp_path, killed):
     while marked(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not marked(mark)
+
+
+def test_a_worker_that_is_killed(memlite, tmp_path):
+    arguments = ["run", address(memlite), "--clients", "2", "--duration", "20s", "--out", tmp_path]
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", *arguments, "-q", "--workers", "1"],
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        workers = []
+        while not workers:
+            time.sleep(0.1)
+            workers = [
+                one
+                for one in psutil.Process(process.pid).children(recursive=True)
+                if any("spawn_main" in word for word in one.cmdline())
+            ]
+        workers[0].kill()
+        assert process.wait(30) == 71
+        assert process.stderr.read() == "memlite: bench: a worker has died\n"
