@@ -32,10 +32,10 @@ match arguments[:2]:
     case ["show", *_]:
         print((world / "plan.json").read_text())
     case ["apply", *_]:
-        state.write_text("google_compute_network.this\\ngoogle_storage_bucket.items\\n")
+        state.write_text("google_compute_network.this\\ngoogle_storage_bucket.bucket\\n")
     case ["destroy", *_]:
         if (world / "items").exists() and "bucket_force_destroy=true" not in arguments:
-            state.write_text("google_project_service.this[0]\\ngoogle_storage_bucket.items\\n")
+            state.write_text("google_project_service.this[0]\\ngoogle_storage_bucket.bucket\\n")
             sys.exit("Error: the bucket is not empty")
         state.unlink()
     case ["state", "list"]:
@@ -131,7 +131,7 @@ class World:
             (self.path / name).touch()
 
     def is_up(self, servers=(), generators=("lg-1",)):
-        (self.path / "state").write_text("google_storage_bucket.items\n")
+        (self.path / "state").write_text("google_storage_bucket.bucket\n")
         outputs = {
             "project": "my-project",
             "load_generators": {name: {"zone": "z1"} for name in generators},
@@ -164,9 +164,9 @@ def told(world):
 
 
 def test_up_and_up_again(world):
-    done = world.run("gcp-up", "--package", "memlite==1", "--yes", "--", "-var", "region=x")
+    done = world.run("gcp-up", "--version", "1", "--yes", "--", "-var", "region=x")
     assert done.returncode == 0, done.stderr
-    assert told(world) == {"project": "my-project", "package": "memlite==1"}
+    assert told(world) == {"project": "my-project", "package": {"version": "1"}}
     (plan,) = [call for call in world.calls if call.startswith("tofu plan")]
     assert plan.endswith("-var region=x")
     assert any(call.startswith("tofu apply -input=false /") for call in world.calls)
@@ -179,7 +179,7 @@ def test_up_and_up_again(world):
     assert "The bucket: $0.005 for 1,000 items written" in done.stdout
     assert "scripts/gcp-bench" in done.stdout
     (world.path / "calls").unlink()
-    done = world.run("gcp-up", "--project", "other", "--package", "memlite==1")
+    done = world.run("gcp-up", "--project", "other", "--version", "1")
     assert done.returncode == 0, done.stderr
     assert told(world)["project"] == "other"
     assert not [call for call in world.calls if call.startswith("tofu apply")]
@@ -193,13 +193,13 @@ def test_up_builds_a_wheel_of_the_checkout(world):
     )
     done = world.run("gcp-up", "--yes", PIP_NO_BUILD_ISOLATION="0", PIP_NO_INDEX="1")
     assert done.returncode == 0, done.stderr
-    wheel = Path(told(world)["wheel"])
+    wheel = Path(told(world)["package"]["wheel"])
     assert wheel.is_file()
     assert wheel.name.startswith("memlite-")
 
 
 def test_nothing_is_done_unasked(world):
-    done = world.run("gcp-up", "--package", "memlite")
+    done = world.run("gcp-up", "--version", "1")
     assert done.returncode == 1
     assert "--yes" in done.stderr
     assert not [call for call in world.calls if call.startswith("tofu apply")]
@@ -244,46 +244,46 @@ def test_what_is_missing_is_said_in_a_line(world, name, arguments, missing, code
 )
 def test_who_and_where(world, missing, said):
     world.has(missing)
-    done = world.run("gcp-up", "--package", "memlite", "--yes")
+    done = world.run("gcp-up", "--version", "1", "--yes")
     assert done.returncode != 0
     assert said in done.stderr
     assert not [call for call in world.calls if call.startswith("tofu")]
     if missing == "no-project":
         (world.checkout / "terraform" / "terraform.tfvars").write_text('project = "mine"\n')
-        assert world.run("gcp-up", "--package", "memlite", "--yes").returncode == 0
+        assert world.run("gcp-up", "--version", "1", "--yes").returncode == 0
     if missing == "no-credentials":
-        done = world.run("gcp-up", "--package", "m", "--yes", GOOGLE_OAUTH_ACCESS_TOKEN="x")
+        done = world.run("gcp-up", "--version", "1", "--yes", GOOGLE_OAUTH_ACCESS_TOKEN="x")
         assert done.returncode == 0
 
 
 def test_terraform_is_used_where_tofu_is_not(world):
     (world.programs / "tofu").rename(world.programs / "terraform")
-    assert world.run("gcp-up", "--package", "memlite", "--yes").returncode == 0
+    assert world.run("gcp-up", "--version", "1", "--yes").returncode == 0
     assert world.run("gcp-up", TERRAFORM="nope").stderr.startswith("gcp-up: TERRAFORM=nope")
 
 
 @pytest.mark.parametrize("step", ["init", "plan", "apply"])
 def test_a_failure_is_passed_on_and_up_can_run_again(world, step):
     (world.path / "fails").write_text(step)
-    done = world.run("gcp-up", "--package", "memlite", "--yes")
+    done = world.run("gcp-up", "--version", "1", "--yes")
     assert done.returncode != 0
     assert "it went wrong" in done.stderr
     (world.path / "fails").unlink()
-    assert world.run("gcp-up", "--package", "memlite", "--yes").returncode == 0
+    assert world.run("gcp-up", "--version", "1", "--yes").returncode == 0
 
 
 def test_down(world):
     assert "There is nothing." in world.run("gcp-down", "--yes").stdout
-    world.run("gcp-up", "--package", "memlite", "--yes")
+    world.run("gcp-up", "--version", "1", "--yes")
     done = world.run("gcp-down", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "google_storage_bucket.items" in done.stdout
+    assert "google_storage_bucket.bucket" in done.stdout
     assert not (world.path / "state").exists()
     assert not (world.checkout / "terraform" / "gcp-up.auto.tfvars.json").exists()
 
 
 def test_down_keeps_items_unless_told(world):
-    world.run("gcp-up", "--package", "memlite", "--yes")
+    world.run("gcp-up", "--version", "1", "--yes")
     world.has("items")
     done = world.run("gcp-down", "--yes")
     assert done.returncode == 0, done.stderr
@@ -297,7 +297,7 @@ def test_down_keeps_items_unless_told(world):
 
 
 def test_down_that_fails_can_run_again(world):
-    world.run("gcp-up", "--package", "memlite", "--yes")
+    world.run("gcp-up", "--version", "1", "--yes")
     (world.path / "fails").write_text("destroy")
     done = world.run("gcp-down", "--yes")
     assert done.returncode == 1
