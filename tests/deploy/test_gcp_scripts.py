@@ -163,10 +163,19 @@ def told(world):
     return json.loads((world.checkout / "terraform" / "gcp-up.auto.tfvars.json").read_text())
 
 
-def test_up_and_up_again(world):
+def test_up_is_told_and_tells_terraform(world):
     done = world.run("gcp-up", "--version", "1", "--yes", "--", "-var", "region=x")
     assert done.returncode == 0, done.stderr
     assert told(world) == {"project": "my-project", "package": {"version": "1"}}
+    world.run("gcp-up", "--version", "1", "--compare", "--yes")
+    assert {group: one["backend"] for group, one in told(world)["servers"].items()} == {
+        "memory": "memory", "disk": "file", "bucket": "bucket",
+    }  # fmt: skip
+    assert told(world)["load_generators"] == {"count": 1}
+
+
+def test_up_and_up_again(world):
+    done = world.run("gcp-up", "--version", "1", "--yes", "--", "-var", "region=x")
     (plan,) = [call for call in world.calls if call.startswith("tofu plan")]
     assert plan.endswith("-var region=x")
     assert any(call.startswith("tofu apply -input=false /") for call in world.calls)
