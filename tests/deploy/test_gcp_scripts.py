@@ -6,6 +6,8 @@ here, so that gcp-bench really measures; what only a real project can show is IA
 
 import json
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -356,3 +358,34 @@ def test_help(world, name):
     assert done.stdout.startswith(f"Usage: {name} ")
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert os.access(ROOT / "scripts" / name, os.X_OK)
+
+
+def plan_of(*machines, disk):
+    """Return a plan with those machines, each with a disk of that size, behind Cloud NAT."""
+    found = [
+        {
+            "mode": "managed",
+            "type": "google_compute_instance",
+            "values": {
+                "machine_type": machine,
+                "boot_disk": [{"initialize_params": [{"size": size, "type": "pd-balanced"}]}],
+            },
+        }
+        for machine, size in zip(machines, disk, strict=True)
+    ]
+    found.append({"mode": "managed", "type": "google_compute_router_nat"})
+    return {"planned_values": {"root_module": {"resources": found}}}
+
+
+def test_the_page_says_what_it_costs():
+    page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
+    rows = dict(re.findall(r"^\| (.+?) \| (?:about )?\$([0-9.]+) \|$", page, re.MULTILINE))
+    costs = runpy.run_path(str(ROOT / "scripts" / "gcp_costs.py"))["report"]
+
+    def prices(plan):
+        return [round(float(line.split("$")[1]), 2) for line in costs(plan) if "$" in line]
+
+    whole = plan_of(*["e2-standard-2"] * 3, "e2-standard-4", disk=[20, 20, 20, 10])
+    assert prices(whole) == [float(price) for price in list(rows.values())[:5]]
+    one = plan_of("e2-small", disk=[10])
+    assert prices(one)[-1] == float(rows["one server, e2-small, as without `--compare`"])
