@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from memlite.config import load
+from memlite.config import OPTIONS, load
 from memlite.testing.gcs_emulator import emulator_process
 from tests.integration.servers import RunningServer, running
 
@@ -243,8 +243,25 @@ def test_services_are_confined() -> None:
     assert content["services"]["smoke"]["build"]["target"] in stages
 
 
+def test_the_page_about_containers() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads the example for Kubernetes")
+    page = (ROOT / "docs" / "how-to" / "run-in-containers.md").read_text()
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    pod = yaml.safe_load(example)
+    assert f"{pod['securityContext']['fsGroup']}" == last_stage()["USER"].partition(":")[2]
+    (container,) = pod["containers"]
+    assert container["readinessProbe"]["exec"]["command"] == ["python", HEALTH]
+    assert load([], {each["name"]: each["value"] for each in container["env"]})
+    for name in re.findall(r"\$\{(\w+):-", COMPOSE.read_text()):
+        assert f"| `{name}` |" in page
+    for name in set(re.findall(r"MEMLITE_\w+", page)):
+        assert name in {option.variable for option in OPTIONS}
+    (base,) = [rest.partition("=")[2] for word, rest in instructions() if word == "ARG"]
+    assert page.count(base) == 2
+
+
 def test_compose_reads_its_file() -> None:
-    for command in (["docker", "compose"], ["docker-compose"], ["podman-compose"]):
+    for command in (["docker", "compose"], ["docker-compose"]):
         run = subprocess.run([*command, "version"], capture_output=True) if which(command) else None
         if run and run.returncode == 0:
             break
