@@ -64,6 +64,11 @@ command -v apt-get >/dev/null || fail "this is for Debian and its relatives: the
 [ "$service" = no ] || [ -r "$unit" ] || fail "--unit: cannot read $unit"
 [ -z "$environment" ] || [ -r "$environment" ] || fail "--environment: cannot read $environment"
 
+# One at a time: a VM's start-up script may be at it, too.
+install -d /opt/memlite
+exec 9>/opt/memlite/lock
+flock 9
+
 # Packages
 
 needed=(python3 python3-venv ca-certificates)
@@ -73,14 +78,15 @@ case $package in
 esac
 missing=()
 for name in "${needed[@]}"; do
-    # What a package provides under another name counts too.
     [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$name" 2>/dev/null)" = 'ii ' ] || missing+=("$name")
 done
 if [ ${#missing[@]} -gt 0 ]; then
     step "Debian packages: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -qq -o DPkg::Lock::Timeout=300 update
-    apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}" >/dev/null
+    # At boot others may hold the lock, and a mirror may be out of reach for a moment.
+    patient=(-qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5)
+    apt-get "${patient[@]}" update
+    apt-get "${patient[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 # memlite, in an environment of its own. Which package is in one is written down when it is complete.

@@ -83,6 +83,13 @@ def test_settings_are_options() -> None:
         assert f"# environment {name}\n" in result.stdout
 
 
+def test_settings_in_the_documentation_are_options() -> None:
+    page = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text()
+    names = set(re.findall(r"MEMLITE_\w+", page))
+    assert len(names) > 5
+    assert names <= {option.variable for option in OPTIONS}
+
+
 def test_the_unit_and_the_installer_agree() -> None:
     (program,), (file,) = unit_values("ExecStart"), unit_values("EnvironmentFile")
     assert program == "/opt/memlite/current/bin/memlite"
