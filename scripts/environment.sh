@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: makes .venv and installs a lock file into it, once.
 #
 # environment NAME   installs requirements/NAME.txt and memlite itself, from this checkout.

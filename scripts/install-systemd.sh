@@ -13,6 +13,7 @@
 # A new package is installed beside the old one, which goes on running until it is complete. Nothing
 # is restarted that did not change.
 set -euo pipefail
+umask 022 # what is installed is for the service's user to read, whoever root is here
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 package='memlite[gcs]'
@@ -26,7 +27,8 @@ Usage: install-systemd.sh [--package SPEC] [--environment FILE] [--unit FILE] [-
 
   --package SPEC      what to install, as pip takes it: memlite[gcs], memlite[gcs]==1.2,
                       'memlite[gcs] @ git+https://…@main', /path/memlite-….whl[gcs], or a wheel in a
-                      bucket that this machine may read: gs://bucket/memlite-….whl[gcs]
+                      bucket that this machine may read: gs://bucket/memlite-….whl[gcs]. What was
+                      installed by the same SPEC stays: to upgrade, name another version or commit
   --environment FILE  settings to put in /etc/memlite/memlite.env, in place of those there
   --unit FILE         the unit to install, in place of systemd/memlite.service beside this script
   --no-service        install the package alone, for the load tester
@@ -62,6 +64,11 @@ command -v apt-get >/dev/null || fail "this is for Debian and its relatives: the
 [ "$service" = no ] || [ -r "$unit" ] || fail "--unit: cannot read $unit"
 [ -z "$environment" ] || [ -r "$environment" ] || fail "--environment: cannot read $environment"
 
+# One at a time: a VM's start-up script may be at it, too.
+install -d /opt/memlite
+exec 9>/opt/memlite/lock
+flock 9
+
 # Packages
 
 needed=(python3 python3-venv ca-certificates)
@@ -71,21 +78,25 @@ case $package in
 esac
 missing=()
 for name in "${needed[@]}"; do
-    # What a package provides under another name counts too.
     [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$name" 2>/dev/null)" = 'ii ' ] || missing+=("$name")
 done
 if [ ${#missing[@]} -gt 0 ]; then
     step "Debian packages: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -qq -o DPkg::Lock::Timeout=300 update
-    apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}" >/dev/null
+    # At boot others may hold the lock, and a mirror may be out of reach for a moment.
+    patient=(-qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5)
+    apt-get "${patient[@]}" update
+    apt-get "${patient[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 # memlite, in an environment of its own. Which package is in one is written down when it is complete.
 
 releases=/opt/memlite/releases
 current=/opt/memlite/current
-changed=no
+# There as long as something changed that the service does not run with yet, even if this script was
+# interrupted meanwhile.
+stale=/opt/memlite/restart-needed
+install -d $releases
 
 # Brings a wheel from a bucket, with this machine's own credentials.
 fetch_wheel() {
@@ -103,7 +114,6 @@ fetch_wheel() {
 
 if [ "$(cat $current/package 2>/dev/null)" != "$package" ]; then
     step "memlite, from $package"
-    install -d -m 755 $releases
     release=$(mktemp -d $releases/XXXXXXXX)
     chmod 755 "$release"
     trap 'rm -rf "$release"' EXIT
@@ -117,14 +127,17 @@ if [ "$(cat $current/package 2>/dev/null)" != "$package" ]; then
     "$release/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$what"
     "$release/bin/memlite" --version
     printf '%s\n' "$package" >"$release/package"
+    touch $stale
     ln -sfn "$release" "$current.new"
     mv -T "$current.new" "$current"
     trap - EXIT
-    changed=yes
 fi
+remove_other_releases() {
+    find $releases -mindepth 1 -maxdepth 1 ! -path "$(readlink -f $current)" -exec rm -rf {} +
+}
 if [ "$service" = no ]; then
     ln -sfn $current/bin/memlite /usr/local/bin/memlite
-    find $releases -mindepth 1 -maxdepth 1 ! -path "$(readlink -f $current)" -exec rm -rf {} +
+    remove_other_releases
     exit 0
 fi
 
@@ -135,12 +148,12 @@ if ! getent passwd memlite >/dev/null; then
     useradd --system --user-group --home-dir /var/lib/memlite --shell /usr/sbin/nologin memlite
 fi
 
-# Puts a file in place and notes whether it was another one.
+# Puts a file in place and notes if it was another one.
 place() {
     if ! cmp -s "$1" "$2"; then
         step "$2"
+        touch $stale
         install -D -m "$3" -o root -g "$4" "$1" "$2"
-        changed=yes
     fi
 }
 
@@ -160,11 +173,12 @@ if ! [ -d /run/systemd/system ]; then
 fi
 systemctl daemon-reload
 systemctl --quiet enable memlite.service
-if [ $changed = yes ] || ! systemctl --quiet is-active memlite.service; then
+if [ -e $stale ] || ! systemctl --quiet is-active memlite.service; then
     step "starting memlite"
     # Returns when it is ready to serve.
     systemctl restart memlite.service ||
         fail "it did not start; what it said: journalctl -u memlite -n 20"
+    rm -f $stale
 fi
-find $releases -mindepth 1 -maxdepth 1 ! -path "$(readlink -f $current)" -exec rm -rf {} +
+remove_other_releases
 systemctl --no-pager --lines=0 status memlite.service

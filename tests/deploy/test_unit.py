@@ -1,0 +1,139 @@
+"""The unit, its settings, and the scripts, by the programs that judge such things."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memlite.cli import main
+from memlite.config import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "scripts" / "systemd" / "memlite.service"
+SETTINGS = ROOT / "scripts" / "systemd" / "memlite.env"
+INSTALLER = (ROOT / "scripts" / "install-systemd.sh").read_text()
+SCRIPTS = [
+    file
+    for folder in ("scripts", ".ci")
+    for file in sorted((ROOT / folder).iterdir())
+    if file.suffix == ".sh" or (file.is_file() and "bash" in file.read_text().partition("\n")[0])
+]
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="no systemd-analyze (apt install systemd)"
+)
+
+
+def unit_values(name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
+
+
+def settings() -> dict[str, str]:
+    """Return the settings, those that are commented out too."""
+    return dict(re.findall(r"^#? ?(MEMLITE_\w+)=(.*)$", SETTINGS.read_text(), re.MULTILINE))
+
+
+@needs_systemd
+def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
+    # It wants the program to be there; everything else is as it is installed.
+    text = UNIT.read_text().replace(unit_values("ExecStart")[0], "/bin/true")
+    (tmp_path / UNIT.name).write_text(text)
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNIT.name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@needs_systemd
+def test_exposure() -> None:
+    result = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(UNIT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unrecognized option" in result.stderr:
+        pytest.skip("this systemd-analyze is older than 250")
+    assert result.returncode == 0, result.stdout
+    found = re.search(r"Overall exposure level for memlite.service: ([0-9.]+)", result.stdout)
+    assert found
+    assert float(found[1]) <= 3
+
+
+def test_settings_are_options() -> None:
+    assert set(settings()) <= {option.variable for option in OPTIONS}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("MEMLITE_")
+    }
+    result = subprocess.run(
+        [sys.executable, "-m", "memlite", "--print-config"],
+        env={**environment, **settings()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in settings():
+        assert f"# environment {name}\n" in result.stdout
+
+
+def test_settings_in_the_documentation_are_options() -> None:
+    page = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text()
+    names = set(re.findall(r"MEMLITE_\w+", page))
+    assert len(names) > 5
+    assert names <= {option.variable for option in OPTIONS}
+
+
+def test_the_unit_and_the_installer_agree() -> None:
+    (program,), (file,) = unit_values("ExecStart"), unit_values("EnvironmentFile")
+    assert program == "/opt/memlite/current/bin/memlite"
+    assert "\ncurrent=/opt/memlite/current\n" in INSTALLER
+    assert f"\nsettings={file}\n" in INSTALLER
+    assert unit_values("User") == unit_values("Group") == ["memlite"]
+    assert "useradd --system --user-group --home-dir /var/lib/memlite" in INSTALLER
+    assert unit_values("StateDirectory") == ["memlite"]
+    assert unit_values("WorkingDirectory") == ["/var/lib/memlite"]
+
+
+def test_wrong_settings_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLITE_MEMORY_LIMIT", "much")
+    assert unit_values("RestartPreventExitStatus") == [str(main([]))]
+
+
+def test_as_many_files_as_connections_need() -> None:
+    # More, and raising the limit, which the unit forbids, would be needed.
+    (files,) = unit_values("LimitNOFILE")
+    assert int(files) > 1024 + 192
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt install)")
+def test_shellcheck() -> None:
+    assert len(SCRIPTS) >= 8
+    result = subprocess.run(
+        ["shellcheck", "--external-sources", *map(str, SCRIPTS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--nonsense"], ["--package"]])
+def test_the_installer_explains_itself(arguments: list[str]) -> None:
+    result = subprocess.run(
+        [ROOT / "scripts" / "install-systemd.sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == (0 if arguments == ["--help"] else 1)
+    assert "Usage: install-systemd.sh" in result.stdout + result.stderr or (
+        "needs a value" in result.stderr
+    )
