@@ -173,7 +173,7 @@ def instances(plan: dict[str, Any]) -> dict[str, Any]:
     return {
         found["values"]["name"]: found["values"]
         for part in (root, *root.get("child_modules", []))
-        for found in part["resources"]
+        for found in part.get("resources", [])
         if found["type"] == "google_compute_instance"
     }
 
