@@ -1,0 +1,61 @@
+# Who the VMs are. Servers and load generators differ: what loads the servers need not see their items in the bucket.
+
+resource "google_service_account" "server" {
+  project      = var.project
+  account_id   = "${var.name}-server"
+  display_name = "memlite servers of ${var.name}"
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_service_account" "load" {
+  count = var.load_generators.count > 0 ? 1 : 0
+
+  project      = var.project
+  account_id   = "${var.name}-load"
+  display_name = "memlite load generators of ${var.name}"
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_project_iam_member" "server" {
+  for_each = toset(["roles/logging.logWriter", "roles/monitoring.metricWriter"])
+
+  project = var.project
+  role    = each.value
+  member  = "serviceAccount:${google_service_account.server.email}"
+}
+
+resource "google_project_iam_member" "load" {
+  for_each = toset(var.load_generators.count > 0 ? ["roles/logging.logWriter", "roles/monitoring.metricWriter"] : [])
+
+  project = var.project
+  role    = each.value
+  member  = "serviceAccount:${google_service_account.load[0].email}"
+}
+
+resource "google_storage_bucket_iam_member" "server" {
+  for_each = toset([
+    # Items are read, written, deleted and listed.
+    "roles/storage.objectUser",
+    # With storage.buckets.get memlite says at its start when soft delete or versioning would cost money.
+    "roles/storage.legacyBucketReader",
+  ])
+
+  bucket = google_storage_bucket.bucket.name
+  role   = each.value
+  member = "serviceAccount:${google_service_account.server.email}"
+}
+
+resource "google_storage_bucket_iam_member" "load" {
+  count = var.load_generators.count > 0 && var.package.wheel != null ? 1 : 0
+
+  bucket = google_storage_bucket.bucket.name
+  role   = "roles/storage.objectViewer"
+  member = "serviceAccount:${google_service_account.load[0].email}"
+
+  condition {
+    title      = "The package, and no items"
+    expression = "resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket.name}/objects/install/\")"
+  }
+}

@@ -1,0 +1,109 @@
+locals {
+  zone       = coalesce(var.zone, "${var.region}-b")
+  labels     = merge({ memlite = var.name }, var.labels)
+  server_tag = "${var.name}-server"
+
+  servers = merge([for group, settings in var.servers : {
+    for number in range(1, settings.count + 1) : "${group}-${number}" => merge(settings, { group = group })
+  }]...)
+
+  backends = {
+    memory = "memory://"
+    file   = "file:///var/lib/memlite/cache.json"
+    bucket = local.bucket_url
+  }
+
+  # The environment file of each group.
+  environments = { for group, settings in var.servers : group => join("\n", [
+    for option, value in merge(
+      { for option, value in settings.options : upper(replace(option, "-", "_")) => value },
+      {
+        BACKEND      = local.backends[settings.backend]
+        LISTEN       = "0.0.0.0"
+        MEMORY_LIMIT = settings.memory_limit
+        PORT         = var.port
+      },
+    ) : "MEMLITE_${option}=\"${value}\""
+  ]) }
+
+  # What pip takes, with the extras that servers and load generators need.
+  packages = { for vm, extras in { server = "[gcs]", load = "[bench,gcs]" } : vm => (
+    var.package.wheel != null ? "${local.bucket}/${one(google_storage_bucket_object.wheel[*].name)}${extras}" :
+    var.package.git != null ? "memlite${extras} @ git+${var.package.git}" :
+    var.package.version != null ? "memlite${extras}==${var.package.version}" :
+    "memlite${extras}"
+  ) }
+
+  startup = {
+    installer    = trimspace(file("${path.module}/../scripts/install-systemd.sh"))
+    unit         = trimspace(file("${path.module}/../scripts/systemd/memlite.service"))
+    watcher      = trimspace(file("${path.module}/startup_watcher.sh"))
+    watcher_unit = trimspace(file("${path.module}/startup_watcher.service"))
+  }
+}
+
+resource "google_compute_instance" "server" {
+  for_each = local.servers
+
+  project                   = var.project
+  name                      = "${var.name}-${each.key}"
+  zone                      = coalesce(each.value.zone, local.zone)
+  machine_type              = each.value.machine_type
+  desired_status            = var.desired_status
+  allow_stopping_for_update = true
+  labels                    = local.labels
+  tags                      = [local.server_tag]
+
+  boot_disk {
+    initialize_params {
+      image  = var.image
+      size   = each.value.disk_size_gb
+      type   = each.value.disk_type
+      labels = local.labels
+    }
+  }
+
+  network_interface {
+    subnetwork = google_compute_subnetwork.subnet.id
+
+    dynamic "access_config" {
+      for_each = var.external_addresses ? [""] : []
+      content {}
+    }
+  }
+
+  service_account {
+    email = google_service_account.server.email
+    # What it may is said by its roles.
+    scopes = ["cloud-platform"]
+  }
+
+  shielded_instance_config {
+    enable_secure_boot          = true
+    enable_vtpm                 = true
+    enable_integrity_monitoring = true
+  }
+
+  metadata = {
+    enable-oslogin         = "TRUE"
+    block-project-ssh-keys = "TRUE"
+    # As metadata_startup_script it would replace the VM when it changes. The VM's watcher runs it.
+    startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
+      arguments   = "--package '${local.packages.server}' --unit memlite.service --environment memlite.env"
+      environment = local.environments[each.value.group]
+    }))
+  }
+
+  lifecycle {
+    precondition {
+      condition     = startswith(coalesce(each.value.zone, local.zone), "${var.region}-")
+      error_message = "The zone ${coalesce(each.value.zone, local.zone)} is not in the region ${var.region}, where the subnet is."
+    }
+  }
+
+  # The first start needs packages and the bucket.
+  depends_on = [
+    google_compute_router_nat.nat,
+    google_storage_bucket_iam_member.server,
+  ]
+}

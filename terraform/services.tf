@@ -1,0 +1,8 @@
+resource "google_project_service" "apis" {
+  for_each = toset(var.enable_apis ? ["compute", "iam", "iap", "logging", "monitoring", "storage"] : [])
+
+  project = var.project
+  service = "${each.value}.googleapis.com"
+  # Others in the project may use it.
+  disable_on_destroy = false
+}

@@ -1,0 +1,102 @@
+# None, one and three of each, and what the outputs say of them.
+
+mock_provider "google" {}
+
+variables {
+  project = "test-project"
+}
+
+run "none" {
+  variables {
+    servers = { bucket = { backend = "bucket", count = 0 } }
+  }
+
+  assert {
+    condition     = length(output.servers) == 0 && length(output.load_generators) == 0 && length(output.bench_targets) == 0 && length(output.ssh) == 0
+    error_message = "There are VMs."
+  }
+
+  assert {
+    condition     = length(output.pymemcache) == 0
+    error_message = "There is a client without a server."
+  }
+}
+
+run "no_group" {
+  variables {
+    servers = {}
+  }
+
+  assert {
+    condition     = length(output.servers) == 0
+    error_message = "There are VMs."
+  }
+}
+
+run "one" {
+  variables {
+    load_generators = { count = 1 }
+  }
+
+  assert {
+    condition     = keys(output.servers) == ["memlite-bucket-1"] && keys(output.load_generators) == ["memlite-load-1"]
+    error_message = "VMs are called otherwise."
+  }
+
+  assert {
+    condition     = output.servers["memlite-bucket-1"].zone == "europe-west1-b" && output.servers["memlite-bucket-1"].backend == "bucket" && output.project == "test-project"
+    error_message = "The outputs say something else."
+  }
+
+  assert {
+    condition     = output.bucket_url == "gs://test-project-memlite/items"
+    error_message = "The bucket's URL is another."
+  }
+
+  assert {
+    condition     = output.bench_targets == ["${output.servers["memlite-bucket-1"].address}:11211=bucket-1"]
+    error_message = "The targets are others."
+  }
+}
+
+run "three" {
+  variables {
+    name   = "cache"
+    region = "us-central1"
+    servers = {
+      bucket = { backend = "bucket", count = 3 }
+      memory = { backend = "memory", zone = "us-central1-c" }
+    }
+    load_generators = { count = 3, zone = "us-central1-f" }
+  }
+
+  assert {
+    condition     = keys(output.servers) == ["cache-bucket-1", "cache-bucket-2", "cache-bucket-3", "cache-memory-1"]
+    error_message = "There are other servers."
+  }
+
+  assert {
+    condition     = [for vm in values(output.servers) : vm.zone] == ["us-central1-b", "us-central1-b", "us-central1-b", "us-central1-c"]
+    error_message = "They are elsewhere."
+  }
+
+  assert {
+    condition     = [for vm in values(output.load_generators) : vm.zone] == ["us-central1-f", "us-central1-f", "us-central1-f"]
+    error_message = "Load generators are elsewhere, or not three."
+  }
+
+  assert {
+    condition     = output.bench == "memlite bench compare --backends '' ${join(" ", [for target in output.bench_targets : "--target ${target}"])}" && length(output.bench_targets) == 4
+    error_message = "The command for the load tester is another."
+  }
+
+  assert {
+    condition     = length(regexall("11211\\)", output.pymemcache.bucket)) == 3 && length(regexall("11211\\)", output.pymemcache.memory)) == 1
+    error_message = "A client has others than the servers of its group."
+  }
+
+  assert {
+    condition     = output.ssh["cache-load-2"] == "gcloud compute ssh cache-load-2 --project test-project --zone us-central1-f --tunnel-through-iap"
+    error_message = "The command for a shell is another."
+  }
+}

@@ -1,0 +1,331 @@
+variable "project" {
+  description = "ID of the Google Cloud project everything is made in."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project))
+    error_message = "A project's ID has 6 to 30 lower-case letters, digits and hyphens, such as my-project-123; its number will not do."
+  }
+}
+
+variable "name" {
+  description = "What names of resources begin with. Two deployments in one project need two."
+  type        = string
+  default     = "memlite"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z]([a-z0-9-]{0,20}[a-z0-9])?$", var.name))
+    error_message = "The name must have at most 22 lower-case letters, digits and hyphens, and begin with a letter."
+  }
+}
+
+variable "region" {
+  description = "Region of the subnet."
+  type        = string
+  default     = "europe-west1"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
+    error_message = "A region is called as europe-west1 is; with a letter behind it, it would be a zone."
+  }
+}
+
+variable "zone" {
+  description = "Zone of the VMs that name no other. Default: the region's `b`, which every region has."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.zone == null || can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", var.zone))
+    error_message = "A zone is called as europe-west1-b is."
+  }
+}
+
+variable "labels" {
+  description = "Labels of the bucket and the VMs, beside `memlite = <name>`."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
+
+variable "enable_apis" {
+  description = "Enable the APIs that are needed. They stay enabled when this is destroyed."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "servers" {
+  description = <<-END
+    Groups of memlite servers. `backend` is `memory`, `file` (on the boot disk) or `bucket`, which all such groups
+    share; `memory_limit` are megabytes of items; `options` are memlite's own: `{ near_cache = "64m" }` becomes
+    `MEMLITE_NEAR_CACHE=64m`. `count` may be 0.
+  END
+  type = map(object({
+    backend      = string
+    count        = optional(number, 1)
+    machine_type = optional(string, "e2-small")
+    zone         = optional(string)
+    disk_size_gb = optional(number, 10)
+    disk_type    = optional(string, "pd-balanced")
+    memory_limit = optional(number, 512)
+    options      = optional(map(string), {})
+  }))
+  default  = { bucket = { backend = "bucket" } }
+  nullable = false
+
+  validation {
+    condition     = alltrue([for group in keys(var.servers) : can(regex("^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$", group))])
+    error_message = "A group's name must have at most 20 lower-case letters, digits and hyphens, and begin with a letter."
+  }
+
+  validation {
+    condition     = !contains(keys(var.servers), "load")
+    error_message = "The group of servers cannot be called load: load generators are called so."
+  }
+
+  validation {
+    condition     = alltrue([for group in values(var.servers) : contains(["memory", "file", "bucket"], group.backend)])
+    error_message = "The backend must be memory, file or bucket."
+  }
+
+  validation {
+    condition     = alltrue([for group in values(var.servers) : group.count >= 0 && group.count <= 100 && floor(group.count) == group.count])
+    error_message = "The count must be a whole number from 0 to 100."
+  }
+
+  validation {
+    condition     = alltrue([for group in values(var.servers) : group.zone == null || can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", group.zone))])
+    error_message = "A zone is called as europe-west1-b is."
+  }
+
+  validation {
+    condition     = alltrue([for group in values(var.servers) : group.disk_size_gb >= 10 && floor(group.disk_size_gb) == group.disk_size_gb])
+    error_message = "disk_size_gb must be a whole number, and at least the 10 that the image needs."
+  }
+
+  validation {
+    condition     = alltrue([for group in values(var.servers) : group.memory_limit >= 1 && floor(group.memory_limit) == group.memory_limit])
+    error_message = "memory_limit must be a whole number of megabytes."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for group in values(var.servers) : [for option in keys(group.options) : can(regex("^[a-z][a-z_-]*$", option))]]))
+    error_message = "Options are called as in memlite --help, without the leading hyphens: near_cache or near-cache."
+  }
+
+  validation {
+    # With another address, port or backend the firewall, the outputs and the bucket would not fit; in the background
+    # or on a socket systemd would not find the server.
+    condition = alltrue(flatten([for group in values(var.servers) : [for option in keys(group.options) :
+      !contains(["backend", "config", "daemon", "listen", "memory_limit", "port", "unix_socket", "user"], replace(option, "-", "_"))
+    ]]))
+    error_message = "The module decides on the options backend, config, daemon, listen, memory_limit, port, unix_socket and user; see its variables."
+  }
+
+  validation {
+    # They are written between double quotes into a file that systemd reads.
+    condition     = alltrue(flatten([for group in values(var.servers) : [for value in values(group.options) : can(regex("^[^\"\\\\$`[:cntrl:]]*$", value))]]))
+    error_message = "An option's value cannot have double quotes, backslashes, dollar signs, backquotes or control characters."
+  }
+}
+
+variable "load_generators" {
+  description = "VMs with `memlite bench` and nothing that runs. Give them more cores than the server they are to load."
+  type = object({
+    count        = optional(number, 0)
+    machine_type = optional(string, "e2-standard-4")
+    zone         = optional(string)
+    disk_size_gb = optional(number, 10)
+    disk_type    = optional(string, "pd-balanced")
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = var.load_generators.count >= 0 && var.load_generators.count <= 100 && floor(var.load_generators.count) == var.load_generators.count
+    error_message = "The count must be a whole number from 0 to 100."
+  }
+
+  validation {
+    condition     = var.load_generators.zone == null || can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", var.load_generators.zone))
+    error_message = "A zone is called as europe-west1-b is."
+  }
+
+  validation {
+    condition     = var.load_generators.disk_size_gb >= 10 && floor(var.load_generators.disk_size_gb) == var.load_generators.disk_size_gb
+    error_message = "disk_size_gb must be a whole number, and at least the 10 that the image needs."
+  }
+}
+
+variable "image" {
+  description = "Image of the boot disks: Debian 12 or newer, or what is like it. Another one replaces the VMs."
+  type        = string
+  default     = "debian-cloud/debian-12"
+  nullable    = false
+}
+
+variable "desired_status" {
+  description = "`RUNNING`, or `TERMINATED` to stop all VMs and keep their disks."
+  type        = string
+  default     = "RUNNING"
+  nullable    = false
+
+  validation {
+    condition     = contains(["RUNNING", "TERMINATED"], var.desired_status)
+    error_message = "desired_status must be RUNNING or TERMINATED."
+  }
+}
+
+variable "package" {
+  description = <<-END
+    Which memlite: a `version` from PyPI (default: the newest when the VM is made), `git`, a repository's URL with
+    `@` and a tag or commit, or `wheel`, the path of a file here, which is uploaded to the bucket. A change upgrades
+    VMs in place within a minute or so.
+  END
+  type = object({
+    version = optional(string)
+    git     = optional(string)
+    wheel   = optional(string)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = length([for source in values(var.package) : source if source != null]) <= 1
+    error_message = "Give one of version, git and wheel."
+  }
+
+  validation {
+    condition     = var.package.version == null || can(regex("^[0-9][0-9A-Za-z.+!-]*$", var.package.version))
+    error_message = "The version must be one alone, such as 0.1.0."
+  }
+
+  validation {
+    condition     = var.package.git == null || can(regex("^https://[0-9A-Za-z._~:/%+-]+@[0-9A-Za-z._/+-]+$", var.package.git))
+    error_message = "git must be an https:// URL with @ and a tag, branch or commit: https://example.com/memlite.git@v0.1.0."
+  }
+
+  validation {
+    condition     = var.package.wheel == null || can(regex("(^|/)memlite-[0-9A-Za-z._+]+-py3-none-any\\.whl$", var.package.wheel))
+    error_message = "wheel must be the path of a file called as memlite-0.1.0-py3-none-any.whl is."
+  }
+
+  validation {
+    condition     = var.package.wheel == null || try(fileexists(var.package.wheel), false)
+    error_message = "There is no such wheel."
+  }
+}
+
+variable "port" {
+  description = "TCP port of the servers."
+  type        = number
+  default     = 11211
+  nullable    = false
+
+  validation {
+    condition     = var.port >= 1024 && var.port <= 65535 && floor(var.port) == var.port
+    error_message = "The port must be from 1024 to 65535: memlite runs without privileges."
+  }
+}
+
+variable "subnet_range" {
+  description = "Addresses of the VMs. All in it may connect to the servers."
+  type        = string
+  default     = "10.42.0.0/24"
+  nullable    = false
+
+  validation {
+    condition = (
+      can(regex("^(10|172\\.(1[6-9]|2[0-9]|3[01])|192\\.168)\\.", var.subnet_range)) &&
+      can(cidrhost(var.subnet_range, 3)) && try(tonumber(split("/", var.subnet_range)[1]) >= 8, false)
+    )
+    error_message = "subnet_range must be a private IPv4 range such as 10.42.0.0/24."
+  }
+}
+
+variable "client_ranges" {
+  description = <<-END
+    Other ranges that may connect to the servers, such as those of a network that is peered with this one. None is
+    wider than /8: memlite has no password, so whoever can connect can read and change everything.
+  END
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    # Of IPv4 alone, as the subnet is.
+    condition = alltrue([for range in var.client_ranges :
+      can(regex("^[0-9.]+/", range)) && can(cidrhost(range, 0)) && try(tonumber(split("/", range)[1]) >= 8, false)
+    ])
+    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: memlite has no password, so it cannot be open to everybody."
+  }
+}
+
+variable "external_addresses" {
+  description = "Give VMs addresses on the internet. Without, they reach it through Cloud NAT, to install packages."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "bucket_name" {
+  description = "Name of the bucket. Default: `<project>-<name>`."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.bucket_name == null || can(regex("^[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]$", var.bucket_name))
+    error_message = "A bucket's name has 3 to 63 lower-case letters, digits, hyphens and underscores."
+  }
+}
+
+variable "bucket_location" {
+  description = "Where the bucket is. Default: the region; another place makes every command slower."
+  type        = string
+  default     = null
+}
+
+variable "bucket_soft_delete_seconds" {
+  description = "How long what was overwritten or deleted is kept, and billed: 0, or 7 to 90 days."
+  type        = number
+  default     = 0
+  nullable    = false
+
+  validation {
+    condition     = var.bucket_soft_delete_seconds == 0 || (var.bucket_soft_delete_seconds >= 604800 && var.bucket_soft_delete_seconds <= 7776000)
+    error_message = "bucket_soft_delete_seconds must be 0, or from 604800 (7 days) to 7776000 (90 days)."
+  }
+}
+
+variable "bucket_days_since_custom_time" {
+  description = "Days after its expiry at which the bucket removes an item; null: never. Items without an expiry stay."
+  type        = number
+  default     = 1
+
+  validation {
+    condition = var.bucket_days_since_custom_time == null || try(
+      var.bucket_days_since_custom_time >= 0 && floor(var.bucket_days_since_custom_time) == var.bucket_days_since_custom_time, false
+    )
+    error_message = "bucket_days_since_custom_time must be a whole number of days, or null."
+  }
+}
+
+variable "bucket_force_destroy" {
+  description = "Let `destroy` remove the bucket although items are in it."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "monitoring" {
+  description = "Alert of Cloud Monitoring when a VM has been down for five minutes, sent to channels such as `projects/<project>/notificationChannels/<number>`."
+  type = object({
+    enabled               = optional(bool, false)
+    notification_channels = optional(list(string), [])
+  })
+  default  = {}
+  nullable = false
+}

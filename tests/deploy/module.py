@@ -1,0 +1,77 @@
+"""The Terraform module as tests see it: its text, without Terraform."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import hcl2
+
+ROOT = Path(__file__).parent.parent.parent
+MODULE = ROOT / "terraform"
+SCRIPTS = ROOT / "scripts"
+
+Block = dict[str, Any]
+
+
+def resources(module: Path) -> dict[str, dict[str, Block]]:
+    """Return resources by type and name."""
+    found: dict[str, dict[str, Block]] = {}
+    for file in sorted(module.glob("*.tf")):
+        for block in _parse(file).get("resource", []):
+            ((kind, named),) = block.items()
+            ((name, body),) = named.items()
+            found.setdefault(kind, {})[name] = body
+    return found
+
+
+def blocks(module: Path, kind: str) -> dict[str, Block]:
+    """Return variables or outputs by name."""
+    return {
+        name: body
+        for file in sorted(module.glob("*.tf"))
+        for block in _parse(file).get(kind, [])
+        for name, body in block.items()
+    }
+
+
+def startup_script(environment: str, *, service: bool, installer: str | None = None) -> str:
+    """Return what a VM runs, rendered as ``templatefile`` does."""
+    values = {
+        "watcher": (MODULE / "startup_watcher.sh").read_text(),
+        "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
+        "installer": installer or (SCRIPTS / "install-systemd.sh").read_text(),
+        "unit": (SCRIPTS / "systemd" / "memlite.service").read_text(),
+        "environment": environment,
+        "arguments": "--package 'memlite[gcs]' --unit memlite.service --environment memlite.env"
+        if service
+        else "--package 'memlite[bench,gcs]' --no-service",
+    }
+    template = (MODULE / "startup.sh.tftpl").read_text()
+    assert "%{" not in template, "what is rendered here has no directives"
+    return re.sub(r"(?<!\$)\$\{(\w+)\}", lambda found: values[found[1]].strip(), template)
+
+
+def embedded(script: str) -> dict[str, str]:
+    """Return the files a start-up script writes, by name."""
+    pattern = r"^cat >\"\$work/([\w.-]+)\" <<'END_OF_FILE'\n(.*?)^END_OF_FILE$"
+    return dict(re.findall(pattern, script, re.MULTILINE | re.DOTALL))
+
+
+def _parse(file: Path) -> Block:
+    with file.open(encoding="utf-8") as opened:
+        return _plain(hcl2.load(opened))
+
+
+def _plain(value: Any) -> Any:
+    """Take the marks away that python-hcl2 makes: quotes of strings, and what are blocks."""
+    if isinstance(value, dict):
+        return {
+            _plain(key): _plain(part)
+            for key, part in value.items()
+            if key not in ("__is_block__", "__comments__")
+        }
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1]
+    return value

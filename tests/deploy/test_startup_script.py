@@ -1,0 +1,210 @@
+"""The start-up script and its watcher, run against a metadata server of our own.
+
+Commands that would change this machine are stand-ins; the installer has tests of its own.
+"""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.deploy.module import MODULE, startup_script
+
+PATH = "/computeMetadata/v1/instance/attributes/startup-script"
+
+
+class Metadata(ThreadingHTTPServer):
+    """A metadata server that has a start-up script."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.changed = threading.Condition()
+        self.script = ""
+        self.etag = 0
+        self.waiting = 0
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def put(self, script: str) -> None:
+        with self.changed:
+            self.script = script
+            self.etag += 1
+            self.changed.notify_all()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Metadata
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        asked = {name: value for name, (value,) in parse_qs(url.query).items()}
+        server = self.server
+        if url.path != PATH or self.headers["Metadata-Flavor"] != "Google":
+            self.send_error(403)
+            return
+        with server.changed:
+            if asked.get("wait_for_change") == "true":
+                server.waiting += 1
+                server.changed.wait_for(
+                    lambda: asked["last_etag"] != f"tag{server.etag}", float(asked["timeout_sec"])
+                )
+                server.waiting -= 1
+            body, etag = server.script.encode(), f"tag{server.etag}"
+        self.send_response(200)
+        self.send_header("ETag", etag)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    with Metadata() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def start_watcher(metadata: Metadata, applied: Path) -> subprocess.Popen[str]:
+    text = (MODULE / "startup_watcher.sh").read_text()
+    assert "/var/lib/memlite-startup/applied" in text
+    return subprocess.Popen(
+        ["bash", "-c", text.replace("/var/lib/memlite-startup/applied", str(applied))],
+        env={**os.environ, "METADATA_URL": metadata.url, "no_proxy": "127.0.0.1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def eventually(condition: object) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_script_that_was_not_applied_runs(metadata: Metadata, tmp_path: Path) -> None:
+    metadata.put(f"echo ran >{tmp_path / 'mark'}\n")
+    with start_watcher(metadata, tmp_path / "applied") as watcher:
+        assert watcher.wait(20) == 0
+    assert (tmp_path / "mark").read_text() == "ran\n"
+
+
+def test_a_change_runs_and_what_is_applied_does_not(metadata: Metadata, tmp_path: Path) -> None:
+    script = f"echo first >>{tmp_path / 'mark'}\n"
+    (tmp_path / "applied").write_text(script)
+    metadata.put(script)
+    with start_watcher(metadata, tmp_path / "applied") as watcher:
+        eventually(lambda: metadata.waiting == 1)
+        # Something that comes to nothing: the same script, written again.
+        metadata.put(script)
+        eventually(lambda: metadata.waiting == 1)
+        assert watcher.poll() is None
+        metadata.put(f"echo second >>{tmp_path / 'mark'}\n")
+        assert watcher.wait(20) == 0
+    assert (tmp_path / "mark").read_text() == "second\n"
+
+
+@pytest.mark.parametrize("script", ["exit 3\n", None])
+def test_failures_end_it_for_systemd_to_try_again(
+    metadata: Metadata, tmp_path: Path, script: str | None
+) -> None:
+    if script is None:
+        metadata.url += "/nothing"
+    else:
+        metadata.put(script)
+    with start_watcher(metadata, tmp_path / "applied") as watcher:
+        assert watcher.wait(20) != 0
+    unit = (MODULE / "startup_watcher.service").read_text()
+    assert "Restart=always\n" in unit and "StartLimitIntervalSec=0\n" in unit
+
+
+INSTALLER = """\
+#!/usr/bin/env bash
+printf '%s\\n' "$@" >ROOT/arguments
+cp memlite.service memlite.env ROOT
+[ ! -e ROOT/fail ]
+"""
+
+
+def run_startup(root: Path, *, service: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a start-up script whose places are under a folder."""
+    script = startup_script(
+        'MEMLITE_PORT="11211"', service=service, installer=INSTALLER.replace("ROOT", str(root))
+    )
+    for place in ("/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/var/lib/"):
+        # Not in what the script only brings.
+        head, brought, tail = script.partition("# What the module renders")
+        files, watcher, end = tail.partition("# The watcher\n")
+        (root / place[1:]).mkdir(parents=True, exist_ok=True)
+        script = (
+            head.replace(place, f"{root}{place}")
+            + brought
+            + files
+            + watcher
+            + end.replace(place, f"{root}{place}")
+        )
+    commands = root / "bin"
+    commands.mkdir(exist_ok=True)
+    (commands / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{root}/systemctl\n')
+    (commands / "systemctl").chmod(0o755)
+    (root / "startup").write_text(script)
+    return subprocess.run(
+        ["bash", root / "startup"],
+        env={**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_startup_script_installs_and_says_so_to_the_watcher(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = run_startup(tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "arguments").read_text().splitlines() == [
+        "--package",
+        "memlite[gcs]",
+        "--unit",
+        "memlite.service",
+        "--environment",
+        "memlite.env",
+    ]
+    assert (tmp_path / "memlite.env").read_text() == 'MEMLITE_PORT="11211"\n'
+    applied = tmp_path / "var/lib/memlite-startup/applied"
+    assert applied.read_bytes() == (tmp_path / "startup").read_bytes()
+    assert (tmp_path / "systemctl").read_text().splitlines() == [
+        "daemon-reload",
+        "--no-block start memlite-startup.service",
+    ] * 2
+    watcher = tmp_path / "usr/local/sbin/memlite-startup"
+    assert watcher.read_text() == (MODULE / "startup_watcher.sh").read_text()
+    assert os.access(watcher, os.X_OK)
+
+
+def test_a_load_generator_gets_the_package_alone(tmp_path: Path) -> None:
+    assert run_startup(tmp_path, service=False).returncode == 0
+    assert (tmp_path / "arguments").read_text().splitlines() == [
+        "--package",
+        "memlite[bench,gcs]",
+        "--no-service",
+    ]
+
+
+def test_an_installer_that_fails_leaves_it_to_the_watcher(tmp_path: Path) -> None:
+    (tmp_path / "fail").touch()
+    assert run_startup(tmp_path).returncode != 0
+    assert not (tmp_path / "var/lib/memlite-startup/applied").exists()
+    assert "--no-block start memlite-startup.service" in (tmp_path / "systemctl").read_text()

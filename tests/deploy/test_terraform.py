@@ -1,0 +1,309 @@
+"""The module under OpenTofu or Terraform, with the real schema of Google's provider.
+
+``MEMLITE_TEST_TOFU`` names the program, if it is not on the PATH;
+``MEMLITE_TEST_TERRAFORM_PROVIDERS`` a folder with terraform-provider-google, if the registry cannot
+be asked for one.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.module import MODULE, ROOT, SCRIPTS, embedded, startup_script
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+EXAMPLE = Path("examples") / "shared-bucket"
+
+
+@dataclass
+class Tofu:
+    """A program, and its environment."""
+
+    program: str
+    environment: dict[str, str]
+
+    def run(
+        self, folder: Path, *arguments: str, fails: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [self.program, *arguments],
+            cwd=folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
+        assert fails == (done.returncode != 0), done.stdout + done.stderr
+        return done
+
+    def plan(self, folder: Path, *options: str) -> dict[str, Any]:
+        """Return a plan; the token is made up, as nothing is to be looked up for one."""
+        self.run(folder, "plan", "-input=false", "-refresh=false", "-out=plan", *options)
+        plan: dict[str, Any] = json.loads(self.run(folder, "show", "-json", "plan").stdout)
+        return plan
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    named = os.environ.get("MEMLITE_TEST_TOFU")
+    found = named or shutil.which("tofu") or shutil.which("terraform")
+    if found is None:
+        pytest.skip("neither tofu nor terraform is on the PATH, nor named by MEMLITE_TEST_TOFU")
+    return found
+
+
+@pytest.fixture(scope="session")
+def prepared(program: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tofu, Path]:
+    """Copy what the module is made of, ready to be planned."""
+    folder = tmp_path_factory.mktemp("checkout")
+    module = shutil.copytree(
+        MODULE, folder / "terraform", ignore=shutil.ignore_patterns(".terraform*", "*.tfstate*")
+    )
+    shutil.copytree(SCRIPTS, folder / "scripts")
+    environment = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("TF_")},
+        "TF_IN_AUTOMATION": "1",
+        "TF_CLI_ARGS": "-no-color",
+        "CHECKPOINT_DISABLE": "1",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "made-up",
+    }
+    tofu = Tofu(program, environment)
+    settings = folder / "tofurc"
+    environment["TF_CLI_CONFIG_FILE"] = str(settings)
+    if providers := os.environ.get("MEMLITE_TEST_TERRAFORM_PROVIDERS"):
+        settings.write_text(
+            "provider_installation {\n"
+            f'  dev_overrides {{ "hashicorp/google" = "{providers}" }}\n'
+            "  direct {}\n"
+            "}\n"
+        )
+        for part in (module, module / EXAMPLE):
+            tofu.run(part, "get")
+        return tofu, module
+    cache = folder / "cache"
+    cache.mkdir()
+    settings.write_text(f'plugin_cache_dir = "{cache}"\n')
+    for part in (module, module / EXAMPLE):
+        done = subprocess.run(
+            [program, "init", "-backend=false", "-input=false"],
+            cwd=part,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            pytest.skip(
+                "the registry gives no provider, and MEMLITE_TEST_TERRAFORM_PROVIDERS names none: "
+                + " ".join(done.stderr.split())[:300]
+            )
+    return tofu, module
+
+
+@pytest.fixture
+def tofu(prepared: tuple[Tofu, Path]) -> Tofu:
+    return prepared[0]
+
+
+@pytest.fixture
+def module(prepared: tuple[Tofu, Path], tmp_path: Path) -> Path:
+    """Return a copy of the module for the test alone."""
+    folder = tmp_path / "checkout"
+    shutil.copytree(prepared[1].parent, folder, symlinks=True)
+    return folder / "terraform"
+
+
+def test_it_is_formatted(program: str) -> None:
+    done = subprocess.run(
+        [program, "fmt", "-check", "-recursive", "-diff", MODULE], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
+def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
+    found = json.loads(tofu.run(module / part, "validate", "-json").stdout)
+    assert found["valid"] and found["error_count"] == 0, found["diagnostics"]
+
+
+@pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
+def test_its_own_tests(tofu: Tofu, module: Path, part: Path) -> None:
+    assert ", 0 failed" in tofu.run(module / part, "test").stdout
+
+
+# Slips that are seen in what comes of the module, with the tests that are to see them.
+SLIPS = [
+    ("firewall.tf", "concat([var.subnet_range]", 'concat(["0.0.0.0/0"]', "defaults"),
+    ("firewall.tf", '["35.235.240.0/20"]', '["0.0.0.0/0"]', "defaults"),
+    ("firewall.tf", '["22"]', '["1-65535"]', "defaults"),
+    ("servers.tf", 'var.external_addresses ? [""] : []', '[""]', "defaults"),
+    ("load_generators.tf", 'var.external_addresses ? [""] : []', '[""]', "defaults"),
+    ("bucket.tf", '"enforced"', '"inherited"', "defaults"),
+    ("bucket.tf", '["items/"]', "[]", "defaults"),
+    ("identity.tf", '"roles/storage.objectUser"', '"roles/storage.admin"', "defaults"),
+    ("variables.tf", 'split("/", range)[1]) >= 8', 'split("/", range)[1]) >= 0', "variables"),
+    ("variables.tf", "<= 1\n", "<= 2\n", "variables"),
+    ("servers.tf", "file:///var/lib/memlite/cache.json", "memory://", "backends"),
+    ("servers.tf", '"0.0.0.0"', '"127.0.0.1"', "backends"),
+    ("servers.tf", "settings.count + 1", "settings.count", "counts"),
+    ("identity.tf", "/objects/install/", "/objects/", "backends"),
+]
+
+
+@pytest.mark.parametrize(("file", "good", "bad", "tests"), SLIPS)
+def test_slips_fail_its_own_tests(
+    tofu: Tofu, module: Path, file: str, good: str, bad: str, tests: str
+) -> None:
+    text = (module / file).read_text()
+    assert good in text
+    (module / file).write_text(text.replace(good, bad))
+    done = tofu.run(module, "test", f"-filter=tests/{tests}.tftest.hcl", fails=True)
+    assert "fail" in done.stdout, done.stdout + done.stderr
+
+
+def instances(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return planned VMs by name."""
+    root = plan["planned_values"]["root_module"]
+    return {
+        found["values"]["name"]: found["values"]
+        for part in (root, *root.get("child_modules", []))
+        for found in part.get("resources", [])
+        if found["type"] == "google_compute_instance"
+    }
+
+
+def test_the_example_is_planned_with_a_made_up_token(tofu: Tofu, module: Path) -> None:
+    plan = tofu.plan(module / EXAMPLE, "-var=project=test-project")
+    vms = instances(plan)
+    assert sorted(vms) == [
+        "memlite-bucket-1",
+        "memlite-bucket-2",
+        "memlite-bucket-3",
+        "memlite-load-1",
+        "memlite-memory-1",
+    ]
+    for name, vm in vms.items():
+        assert not vm["network_interface"][0].get("access_config"), name
+    assert (
+        plan["planned_values"]["outputs"]["bucket_url"]["value"]
+        == "gs://test-project-memlite/items"
+    )
+
+
+SERVERS = {
+    "memory": {"backend": "memory", "memory_limit": 1024},
+    "file": {"backend": "file", "options": {"durability": "everysec", "verbose": "1"}},
+    "bucket": {
+        "backend": "bucket",
+        "options": {
+            "near-cache": "64m",
+            "extended": "idle_timeout=600,track_sizes",
+            "prefix_delimiter": "#",
+            "write_back": "true",
+        },
+    },
+}
+
+
+def test_memlite_takes_the_settings(tofu: Tofu, module: Path) -> None:
+    plan = tofu.plan(module, "-var=project=test-project", f"-var=servers={json.dumps(SERVERS)}")
+    said = {}
+    for name, vm in instances(plan).items():
+        text = embedded(vm["metadata"]["startup-script"])["memlite.env"]
+        # As systemd reads them.
+        settings = dict(line.split("=", 1) for line in text.splitlines())
+        said[name] = subprocess.run(
+            [sys.executable, "-m", "memlite", "--print-config"],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+            | {key: value[1:-1] for key, value in settings.items()},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    for name, lines in {
+        "memlite-memory-1": [
+            'backend = "memory://"',
+            "memory-limit = 1024",
+            'listen = ["0.0.0.0"]',
+        ],
+        "memlite-file-1": [
+            'backend = "file:///var/lib/memlite/cache.json"',
+            'durability = "everysec"',
+        ],
+        "memlite-bucket-1": [
+            'backend = "gs://test-project-memlite/items"',
+            "near-cache = 67108864",
+            'prefix-delimiter = "#"',
+            "write-back = true",
+        ],
+    }.items():
+        for line in lines:
+            assert f"\n{line}" in said[name], said[name]
+
+
+def test_the_script_is_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
+    plan = tofu.plan(module, "-var=project=test-project", "-var=load_generators={ count = 1 }")
+    vms = instances(plan)
+    script = vms["memlite-bucket-1"]["metadata"]["startup-script"]
+    assert script == startup_script(embedded(script)["memlite.env"], service=True)
+    script = vms["memlite-load-1"]["metadata"]["startup-script"]
+    assert script == startup_script(embedded(script)["memlite.env"], service=False)
+
+
+def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the state after a plan, but for what only Google knows."""
+    return {
+        "version": 4,
+        "terraform_version": plan["terraform_version"],
+        "serial": 1,
+        "lineage": "test",
+        "outputs": {},
+        "resources": [
+            {
+                "mode": found["mode"],
+                "type": found["type"],
+                "name": found["name"],
+                "provider": f'provider["{found["provider_name"]}"]',
+                "instances": [
+                    {
+                        **({"index_key": found["index"]} if "index" in found else {}),
+                        "schema_version": found["schema_version"],
+                        "attributes": {"id": found["address"], **found["values"]},
+                    }
+                ],
+            }
+            for found in plan["planned_values"]["root_module"]["resources"]
+            # The only one: more of a kind and name would have to be put together.
+            if found["type"] == "google_compute_instance"
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "actions"),
+    [
+        ('package={ version = "0.2.0" }', ["update"]),
+        ("port=12000", ["update"]),
+        (
+            'servers={ bucket = { backend = "bucket", options = { near_cache = "64m" } } }',
+            ["update"],
+        ),
+        ('servers={ bucket = { backend = "file" } }', ["update"]),
+        ('servers={ bucket = { backend = "bucket", machine_type = "e2-standard-2" } }', ["update"]),
+        ("desired_status=TERMINATED", ["update"]),
+        ("image=debian-cloud/debian-13", ["delete", "create"]),
+    ],
+)
+def test_what_replaces_a_vm(tofu: Tofu, module: Path, change: str, actions: list[str]) -> None:
+    plan = tofu.plan(module, "-var=project=test-project")
+    (module / "terraform.tfstate").write_text(json.dumps(as_if_applied(plan)))
+    plan = tofu.plan(module, "-var=project=test-project", f"-var={change}")
+    found = {each["address"]: each["change"] for each in plan["resource_changes"]}
+    assert found['google_compute_instance.server["bucket-1"]']["actions"] == actions

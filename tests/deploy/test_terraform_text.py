@@ -1,0 +1,219 @@
+"""What the Terraform module says, read without Terraform, and the script its VMs run."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.module import MODULE, ROOT, SCRIPTS, blocks, embedded, resources, startup_script
+
+EVERYBODY = re.compile(r"0\.0\.0\.0/0|::/0|allUsers|allAuthenticatedUsers")
+
+
+def firewall_is_closed(module: Path) -> None:
+    rules = resources(module)["google_compute_firewall"]
+    assert {name: rule["source_ranges"] for name, rule in rules.items()} == {
+        "clients": "${concat([var.subnet_range], var.client_ranges)}",
+        "ssh": ["35.235.240.0/20"],
+    }
+    assert {name: rule["allow"] for name, rule in rules.items()} == {
+        "clients": [{"protocol": "tcp", "ports": ["${tostring(var.port)}"]}],
+        "ssh": [{"protocol": "tcp", "ports": ["22"]}],
+    }
+    assert rules["clients"].get("target_tags") == ["${local.server_tag}"]
+    assert "0.0.0.0/0" not in str(resources(module))
+
+
+def nobody_is_everybody(module: Path) -> None:
+    for kind, named in resources(module).items():
+        for name, body in named.items():
+            assert not EVERYBODY.search(str(body)), f"{kind}.{name}"
+    for name, variable in blocks(module, "variable").items():
+        assert not EVERYBODY.search(str(variable.get("default"))), name
+
+
+def bucket_is_private(module: Path) -> None:
+    (bucket,) = resources(module)["google_storage_bucket"].values()
+    assert bucket["uniform_bucket_level_access"] is True
+    assert bucket["public_access_prevention"] == "enforced"
+    assert bucket["force_destroy"] == "${var.bucket_force_destroy}"
+    assert bucket["soft_delete_policy"] == [
+        {"retention_duration_seconds": "${var.bucket_soft_delete_seconds}"}
+    ]
+    variables = blocks(module, "variable")
+    assert variables["bucket_force_destroy"]["default"] is False
+    assert variables["bucket_soft_delete_seconds"]["default"] == 0
+
+
+def roles_are_few(module: Path) -> None:
+    found = resources(module)
+    kinds = {kind for kind in found if "_iam_" in kind}
+    # Others, which end in binding or policy, would take roles from those who have them.
+    assert kinds == {"google_project_iam_member", "google_storage_bucket_iam_member"}
+    roles = {
+        f"{kind}.{name}": sorted(
+            set(re.findall(r"roles/[\w.]+", f"{body.get('for_each')} {body['role']}"))
+        )
+        for kind in kinds
+        for name, body in found[kind].items()
+    }
+    assert roles == {
+        "google_project_iam_member.server": [
+            "roles/logging.logWriter",
+            "roles/monitoring.metricWriter",
+        ],
+        "google_project_iam_member.load": [
+            "roles/logging.logWriter",
+            "roles/monitoring.metricWriter",
+        ],
+        "google_storage_bucket_iam_member.server": [
+            "roles/storage.legacyBucketReader",
+            "roles/storage.objectUser",
+        ],
+        "google_storage_bucket_iam_member.load": ["roles/storage.objectViewer"],
+    }
+    assert "/objects/install/" in str(
+        found["google_storage_bucket_iam_member"]["load"]["condition"]
+    )
+
+
+def vms_are_private(module: Path) -> None:
+    assert blocks(module, "variable")["external_addresses"]["default"] is False
+    for name, vm in resources(module)["google_compute_instance"].items():
+        (interface,) = vm["network_interface"]
+        assert set(interface) == {"subnetwork", "dynamic"}, name
+        ((kind, address),) = interface["dynamic"][0].items()
+        assert (kind, address["for_each"]) == (
+            "access_config",
+            '${var.external_addresses ? [""] : []}',
+        ), name
+        assert vm["shielded_instance_config"] == [
+            {
+                "enable_secure_boot": True,
+                "enable_vtpm": True,
+                "enable_integrity_monitoring": True,
+            }
+        ], name
+        metadata = str(vm["metadata"])
+        assert "enable-oslogin" in metadata and "block-project-ssh-keys" in metadata, name
+        # It would replace the VM with each change.
+        assert "metadata_startup_script" not in vm, name
+
+
+CHECKS = [
+    firewall_is_closed,
+    nobody_is_everybody,
+    bucket_is_private,
+    roles_are_few,
+    vms_are_private,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_module_as_it_is(check: Callable[[Path], None]) -> None:
+    check(MODULE)
+
+
+# What a slip, or an idea, could change.
+SLIPS = [
+    ("firewall.tf", "concat([var.subnet_range], var.client_ranges)", '["0.0.0.0/0"]'),
+    ("firewall.tf", '["35.235.240.0/20"]', '["35.235.240.0/20", "0.0.0.0/0"]'),
+    ("firewall.tf", '["22"]', '["22", "11211"]'),
+    ("firewall.tf", "target_tags   = [local.server_tag]", ""),
+    ("bucket.tf", '"enforced"', '"inherited"'),
+    ("bucket.tf", "= var.bucket_force_destroy", "= true"),
+    ("bucket.tf", "= var.bucket_soft_delete_seconds", "= 604800"),
+    ("identity.tf", '"roles/storage.objectUser"', '"roles/storage.objectAdmin"'),
+    ("identity.tf", '"roles/logging.logWriter", ', '"roles/logging.logWriter", "roles/editor", '),
+    ("identity.tf", "/objects/install/", "/objects/"),
+    ("servers.tf", 'var.external_addresses ? [""] : []', '[""]'),
+    ("servers.tf", "enable_secure_boot          = true", "enable_secure_boot          = false"),
+    ("load_generators.tf", 'enable-oslogin         = "TRUE"', ""),
+]
+
+
+@pytest.mark.parametrize(("file", "good", "bad"), SLIPS)
+def test_slips_are_found(tmp_path: Path, file: str, good: str, bad: str) -> None:
+    module = shutil.copytree(MODULE, tmp_path / "terraform")
+    text = (module / file).read_text()
+    assert good in text
+    (module / file).write_text(text.replace(good, bad))
+    with pytest.raises(AssertionError):
+        for check in CHECKS:
+            check(module)
+
+
+def test_everything_is_in_the_project_that_was_given() -> None:
+    of_others = {
+        # They are in what they name.
+        "google_storage_bucket_iam_member",
+        "google_storage_bucket_object",
+    }
+    for kind, named in resources(MODULE).items():
+        for name, body in named.items():
+            if kind not in of_others:
+                assert body["project"] == "${var.project}", f"{kind}.{name}"
+
+
+def test_variables_and_outputs_say_what_they_are() -> None:
+    for folder in (MODULE, MODULE / "examples" / "shared-bucket"):
+        for name, variable in blocks(folder, "variable").items():
+            assert {"type", "description"} <= set(variable), name
+        for name, output in blocks(folder, "output").items():
+            assert "description" in output, name
+
+
+def test_the_module_configures_no_provider() -> None:
+    for file in MODULE.glob("*.tf"):
+        assert not re.search(r"^provider ", file.read_text(), re.MULTILINE), file.name
+
+
+def test_the_readme_is_that_of_the_variables() -> None:
+    command = [sys.executable, SCRIPTS / "write_terraform_reference.py", "--check"]
+    assert subprocess.run(command).returncode == 0, "run scripts/write_terraform_reference.py"
+
+
+def test_the_readme_names_the_files() -> None:
+    text = (MODULE / "README.md").read_text()
+    boring = {"versions.tf", "variables.tf", "outputs.tf", "README.md"}
+    for file in MODULE.iterdir():
+        if file.is_file() and not file.name.startswith(".") and file.name not in boring:
+            assert f"`{file.name}`" in text, file.name
+    for link in re.findall(r"`(scripts/[\w.-]+)`", text):
+        assert (ROOT / link).exists(), link
+
+
+# The start-up script
+
+
+def test_the_startup_script_brings_the_files() -> None:
+    files = embedded(startup_script('MEMLITE_PORT="11211"', service=True))
+    assert files == {
+        "memlite-startup": (MODULE / "startup_watcher.sh").read_text(),
+        "memlite-startup.service": (MODULE / "startup_watcher.service").read_text(),
+        "install-systemd.sh": (SCRIPTS / "install-systemd.sh").read_text(),
+        "memlite.service": (SCRIPTS / "systemd" / "memlite.service").read_text(),
+        "memlite.env": 'MEMLITE_PORT="11211"\n',
+    }
+
+
+def shellcheck(script: str) -> None:
+    command = shutil.which("shellcheck")
+    if command is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run([command, "-"], input=script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("service", [True, False])
+def test_shellcheck_finds_nothing_in_the_startup_script(service: bool) -> None:
+    shellcheck(startup_script('MEMLITE_PORT="11211"', service=service))
+
+
+def test_shellcheck_finds_nothing_in_its_parts() -> None:
+    shellcheck((MODULE / "startup_watcher.sh").read_text())
+    shellcheck((SCRIPTS / "install-systemd.sh").read_text())
