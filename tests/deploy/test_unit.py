@@ -116,7 +116,7 @@ def test_as_many_files_as_connections_need() -> None:
 def test_shellcheck() -> None:
     assert len(SCRIPTS) >= 8
     result = subprocess.run(
-        ["shellcheck", "--external-sources", *map(str, SCRIPTS)],
+        ["shellcheck", "--external-sources", "--source-path=SCRIPTDIR", *map(str, SCRIPTS)],
         cwd=ROOT,
         capture_output=True,
         text=True,
