@@ -1,6 +1,6 @@
 locals {
   zone       = coalesce(var.zone, "${var.region}-b")
-  labels     = merge({ memlite = var.name }, var.labels)
+  labels     = merge(var.labels, { memlite = var.name })
   server_tag = "${var.name}-server"
 
   servers = merge([for group, settings in var.servers : {

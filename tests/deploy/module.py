@@ -59,7 +59,8 @@ def embedded(script: str) -> dict[str, str]:
 
 def _parse(file: Path) -> Block:
     with file.open(encoding="utf-8") as opened:
-        return _plain(hcl2.load(opened))
+        block: Block = _plain(hcl2.load(opened))
+        return block
 
 
 def _plain(value: Any) -> Any:

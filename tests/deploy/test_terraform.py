@@ -7,6 +7,7 @@ be asked for one.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,18 @@ class Tofu:
         )
         assert fails == (done.returncode != 0), done.stdout + done.stderr
         return done
+
+    def take_tests(self, folder: Path) -> None:
+        """Give tests the name that Terraform looks for; where it has no mocks, skip.
+
+        Under that name Terraform 1.6 and OpenTofu 1.7, which know of no mocks, would refuse to use
+        the module at all. Under the other they do not look at them.
+        """
+        said = json.loads(self.run(folder, "version", "-json").stdout)["terraform_version"]
+        if tuple(map(int, said.split(".")[:2])) < (1, 7):
+            pytest.skip(f"{self.program} is of version {said}, which has no mocks for tests")
+        for file in (folder / "tests").glob("*.tofutest.hcl"):
+            file.rename(file.with_name(file.name.replace(".tofutest.", ".tftest.")))
 
     def plan(self, folder: Path, *options: str) -> dict[str, Any]:
         """Return a plan; the token is made up, as nothing is to be looked up for one."""
@@ -134,6 +147,7 @@ def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
 
 @pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
 def test_its_own_tests(tofu: Tofu, module: Path, part: Path) -> None:
+    tofu.take_tests(module / part)
     assert ", 0 failed" in tofu.run(module / part, "test").stdout
 
 
@@ -163,8 +177,9 @@ def test_slips_fail_its_own_tests(
     text = (module / file).read_text()
     assert good in text
     (module / file).write_text(text.replace(good, bad))
+    tofu.take_tests(module)
     done = tofu.run(module, "test", f"-filter=tests/{tests}.tftest.hcl", fails=True)
-    assert "fail" in done.stdout, done.stdout + done.stderr
+    assert re.search(r", [1-9]\d* failed", done.stdout), done.stdout + done.stderr
 
 
 def instances(plan: dict[str, Any]) -> dict[str, Any]:

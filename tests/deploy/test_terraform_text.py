@@ -173,7 +173,7 @@ def test_the_module_configures_no_provider() -> None:
 
 
 def test_the_readme_is_that_of_the_variables() -> None:
-    command = [sys.executable, SCRIPTS / "write_terraform_reference.py", "--check"]
+    command = [sys.executable, str(SCRIPTS / "write_terraform_reference.py"), "--check"]
     assert subprocess.run(command).returncode == 0, "run scripts/write_terraform_reference.py"
 
 

@@ -51,7 +51,7 @@ run "backends" {
     condition = alltrue([for vm in google_compute_instance.server : alltrue([
       strcontains(vm.metadata.startup-script, "ExecStart=/opt/memlite/current/bin/memlite\n"),
       strcontains(vm.metadata.startup-script, "\nUser=memlite\n"),
-      strcontains(vm.metadata.startup-script, "\nbash ./install-systemd.sh --package 'memlite[gcs]' --unit memlite.service --environment memlite.env\n"),
+      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh --package 'memlite[gcs]' --unit memlite.service --environment memlite.env)\n"),
     ])])
     error_message = "The unit, or what installs it, is missing."
   }
@@ -90,7 +90,7 @@ run "a_version" {
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "\nbash ./install-systemd.sh --package 'memlite[bench,gcs]==0.1.0' --no-service\n")
+    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "bash ./install-systemd.sh --package 'memlite[bench,gcs]==0.1.0' --no-service)\n")
     error_message = "It is not what load generators install, or a server runs there."
   }
 }
