@@ -8,13 +8,17 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import hcl2
 import pytest
 
+from memlite.loadtest.options import parse
+from tests.deploy.module import MODULE, blocks, resources
 from tests.integration.servers import running
 
 ROOT = Path(__file__).parents[2]
@@ -389,3 +393,38 @@ def test_the_page_says_what_it_costs():
     assert prices(whole) == [float(price) for price in list(rows.values())[:5]]
     one = plan_of("e2-small", disk=[10])
     assert prices(one)[-1] == float(rows["one server, e2-small, as without `--compare`"])
+
+
+def test_the_page_calls_the_scripts_as_they_are():
+    page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
+    calls = re.findall(r"(?:scripts/|`)(gcp-(?:up|bench|down))((?: [^`#\n]+)?)", page)
+    assert {name for name, _ in calls} == {"gcp-up", "gcp-bench", "gcp-down"}
+    for name, rest in calls:
+        own, _, others = rest.partition(" -- ")
+        words = shlex.split(own)
+        if all(word.startswith("--") or word.isupper() for word in words):
+            text = (ROOT / "scripts" / name).read_text()
+            assert all(f"  {word} " in text for word in words if word.startswith("--")), rest
+        if name == "gcp-bench" and others:
+            parse(["compare", "--backends", "", "--target", "127.0.0.1:1", *shlex.split(others)])
+
+
+def test_the_page_sets_what_there_is_to_set():
+    page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
+    (settings,) = re.findall(r"^```hcl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names = {name for name in hcl2.loads(settings) if not name.startswith("__")}
+    assert {"project", "servers"} <= names <= blocks(MODULE, "variable").keys()
+    outputs = set(re.findall(r"terraform output (\w+)", page))
+    assert outputs
+    assert outputs <= blocks(MODULE, "output").keys()
+
+
+def test_gcp_bench_reads_what_the_module_says():
+    asked = set(re.findall(r'found\["(\w+)"\]', (ROOT / "scripts" / "gcp-bench").read_text()))
+    assert asked == {"project", "load_generators", "bench_targets"}
+    assert asked <= blocks(MODULE, "output").keys()
+    assert "google_storage_bucket.bucket" in (ROOT / "scripts" / "gcp-down").read_text()
+    assert "bucket" in resources(MODULE)["google_storage_bucket"]
+    assert {"project", "package", "servers", "load_generators", "bucket_force_destroy"} <= blocks(
+        MODULE, "variable"
+    ).keys()
