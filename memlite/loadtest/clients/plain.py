@@ -76,21 +76,18 @@ class PlainConnection(Link):
         hoped, count = self._hoped, len(self._hoped)
         letters = self._outline(data)
         found = b"".join(letters)
-        misses = 0
-        if self._parted or len(letters) != count:
+        # A miss is as good an answer as a hit; anything else takes the long way.
+        as_hoped = found == hoped or found.replace(b"E", b"V") == hoped
+        if self._parted or len(letters) != count or not as_hoped:
             self._one_by_one(data, now)
             return
-        if found != hoped:
-            misses = found.count(b"E")
-            if found.replace(b"E", b"V") != hoped:
-                self._one_by_one(data, now)
-                return
         counts.operations += count
         microseconds = (now - self._sent) // 1000
         gets = hoped.count(b"V")
         if gets:
-            counts.hits += gets - misses
-            counts.misses += misses
+            hits = found.count(b"V")
+            counts.hits += hits
+            counts.misses += gets - hits
             tally = recorder.response["get"]
             tally[microseconds] = tally.get(microseconds, 0) + gets
         if gets != count:
