@@ -33,7 +33,7 @@ def main() -> None:
 
 def report(plan: dict[str, Any]) -> list[str]:
     """Return lines that say what is made, changed and destroyed, and what all of it then costs."""
-    lines = ["", f"{_changes(plan)}. Then, in all:"]
+    lines = ["", f"{_changes(plan)}. Then, in all, at us-central1's prices:"]
     resources = list(_resources(plan.get("planned_values", {}).get("root_module", {})))
     machines = [one for kind, one in resources if kind == "google_compute_instance"]
     running = [one for one in machines if one.get("desired_status") != "TERMINATED"]

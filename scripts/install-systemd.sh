@@ -16,7 +16,7 @@ set -euo pipefail
 umask 022 # what is installed is for the service's user to read, whoever root is here
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-package='memlite[gcs]'
+package=''
 environment=''
 unit="$here/systemd/memlite.service"
 service=yes
@@ -59,6 +59,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 
+[ -n "$package" ] || fail "--package: which memlite? see --help"
 [ "$(id -u)" = 0 ] || fail "must run as root: sudo $0"
 command -v apt-get >/dev/null || fail "this is for Debian and its relatives: there is no apt-get"
 [ "$service" = no ] || [ -r "$unit" ] || fail "--unit: cannot read $unit"

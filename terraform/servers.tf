@@ -30,8 +30,7 @@ locals {
   packages = { for vm, extras in { server = "[gcs]", load = "[bench,gcs]" } : vm => (
     var.package.wheel != null ? "${local.bucket}/${one(google_storage_bucket_object.wheel[*].name)}${extras}" :
     var.package.git != null ? "memlite${extras} @ git+${var.package.git}" :
-    var.package.version != null ? "memlite${extras}==${var.package.version}" :
-    "memlite${extras}"
+    "memlite${extras}==${coalesce(var.package.version, "none")}"
   ) }
 
   startup = {

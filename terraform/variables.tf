@@ -181,20 +181,19 @@ variable "desired_status" {
 
 variable "package" {
   description = <<-END
-    Which memlite: a `version` from PyPI (default: the newest when the VM is made), `git`, a repository's URL with
-    `@` and a tag or commit, or `wheel`, the path of a file here, which is uploaded to the bucket. A change upgrades
-    VMs in place within a minute or so.
+    Which memlite: `git`, a repository's URL with `@` and a tag or commit; `wheel`, the path of a file here, which is
+    uploaded to the bucket; or `version`, from the package index that VMs use. A change upgrades VMs in place within
+    a minute or so.
   END
   type = object({
     version = optional(string)
     git     = optional(string)
     wheel   = optional(string)
   })
-  default  = {}
   nullable = false
 
   validation {
-    condition     = length([for source in values(var.package) : source if source != null]) <= 1
+    condition     = length([for source in values(var.package) : source if source != null]) == 1
     error_message = "Give one of version, git and wheel."
   }
 

@@ -73,8 +73,10 @@ def _show_workload(name: str | None) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     results = [load(path) for path in options.results]
-    first = options.results[0]
-    folder = options.out or (first if first.is_dir() else first.parent)
+    first, *others = options.results
+    beside = first if first.is_dir() else first.parent
+    # Of several, or one would lose its own.
+    folder = options.out or (_new_folder() if others else beside)
     _prepare(folder)
     _draw(results, folder, options.prices)
     return 0
@@ -86,7 +88,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
 
         refuse_what_it_cannot(workload, options.rate)
-    folder = options.out or Path("bench-results") / time.strftime("%Y-%m-%d-%H%M%S")
+    folder = options.out or _new_folder()
     plan = Plan(
         title=options.title or _title(options, workload),
         workload=workload,
@@ -121,6 +123,10 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         return _INTERRUPTED
     failed = any(point.errors for point in (*results.points, *results.bursts))
     return _ERRORS_SEEN if failed else 0
+
+
+def _new_folder() -> Path:
+    return Path("bench-results") / time.strftime("%Y-%m-%d-%H%M%S")
 
 
 def _prepare(folder: Path) -> None:

@@ -206,8 +206,10 @@ class _Run:
         try:
             repetition = measure(self._pool, target, tasks, number, self._watcher)
         except Interrupted as interrupted:
-            if interrupted.repetition is not None and interrupted.repetition.operations:
-                found.append(interrupted.repetition)
+            # A fragment says something only where there is nothing else.
+            one = interrupted.repetition
+            if one is not None and one.operations and not found:
+                found.append(one)
             raise
         found.append(repetition)
         self._watcher.done()

@@ -95,7 +95,10 @@ def _parser() -> argparse.ArgumentParser:
         "results", nargs="+", type=Path, metavar="RESULTS", help="results.json, or its directory"
     )
     report.add_argument(
-        "--out", type=Path, metavar="DIR", help="(default: beside the first results)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="(default: beside the results; of several, bench-results/<time>)",
     )
     _add_prices(report)
     workload = _command(commands, "workload", "print a preset, to copy and change")

@@ -4,6 +4,7 @@ mock_provider "google" {}
 
 variables {
   project = "test-project"
+  package = { git = "https://example.com/memlite.git@v0.1.0" }
   servers = {
     memory = { backend = "memory", memory_limit = 1024 }
     file   = { backend = "file", options = { durability = "everysec" } }
@@ -51,7 +52,7 @@ run "backends" {
     condition = alltrue([for vm in google_compute_instance.server : alltrue([
       strcontains(vm.metadata.startup-script, "ExecStart=/opt/memlite/current/bin/memlite\n"),
       strcontains(vm.metadata.startup-script, "\nUser=memlite\n"),
-      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh --package 'memlite[gcs]' --unit memlite.service --environment memlite.env)\n"),
+      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh --package 'memlite[gcs] @ git+https://example.com/memlite.git@v0.1.0' --unit memlite.service --environment memlite.env)\n"),
     ])])
     error_message = "The unit, or what installs it, is missing."
   }

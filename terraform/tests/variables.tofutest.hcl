@@ -4,6 +4,7 @@ mock_provider "google" {}
 
 variables {
   project = "test-project"
+  package = { git = "https://example.com/memlite.git@v0.1.0" }
 }
 
 run "project" {

@@ -185,7 +185,7 @@ def test_up_and_up_again(world):
     (plan,) = [call for call in world.calls if call.startswith("tofu plan")]
     assert plan.endswith("-var region=x")
     assert any(call.startswith("tofu apply -input=false /") for call in world.calls)
-    assert "Resources: 3 created. Then, in all:" in done.stdout
+    assert "Resources: 3 created. Then, in all, at us-central1's prices:" in done.stdout
     assert "2 x e2-standard-2                            $0.134" in done.stdout
     assert "60 GiB of pd-balanced                        $0.008" in done.stdout
     assert "1 x x9-standard-2                               ?" in done.stdout

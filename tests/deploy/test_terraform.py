@@ -22,6 +22,11 @@ from tests.deploy.module import MODULE, ROOT, SCRIPTS, embedded, startup_script
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
+# What has no default.
+GIVEN = (
+    "-var=project=test-project",
+    '-var=package={ git = "https://example.com/memlite.git@v0.1.0" }',
+)
 
 
 @dataclass
@@ -194,7 +199,7 @@ def instances(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_example_is_planned_with_a_made_up_token(tofu: Tofu, module: Path) -> None:
-    plan = tofu.plan(module / EXAMPLE, "-var=project=test-project")
+    plan = tofu.plan(module / EXAMPLE, *GIVEN)
     vms = instances(plan)
     assert sorted(vms) == [
         "memlite-bucket-1",
@@ -227,7 +232,7 @@ SERVERS = {
 
 
 def test_memlite_takes_the_settings(tofu: Tofu, module: Path) -> None:
-    plan = tofu.plan(module, "-var=project=test-project", f"-var=servers={json.dumps(SERVERS)}")
+    plan = tofu.plan(module, *GIVEN, f"-var=servers={json.dumps(SERVERS)}")
     said = {}
     for name, vm in instances(plan).items():
         text = embedded(vm["metadata"]["startup-script"])["memlite.env"]
@@ -264,7 +269,7 @@ def test_memlite_takes_the_settings(tofu: Tofu, module: Path) -> None:
 
 
 def test_the_script_is_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
-    plan = tofu.plan(module, "-var=project=test-project", "-var=load_generators={ count = 1 }")
+    plan = tofu.plan(module, *GIVEN, "-var=load_generators={ count = 1 }")
     vms = instances(plan)
     script = vms["memlite-bucket-1"]["metadata"]["startup-script"]
     assert script == startup_script(embedded(script)["memlite.env"], service=True)
@@ -317,8 +322,8 @@ def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_replaces_a_vm(tofu: Tofu, module: Path, change: str, actions: list[str]) -> None:
-    plan = tofu.plan(module, "-var=project=test-project")
+    plan = tofu.plan(module, *GIVEN)
     (module / "terraform.tfstate").write_text(json.dumps(as_if_applied(plan)))
-    plan = tofu.plan(module, "-var=project=test-project", f"-var={change}")
+    plan = tofu.plan(module, *GIVEN, f"-var={change}")
     found = {each["address"]: each["change"] for each in plan["resource_changes"]}
     assert found['google_compute_instance.server["bucket-1"]']["actions"] == actions

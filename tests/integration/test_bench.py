@@ -325,3 +325,14 @@ def test_a_worker_that_is_killed(memlite, tmp_path):
         workers[0].kill()
         assert process.wait(30) == 71
         assert process.stderr.read() == "memlite: bench: a worker has died\n"
+
+
+def test_a_report_of_several_has_a_folder_of_its_own(memlite, tmp_path):
+    for name in ("old", "new"):
+        bench("run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path / name, "-q",
+              "--no-report")  # fmt: skip
+    assert bench("report", "old", cwd=tmp_path).returncode == 0
+    before = (tmp_path / "old" / "report.html").read_bytes()
+    assert bench("report", "old", "new", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "old" / "report.html").read_bytes() == before
+    assert len(list(tmp_path.glob("bench-results/*/report.html"))) == 1

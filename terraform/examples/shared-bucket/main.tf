@@ -1,6 +1,7 @@
 # Three servers that share a bucket, one that keeps items in memory to compare with, and a load generator:
 #
-#     tofu init && tofu apply -var project=my-project
+#     tofu init
+#     tofu apply -var project=my-project -var 'package={ wheel = "/path/memlite-0.1.0-py3-none-any.whl" }'
 
 terraform {
   required_version = ">= 1.6"
@@ -20,7 +21,6 @@ variable "region" {
 variable "package" {
   description = "Which memlite; see the module."
   type        = object({ version = optional(string), git = optional(string), wheel = optional(string) })
-  default     = {}
 }
 
 variable "desired_status" {
