@@ -9,6 +9,8 @@ import hcl2
 ROOT = Path(__file__).parent.parent.parent
 MODULE = ROOT / "terraform"
 SCRIPTS = ROOT / "scripts"
+# Where the VMs of these tests have memlite from.
+SOURCE = "git+https://example.com/memlite.git@v0.1.0"
 
 Block = dict[str, Any]
 
@@ -36,17 +38,16 @@ def blocks(module: Path, kind: str) -> dict[str, Block]:
 
 def startup_script(environment: str, *, service: bool, installer: str | None = None) -> str:
     """Return what a VM runs, rendered as ``templatefile`` does."""
-    source = "git+https://example.com/memlite.git@v0.1.0"
     values = {
         "watcher": (MODULE / "startup_watcher.sh").read_text(),
         "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
         "installer": installer or (SCRIPTS / "install-systemd.sh").read_text(),
         "unit": (SCRIPTS / "systemd" / "memlite.service").read_text(),
         "environment": environment,
-        "arguments": f"--package 'memlite[gcs] @ {source}' "
+        "arguments": f"--package 'memlite[gcs] @ {SOURCE}' "
         "--unit memlite.service --environment memlite.env"
         if service
-        else f"--package 'memlite[bench,gcs] @ {source}' --no-service",
+        else f"--package 'memlite[bench,gcs] @ {SOURCE}' --no-service",
     }
     template = (MODULE / "startup.sh.tftpl").read_text()
     assert "%{" not in template, "what is rendered here has no directives"

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.deploy.module import MODULE, startup_script
+from tests.deploy.module import MODULE, SOURCE, startup_script
 
 PATH = "/computeMetadata/v1/instance/attributes/startup-script"
 
@@ -176,7 +176,7 @@ def test_the_startup_script_installs_and_says_so_to_the_watcher(tmp_path: Path) 
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "arguments").read_text().splitlines() == [
         "--package",
-        "memlite[gcs]",
+        f"memlite[gcs] @ {SOURCE}",
         "--unit",
         "memlite.service",
         "--environment",
@@ -198,7 +198,7 @@ def test_a_load_generator_gets_the_package_alone(tmp_path: Path) -> None:
     assert run_startup(tmp_path, service=False).returncode == 0
     assert (tmp_path / "arguments").read_text().splitlines() == [
         "--package",
-        "memlite[bench,gcs]",
+        f"memlite[bench,gcs] @ {SOURCE}",
         "--no-service",
     ]
 
