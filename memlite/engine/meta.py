@@ -74,7 +74,6 @@ class MetaEngine(Engine):
         recache_first: bool = False,
         unique: int | None = None,
         bump: bool = True,
-        binary: bool = False,
     ) -> Found | None:
         """Return an item, and find out whether who asks is to store it anew.
 
@@ -89,7 +88,6 @@ class MetaEngine(Engine):
             recache_first: compare that with the expiry before `touch`, not the one after.
             unique: for an item that is made.
             bump: whether it counts as read.
-            binary: see above.
         """
         now = self.clock.now()
         item = self._look_up(key)
@@ -98,7 +96,7 @@ class MetaEngine(Engine):
         created = item is None and vivify is not None
         if created:
             expires = semantics.expiry(vivify or 0, now)
-            marks = Marks(won=True, binary=binary or not nameable(key), unique=unique)
+            marks = Marks(won=True, binary=not nameable(key), unique=unique)
             try:
                 self._put(key, None, b"", 0, expires, marks)
             except OutOfMemoryError:
@@ -222,14 +220,14 @@ class MetaEngine(Engine):
         marks = item.marks or Marks()
         if empty:
             own = self.unique(item) if unique is None and not stale and self.cas_enabled else unique
-            marks = Marks(stale=stale, binary=marks.binary, unique=own)
+            marks = Marks(stale=stale, binary=not nameable(key), unique=own)
             self._put(key, item, b"", flags, semantics.expiry(touch or 0, now), marks)
         elif stale:
             item = self.table.alter(key, item)
             if touch is not None:
                 item.expires = semantics.expiry(touch, now)
             item.marks = marks._replace(stale=True, won=False, unique=unique)
-            self._version = item.version = self._version + 1
+            self._version = item.version = self._version + self._step
         else:
             self.table.delete(key)
         if not stale:
@@ -247,7 +245,6 @@ class MetaEngine(Engine):
         exptime: int = 0,
         touch: int | None = None,
         unique: int | None = None,
-        binary: bool = False,
     ) -> Counted:
         """Add `delta`, or subtract it; see `semantics.count`.
 
@@ -260,14 +257,13 @@ class MetaEngine(Engine):
             exptime: that of an item made so.
             touch: the new exptime of one that was there; None to leave it.
             unique: see above.
-            binary: see above.
 
         Raises:
             CommandError: it does not fit and may not evict.
         """
         current = self._look_up(key)
         if current is None and initial is not None:
-            return self._begin_count(key, initial, exptime, unique, binary=binary)
+            return self._begin_count(key, initial, exptime, unique)
         # An empty value is no number, whatever its cas unique.
         if current is not None and current.size and compare not in (None, self.unique(current)):
             return Counted(Outcome.EXISTS)
@@ -284,10 +280,8 @@ class MetaEngine(Engine):
                 item.marks = (item.marks or Marks())._replace(unique=unique)
         return Counted(Outcome.STORED, result, item, expires=expires)
 
-    def _begin_count(
-        self, key: bytes, initial: int, exptime: int, unique: int | None, *, binary: bool
-    ) -> Counted:
-        binary = binary or not nameable(key)
+    def _begin_count(self, key: bytes, initial: int, exptime: int, unique: int | None) -> Counted:
+        binary = not nameable(key)
         marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
         expires = semantics.expiry(exptime, self.clock.now())
         try:

@@ -98,6 +98,7 @@ class StoreEngine(MetaEngine):
         )
         self.backend = backend
         self.ordered = backend.ordered
+        self._step = 0
         self.counted: tuple[int, ...] = ()
         # Commands that change one key take turns: of those racing, all but one would lose.
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()

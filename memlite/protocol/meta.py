@@ -9,13 +9,15 @@ from memlite.errors import CommandError
 from memlite.protocol import replies
 from memlite.protocol.numbers import signed_32, unsigned
 
-__all__ = ["MetaRequest", "decode_key", "encode_key", "parse_meta"]
+__all__ = ["MetaRequest", "UnreadableError", "decode_key", "encode_key", "parse_meta"]
 
 _MAX_WORDS: Final = 20
-_MAX_OPAQUE: Final = 32  # bytes with the O
+_OPAQUE: Final = ord("O")
+_MAX_OPAQUE: Final = 32  # bytes, the O among them
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64: Final = bytes(set(range(256)) - set(_BASE64))
-_NO_FLAG_FROM: Final = 127
+# What a flag may begin with so that memcached takes it for one, known or not.
+_FLAG_LETTERS: Final = frozenset(range(ord("A"), ord("z") + 1)) | frozenset(b"0123456789")
 
 _TOO_LONG: Final = b"CLIENT_ERROR options flags are too long\r\n"
 _DUPLICATE: Final = b"CLIENT_ERROR duplicate flag\r\n"
@@ -25,6 +27,13 @@ _BAD_TOKEN: Final = b"CLIENT_ERROR bad token in command line format\r\n"
 _BAD_INITIAL: Final = b"CLIENT_ERROR invalid numeric initial value\r\n"
 _BAD_DELTA: Final = b"CLIENT_ERROR invalid numeric delta value\r\n"
 _LONG_OPAQUE: Final = b"CLIENT_ERROR opaque token too long\r\n"
+
+
+class UnreadableError(CommandError):
+    """A line that is not even made of words and flags; in ms, its value is not skipped either."""
+
+    def __init__(self) -> None:
+        super().__init__(replies.BAD_FORMAT)
 
 
 class MetaRequest:
@@ -94,16 +103,20 @@ def decode_key(text: bytes) -> bytes | None:
         return None
 
 
-def parse_meta(words: Sequence[bytes], first: int, key_length: int) -> MetaRequest:
+def parse_meta(
+    words: Sequence[bytes], first: int, key_length: int, wrong_flags: bytes = b""
+) -> MetaRequest:
     """Read a meta command.
 
     Args:
         words: those of the line.
         first: which of them is the first flag.
         key_length: bytes of the longest key.
+        wrong_flags: the reply to all that may be wrong with flags; each has its own without.
 
     Raises:
-        CommandError: it is malformed.
+        UnreadableError: its words are no flags.
+        CommandError: it is malformed in another way.
     """
     key = words[1]
     if len(key) > key_length:
@@ -113,21 +126,31 @@ def parse_meta(words: Sequence[bytes], first: int, key_length: int) -> MetaReque
     request = MetaRequest(key, words[first:])
     if len(words) == first:
         return request
+    error = _set_flags(request)
+    if error:
+        if not _FLAG_LETTERS.issuperset(word[0] for word in request.words):
+            raise UnreadableError
+        raise CommandError(wrong_flags or error)
+    if any(word[0] == _OPAQUE and len(word) > _MAX_OPAQUE for word in request.words):
+        raise CommandError(_LONG_OPAQUE)
+    return request
+
+
+def _set_flags(request: MetaRequest) -> bytes:
+    """Return what is wrong with the flags, if something is."""
     error = b""
     seen = set()
     for word in request.words:
         letter = word[0]
-        if letter in seen or letter >= _NO_FLAG_FROM:
-            raise CommandError(_DUPLICATE)
+        if letter in seen:
+            return _DUPLICATE
         seen.add(letter)
         set_flag = _FLAGS.get(letter)
         if set_flag is None:
-            raise CommandError(_UNKNOWN)
+            return _UNKNOWN
         # The last thing that is wrong is the one memcached names.
         error = set_flag(request, word) or error
-    if error:
-        raise CommandError(error)
-    return request
+    return error
 
 
 _Setter = Callable[[MetaRequest, bytes], bytes]
@@ -170,10 +193,6 @@ def _binary(request: MetaRequest, word: bytes) -> bytes:
         return _BAD_KEY
     request.key, request.binary = key, True
     return b""
-
-
-def _opaque(request: MetaRequest, word: bytes) -> bytes:
-    return _LONG_OPAQUE if len(word) > _MAX_OPAQUE else b""
 
 
 def _mode(request: MetaRequest, word: bytes) -> bytes:
@@ -225,7 +244,7 @@ _FLAGS: Final[dict[int, _Setter]] = {
         "L": _nothing,
         "M": _mode,
         "N": _exptime("vivify"),
-        "O": _opaque,
+        "O": _nothing,
         "P": _nothing,
         "R": _recache,
         "T": _exptime("touch"),

@@ -6,7 +6,7 @@ from memlite.errors import CommandError, ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
-from memlite.protocol.meta import parse_meta
+from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import SMALL_NUMBERS, signed, signed_32, unsigned
 
 __all__ = ["TextParser"]
@@ -380,6 +380,8 @@ class TextParser:
             raise _MalformedError(replies.BAD_FORMAT)
         try:
             request = parse_meta(words, 3, self._key_length)
+        except UnreadableError as error:
+            raise _MalformedError(error.reply) from None
         except CommandError as error:
             raise _MalformedError(error.reply, swallow=size + 2) from None
         if request.mode not in _MODES_OF_MS:
@@ -407,9 +409,9 @@ class TextParser:
         if len(words) < 2:
             raise _MalformedError(replies.BAD_FORMAT)
         try:
-            request = parse_meta(words, 2, self._key_length)
+            request = parse_meta(words, 2, self._key_length, _BAD_MA if name == b"ma" else b"")
         except CommandError as error:
-            raise _MalformedError(_BAD_MA if name == b"ma" else error.reply) from None
+            raise _MalformedError(error.reply) from None
         if name == b"mg":
             handler.meta_get(request)
         elif name == b"md":

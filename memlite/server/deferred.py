@@ -70,10 +70,9 @@ class _Command:
     def finish(self) -> None:
         """Be done, and let those go on that wait for it."""
         self.done = True
-        replies = self.replies
-        if len(replies) > 1:
-            # Some could not be spelled out before the backend had given the item its version.
-            self.replies = replies = [part() if callable(part) else part for part in replies]
+        # Some could not be spelled out before the backend had given the item its version.
+        replies = [part() if callable(part) else part for part in self.replies]
+        self.replies = replies
         self.size = sum(map(len, replies))
         for future in self._waiting:
             if not future.done():

@@ -74,7 +74,6 @@ class MetaCommands:
             recache_first=request.recache_first,
             unique=request.unique,
             bump=not request.keep,
-            binary=request.binary,
         )
         if found is None:
             if not request.quiet:
@@ -218,7 +217,6 @@ class MetaCommands:
                 exptime=request.made_with,
                 touch=request.touch,
                 unique=request.unique,
-                binary=request.binary,
             )
         except CommandError as error:
             self.out.append(error.reply)
