@@ -140,7 +140,7 @@ def _serve(settings: Settings) -> int:
     else:
         listeners = sockets.listen_tcp(config.listen, config.port, config.listen_backlog)
         for listener in listeners:
-            if not sockets.is_loopback(listener):
+            if not (sockets.is_loopback(listener) or config.asks_for_password):
                 _log.warning(
                     "listening on %s without authentication: whoever can reach it can read and "
                     "change the cache",

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from memlite.errors import ProtocolViolation
 from memlite.protocol import Handler, TextParser, replies
+from memlite.server.auth import TextGate
 from memlite.server.commands import TextCommands
 from memlite.server.sockets import address_label
 
@@ -48,10 +50,14 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._counters = server.counters
-        self._parser = TextParser(server.limits)
+        self._parser: TextParser | TextGate = TextParser(server.limits)
         self.out: list[bytes] = []
         self.commands: Handler = TextCommands(server.engine, server.admin, self, self.out)
         self._hit = server.engine.hit
+        if server.auth is not None:
+            self._parser = TextGate(self, server.auth, server.limits)
+            self._hit = _no_hit
+            server.auth.meet(self, server.clock.second)
         # Reads that may take the straight path, until one is due to be instrumented; none while
         # something is unfinished or waits, which must come first.
         self._straight = self._straight_noted = server.reads_until_sample()
@@ -78,6 +84,12 @@ class Connection(asyncio.Protocol):
         sock = self._transport.get_extra_info("socket")
         name = self._transport.get_extra_info("peername")
         return address_label(sock.family, name)
+
+    @property
+    def host(self) -> str:
+        """The client's host alone; the same for all on a UNIX socket."""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else "unix"
 
     @property
     def listener(self) -> str:
@@ -197,6 +209,37 @@ class Connection(asyncio.Protocol):
         elif self._parser.in_command:
             self._straight = 0
 
+    # Authentication
+
+    def let_in(self, data: bytes, handler: Handler) -> bool:
+        """Serve the client from now on: it has authenticated.
+
+        Args:
+            data: what came behind that.
+            handler: carries out its commands.
+
+        Returns:
+            What `TextParser.receive` does.
+        """
+        self._parser = TextParser(self._server.limits)
+        self._hit = self._straight_hit
+        return self._parser.receive(data, handler)
+
+    @property
+    def _straight_hit(self) -> Callable[[bytes], bytes | None]:
+        return self._server.engine.hit
+
+    def now(self) -> float:
+        """Return the event loop's time, in seconds."""
+        return self._server.loop.time()
+
+    def hold(self, seconds: float) -> None:
+        """Serve nothing for so long; then what the parser said was more."""
+        self._stall()
+        self._turn_due = True
+        self._transport.pause_reading()
+        self._server.loop.call_later(seconds, self._take_turn)
+
     def _take_turn(self) -> None:
         self._turn_due = False
         self._go_on()
@@ -283,6 +326,10 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
+
+
+def _no_hit(key: bytes) -> None:
+    """Answer nothing on the straight path: the client has not authenticated."""
 
 
 class RefusingConnection(Connection):

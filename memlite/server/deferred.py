@@ -428,7 +428,8 @@ class DeferredConnection(Connection):
     def __init__(self, server: "Server", engine: StoreEngine) -> None:
         super().__init__(server)
         self.commands = DeferredCommands(server, engine, self)
-        self._hit = self.commands.straight_hit
+        if server.auth is None:
+            self._hit = self._straight_hit
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind but what has begun."""
@@ -441,6 +442,10 @@ class DeferredConnection(Connection):
         super().note_activity(second)
         if self.waiting:
             self.last_command = second
+
+    @property
+    def _straight_hit(self) -> Callable[[bytes], bytes | None]:
+        return self.commands.straight_hit
 
     @property
     def waiting(self) -> bool:

@@ -18,8 +18,10 @@ from memlite.config import MEGABYTE, Config
 from memlite.engine import MemoryEngine, StoreEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
+from memlite.errors import MemliteError
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
+from memlite.server.auth import Authenticator
 from memlite.server.connection import Connection, RefusingConnection
 from memlite.server.deferred import DeferredCommands, DeferredConnection
 from memlite.server.instruments import LatencySampler, Tracer
@@ -57,6 +59,7 @@ class Server:
         backend: makes the backend, instead of what the settings ask for.
 
     Attributes:
+        auth: lets clients in; None where all may come.
         connections: those that are open.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
@@ -83,6 +86,7 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
+        self.auth = Authenticator.of(config, self.counters)
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
@@ -100,6 +104,9 @@ class Server:
         self._tick_handle: asyncio.TimerHandle | None = None
         self._flush_handle: asyncio.TimerHandle | None = None
         self._complain_from = 0.0
+        self._reloaders: list[tuple[str, Callable[[], None]]] = []
+        if self.auth is not None:
+            self._reloaders.append(("users", self.auth.reload))
         self._observe_verbosity()
 
     def _make_backend(self, make: Callable[[Context], Backend] | None) -> Backend | None:
@@ -151,7 +158,7 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in; False when it is one too many."""
-        if len(self.connections) >= self.config.conn_limit:
+        if len(self.connections) >= self.config.conn_limit and not self._make_room():
             self.counters.rejected_connections += 1
             return False
         self.counters.total_connections += 1
@@ -160,9 +167,23 @@ class Server:
             _log.debug("<%d new client connection", connection.number)
         return True
 
+    def _make_room(self) -> bool:
+        """End the connection that has gone longest without authenticating, if there is one.
+
+        Who opens connections and leaves it at that keeps nobody out.
+        """
+        stranger = self.auth.oldest_stranger() if self.auth is not None else None
+        if stranger is None:
+            return False
+        self.connections.discard(stranger)
+        stranger.abort()
+        return True
+
     def dismiss(self, connection: Connection) -> None:
         """Count a connection out."""
         self.connections.discard(connection)
+        if self.auth is not None:
+            self.auth.forget(connection)
         if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
@@ -210,6 +231,18 @@ class Server:
         """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
+
+    def reload(self) -> None:
+        """Read again what may change while the server runs (SIGHUP)."""
+        if not self._reloaders:
+            _log.info("SIGHUP: nothing to read again")
+        for name, reload in self._reloaders:
+            try:
+                reload()
+            except MemliteError as error:
+                _log.error("SIGHUP: %s are those from before: %s", name, error)
+            else:
+                _log.info("SIGHUP: %s read again", name)
 
     def reset_statistics(self) -> None:
         """Set the counters to zero (``stats reset``)."""
@@ -309,7 +342,7 @@ class Server:
             "SIGINT": self.request_stop,
             "SIGTERM": self.request_stop,
             "SIGUSR1": lambda: self.request_stop(graceful=True),
-            "SIGHUP": lambda: _log.info("SIGHUP: nothing to read again in this version"),
+            "SIGHUP": self.reload,
         }
         for name, action in actions.items():
             # Windows has no such signals for loops, and threads (tests) none at all.
@@ -345,6 +378,8 @@ class Server:
         self.engine.tick()
         for connection in self.connections:
             connection.note_activity(self.clock.second)
+        if self.auth is not None:
+            self.auth.close_overdue(self.clock.second)
         timeout = self.config.extended.idle_timeout
         if timeout:
             self._kick_idle(self.clock.second - timeout)

@@ -102,7 +102,8 @@ def _general(server: "Server") -> Pairs:
         "store_no_memory",
     ):
         yield name, getattr(counters, name)
-    yield from _zeros("auth_cmds", "auth_errors")
+    yield "auth_cmds", counters.auth_cmds
+    yield "auth_errors", counters.auth_errors
     if server.config.extended.idle_timeout:
         yield "idle_kicks", counters.idle_kicks
     yield "bytes_read", counters.bytes_read
@@ -182,8 +183,8 @@ def settings(server: "Server") -> Pairs:
     yield "cas_enabled", _on(engine.cas_enabled)
     yield "tcp_backlog", config.listen_backlog
     yield "binding_protocol", {"auto": "auto-negotiate"}.get(config.protocol, config.protocol)
-    yield "auth_enabled_sasl", "no"
-    yield "auth_enabled_ascii", "no"
+    yield "auth_enabled_sasl", _on(config.enable_sasl)
+    yield "auth_enabled_ascii", config.auth_file or "no"
     yield "item_size_max", config.max_item_size
     yield "maxconns_fast", "yes"
     yield "hashpower_init", 0
