@@ -23,7 +23,9 @@ from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.auth import Authenticator
 from memlite.server.connection import Connection, RefusingConnection
-from memlite.server.deferred import DeferredCommands, DeferredConnection
+from memlite.server.deferred import Deferred
+from memlite.server.deferred_connection import DeferredConnection
+from memlite.server.dialects import TEXT
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
@@ -61,6 +63,8 @@ class Server:
     Attributes:
         auth: lets clients in; None where all may come.
         connections: those that are open.
+        dialect: the protocol a connection speaks.
+        negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
@@ -95,6 +99,8 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
+        self.dialect = TEXT
+        self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -202,7 +208,7 @@ class Server:
         self._other_reads += not due
         sampled = due or not self._other_reads % LatencySampler.INTERVAL
         handler = connection.commands
-        if isinstance(handler, DeferredCommands):  # which measures until the reply is there
+        if isinstance(handler, Deferred):  # which measures until the reply is there
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
