@@ -116,7 +116,7 @@ class MetaEngine(Engine):
             expires = before if recache_first else after
             won = won or bool(expires and expires < semantics.expiry(recache, now))
         found = Found(item, created, won, sent, before, item.fetched, item.accessed)
-        if (won and not created) or touch is not None:
+        if not created and (won or touch is not None):
             item = self.table.alter(key, item)
             if touch is not None:
                 item.expires = after

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from memlite.protocol.meta import MetaRequest
 from memlite.protocol.packets import BinaryRequest, Status
 
 __all__ = ["COMMAND_CLASS", "BinaryHandler", "Handler"]
@@ -43,6 +44,13 @@ class Handler(Protocol):
     def incr(self, key: bytes, delta: int, noreply: bool) -> None: ...
     def decr(self, key: bytes, delta: int, noreply: bool) -> None: ...
     def touch(self, key: bytes, exptime: int, noreply: bool) -> None: ...
+
+    def meta_get(self, request: MetaRequest) -> None: ...
+    def meta_set(self, request: MetaRequest, value: bytes) -> None: ...
+    def meta_delete(self, request: MetaRequest) -> None: ...
+    def meta_count(self, request: MetaRequest) -> None: ...
+    def meta_debug(self, request: MetaRequest) -> None: ...
+    def meta_noop(self) -> None: ...
 
     def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value that is over the item size limit; the parser swallows it."""
@@ -98,6 +106,12 @@ COMMAND_CLASS = {
     "incr": "arithmetic",
     "decr": "arithmetic",
     "touch": "touch",
+    "meta_get": "get",
+    "meta_set": "store",
+    "meta_delete": "delete",
+    "meta_count": "arithmetic",
+    "meta_debug": "other",
+    "meta_noop": "other",
     "binary_get": "get",
     "binary_store": "store",
     "binary_delete": "delete",

@@ -12,6 +12,7 @@ from typing import Final
 __all__ = [
     "HEADER",
     "MAGIC",
+    "MAGIC_OF_REPLIES",
     "QUIET",
     "BinaryRequest",
     "Opcode",
@@ -27,6 +28,8 @@ __all__ = [
 
 MAGIC: Final = 0x80
 """The first byte of a request, with which no text begins."""
+
+MAGIC_OF_REPLIES: Final = 0x81
 
 HEADER: Final = 24
 """Bytes of a packet before its extras, key and value."""
@@ -156,7 +159,6 @@ _OPCODES: Final = frozenset(Opcode)
 
 # Replies
 
-_MAGIC_OF_REPLIES: Final = 0x81
 _FLAGS_SIZE: Final = 4
 # Magic, opcode, bytes of key and of extras, status, bytes of all behind it, opaque, cas unique.
 _pack = Struct(">BBHBxHIIQ").pack
@@ -166,7 +168,7 @@ _pack_with_flags = Struct(">BBHBxHIIQI").pack
 def reply(request: BinaryRequest, cas: int = 0, value: bytes = b"") -> bytes:
     """Return the answer to what went well."""
     opcode, opaque, size = request.opcode, request.opaque, len(value)
-    return _pack(_MAGIC_OF_REPLIES, opcode, 0, 0, 0, size, opaque, cas) + value
+    return _pack(MAGIC_OF_REPLIES, opcode, 0, 0, 0, size, opaque, cas) + value
 
 
 def hit_head(request: BinaryRequest, cas: int, flags: int, key: bytes, size: int) -> bytes:
@@ -182,7 +184,7 @@ def hit_head(request: BinaryRequest, cas: int, flags: int, key: bytes, size: int
     opcode, opaque, length = request.opcode, request.opaque, len(key)
     total = _FLAGS_SIZE + length + size
     head = _pack_with_flags(
-        _MAGIC_OF_REPLIES, opcode, length, _FLAGS_SIZE, 0, total, opaque, cas, flags
+        MAGIC_OF_REPLIES, opcode, length, _FLAGS_SIZE, 0, total, opaque, cas, flags
     )
     return head + key if key else head
 
@@ -190,7 +192,7 @@ def hit_head(request: BinaryRequest, cas: int, flags: int, key: bytes, size: int
 def miss_with_key(request: BinaryRequest) -> bytes:
     """Return the answer to what asked for the key, too, when there is no item."""
     opcode, opaque, size = request.opcode, request.opaque, len(request.key)
-    head = _pack(_MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
+    head = _pack(MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
     return head + request.key
 
 
@@ -198,17 +200,20 @@ def failure(request: BinaryRequest, status: Status, text: bytes = b"") -> bytes:
     """Return the answer to what went wrong, with a `text` of its own or the status' usual one."""
     opcode, opaque = request.opcode, request.opaque
     text = text or _TEXTS[status]
-    return _pack(_MAGIC_OF_REPLIES, opcode, 0, 0, status, len(text), opaque, 0) + text
+    return _pack(MAGIC_OF_REPLIES, opcode, 0, 0, status, len(text), opaque, 0) + text
 
 
 def stat_packets(request: BinaryRequest, stats: Iterable[tuple[str, object]]) -> bytes:
     """Return a packet for each pair, and the empty one that ends them."""
     opcode, opaque = request.opcode, request.opaque
-    parts = []
+    parts: list[bytes] = []
     for pair in stats:
-        name, value = (str(part).encode("utf-8", "surrogateescape") for part in pair)
+        name, value = (
+            part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
+            for part in pair
+        )
         size, total = len(name), len(name) + len(value)
-        parts += (_pack(_MAGIC_OF_REPLIES, opcode, size, 0, 0, total, opaque, 0), name, value)
+        parts += (_pack(MAGIC_OF_REPLIES, opcode, size, 0, 0, total, opaque, 0), name, value)
     parts.append(reply(request))
     return b"".join(parts)
 

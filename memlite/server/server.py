@@ -20,8 +20,10 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
-from memlite.server.connection import Connection, RefusingConnection
-from memlite.server.deferred import DeferredCommands, DeferredConnection
+from memlite.server.connection import Connection
+from memlite.server.deferred import Deferred
+from memlite.server.deferred_connection import DeferredConnection
+from memlite.server.dialects import BINARY, TEXT
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
@@ -58,6 +60,8 @@ class Server:
 
     Attributes:
         connections: those that are open.
+        dialect: the protocol a connection speaks.
+        negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
@@ -91,6 +95,8 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
+        self.dialect = BINARY if config.protocol == "binary" else TEXT
+        self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -181,7 +187,7 @@ class Server:
         self._other_reads += not due
         sampled = due or not self._other_reads % LatencySampler.INTERVAL
         handler = connection.commands
-        if isinstance(handler, DeferredCommands):  # which measures until the reply is there
+        if isinstance(handler, Deferred):  # which measures until the reply is there
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
@@ -298,8 +304,6 @@ class Server:
                     handle.cancel()
 
     def _connect(self) -> Connection:
-        if self.config.protocol == "binary":
-            return RefusingConnection(self)
         if isinstance(self.engine, StoreEngine):
             return DeferredConnection(self, self.engine)
         return Connection(self)

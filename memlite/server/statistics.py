@@ -82,7 +82,7 @@ def _general(server: "Server") -> Pairs:
     yield "cmd_set", counters.cmd_set
     yield "cmd_flush", counters.cmd_flush
     yield "cmd_touch", counters.cmd_touch
-    yield "cmd_meta", 0
+    yield "cmd_meta", counters.cmd_meta
     for name in (
         "get_hits",
         "get_misses",
