@@ -331,7 +331,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("listen-backlog", "backlog queue limit", "b", "NUM", _COUNT),
     Option(
         "protocol",
-        "auto, ascii or binary; this version speaks ascii only",
+        "auto (by the first byte), ascii or binary",
         "B",
         "NAME",
         _choice("auto", "ascii", "binary"),

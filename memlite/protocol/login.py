@@ -1,17 +1,17 @@
-"""ASCII authentication (memcached's ``doc/protocol.txt``, "Authentication"): what comes before it.
+"""Authentication in text (``doc/protocol.txt`` of memcached, "Authentication"): what precedes it.
 
 A client says who it is with a set of any key, whose value is ``<user> <password>``; until that was
 right, nothing else is a command.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.limits import Limits
-from memlite.protocol.text import unsigned
+from memlite.protocol.numbers import unsigned
 
-__all__ = ["TOKEN_LENGTH", "Credentials", "LoginReader"]
+__all__ = ["TOKEN_LENGTH", "Attempt", "Credentials", "Farewell", "LoginReader", "TextLoginReader"]
 
 TOKEN_LENGTH: Final = 16_384
 """Bytes of user and password together, as in memcached."""
@@ -39,8 +39,66 @@ class Credentials(NamedTuple):
         return f"Credentials(user={self.user!r})"
 
 
-class LoginReader:
+class Attempt(NamedTuple):
+    """Somebody wants to be let in.
+
+    Attributes:
+        credentials: who; None if they were not given as they should be.
+        success: the reply to who is let in.
+        failure: the reply to who is not.
+        too_many: the reply to one too many of those.
+    """
+
+    credentials: Credentials | None
+    success: bytes
+    failure: bytes
+    too_many: bytes
+
+
+class Farewell(NamedTuple):
+    """A reply that is the last: the connection is to be closed behind it.
+
+    Attributes:
+        reply: that.
+    """
+
+    reply: bytes
+
+
+class LoginReader(Protocol):
     """Reads what a client sends before it has authenticated.
+
+    Attributes:
+        in_token: whether a half of what says who it is was there.
+    """
+
+    in_token: bool
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something has arrived that `next` has not looked at, or not in full."""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the peer."""
+
+    def rest(self) -> bytes:
+        """Return what came behind the last that `next` returned, and forget it."""
+
+    def next(self) -> Attempt | Farewell | bytes | None:
+        """Return what comes next.
+
+        Returns:
+            An attempt to be looked at, the reply to something else, or None when more is needed.
+
+        Raises:
+            ProtocolViolation: it is no client that speaks; the connection must be cut.
+        """
+
+
+class TextLoginReader:
+    """Reads it in the text protocol.
+
+    Implements `LoginReader`.
 
     Args:
         limits: how long a line may be.
@@ -67,20 +125,13 @@ class LoginReader:
         self._buffer += data
 
     def rest(self) -> bytes:
-        """Return what came behind the credentials, and forget it."""
+        """Return what came behind the last that `next` returned, and forget it."""
         data = bytes(self._buffer)
         self._buffer.clear()
         return data
 
-    def next(self) -> Credentials | bytes | None:
-        """Return what comes next.
-
-        Returns:
-            Credentials to be looked at, the reply to something else, or None when more is needed.
-
-        Raises:
-            ProtocolViolation: it is no client that speaks; the connection must be cut.
-        """
+    def next(self) -> Attempt | bytes | None:
+        """Return what comes next; see `LoginReader`."""
         if not self.in_token:
             line = self._line()
             if line is None:
@@ -96,12 +147,19 @@ class LoginReader:
         if not token.endswith(_CRLF):
             return replies.BAD_TERMINATION
         user, space, password = token[: -len(_CRLF)].partition(b" ")
-        return Credentials(user, password) if space else replies.BAD_TOKEN
+        if not space:
+            return replies.BAD_TOKEN
+        return Attempt(
+            Credentials(user, password),
+            replies.STORED,
+            replies.AUTHENTICATION_FAILURE,
+            replies.TOO_MANY_FAILURES,
+        )
 
     def _line(self) -> bytes | None:
         buffer = self._buffer
         if buffer[:1] == bytes([_BINARY_MAGIC]):
-            raise ProtocolViolation("the binary protocol, where -Y asks for authentication in text")
+            raise ProtocolViolation("the binary protocol, where authentication is in text")
         if len(buffer) < _SHORTEST_READ:
             return None
         newline = buffer.find(b"\n")

@@ -1,11 +1,10 @@
-"""Authentication: what all connections share of it, and the gate before the text protocol."""
+"""Authentication: what all connections share of it, and the gate before each of them."""
 
 import logging
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
-from memlite.config import Config
-from memlite.protocol import Handler, Limits, replies
-from memlite.protocol.login import Credentials, LoginReader
+from memlite.protocol.login import Attempt, Credentials, Farewell, LoginReader
 from memlite.server.throttle import Throttle, network
 from memlite.server.users import Users
 from memlite.stats import Counters
@@ -13,7 +12,7 @@ from memlite.stats import Counters
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
 
-__all__ = ["Authenticator", "TextGate"]
+__all__ = ["Authenticator", "Gate"]
 
 _log = logging.getLogger("memlite")
 
@@ -34,17 +33,6 @@ class Authenticator:
         self._throttle = Throttle()
         # Since when, by the clock's seconds: the oldest first.
         self._strangers: dict[Connection, int] = {}
-
-    @classmethod
-    def of(cls, config: Config, counters: Counters) -> "Authenticator | None":
-        """Make what the settings ask for; None where everybody may use the server.
-
-        Raises:
-            StartError: there is no users file as it should be.
-        """
-        if config.auth_file is None:
-            return None
-        return cls(Users(config.auth_file), counters, config.auth_timeout)
 
     def reload(self) -> None:
         """Read the users file again.
@@ -83,30 +71,24 @@ class Authenticator:
 
     # Attempts
 
-    def wait(self, connection: "Connection", now: float) -> float | None:
-        """Return the seconds an attempt has to wait; None if it is to be refused.
-
-        Args:
-            connection: whose it is.
-            now: the event loop's time.
-        """
-        wait = self._throttle.take(network(connection.host), now)
+    def wait(self, connection: "Connection") -> float | None:
+        """Return the seconds an attempt of it has to wait; None if it is to be refused."""
+        wait = self._throttle.take(network(connection.host), monotonic())
         if wait is None:
             self._counters.auth_cmds += 1
             self._counters.auth_errors += 1
         return wait
 
-    def check(self, connection: "Connection", credentials: Credentials, now: float) -> bool:
-        """Look at an attempt that has waited; return whether it succeeded.
+    def check(self, connection: "Connection", credentials: Credentials | None) -> bool:
+        """Look at an attempt that has waited; return whether the client is to be let in.
 
         Args:
             connection: whose it is.
-            credentials: who it says it is.
-            now: the event loop's time.
+            credentials: who it says it is; None for what is nobody.
         """
         self._counters.auth_cmds += 1
-        if self._users.check(*credentials):
-            self._throttle.put_back(network(connection.host), now)
+        if credentials is not None and self._users.check(*credentials):
+            self._throttle.put_back(network(connection.host), monotonic())
             self.forget(connection)
             return True
         self._counters.auth_errors += 1
@@ -115,29 +97,32 @@ class Authenticator:
         return False
 
 
-class TextGate:
-    """Stands in the text parser's place until the client has authenticated.
+class Gate:
+    """Stands in the parser's place until the client has authenticated.
 
     So that those who have pay nothing for it, nor the parser for those who have not.
 
     Args:
         connection: whose input it takes.
         auth: decides.
-        limits: of the text protocol.
+        reader: makes something of the input.
+        share: attempts and other requests looked at in a turn.
     """
 
-    __slots__ = ("_asked", "_auth", "_connection", "_reader", "_share")
+    __slots__ = ("_auth", "_connection", "_reader", "_share", "_waiting")
 
-    def __init__(self, connection: "Connection", auth: Authenticator, limits: Limits) -> None:
+    def __init__(
+        self, connection: "Connection", auth: Authenticator, reader: LoginReader, share: int
+    ) -> None:
         self._connection = connection
         self._auth = auth
-        self._reader = LoginReader(limits)
-        self._share = range(limits.commands_per_read)
-        self._asked: Credentials | None = None  # those that had to wait
+        self._reader = reader
+        self._share = range(share)
+        self._waiting: Attempt | None = None
 
     @property
     def in_value(self) -> bool:
-        """Whether the value of the authentication is still to come."""
+        """Whether half of an attempt has arrived."""
         return self._reader.in_token
 
     @property
@@ -145,32 +130,41 @@ class TextGate:
         """Whether something has begun to arrive and is not complete."""
         return self._reader.unfinished
 
-    def receive(self, data: bytes, handler: Handler) -> bool:
-        """Take bytes from the peer, as `TextParser.receive` does."""
+    def receive(self, data: bytes, handler: Any) -> bool:
+        """Take bytes from the peer, as a parser does; the handler gets none of it."""
         connection, reader, out = self._connection, self._reader, self._connection.out
         reader.feed(data)
+        if self._waiting is not None:
+            waited, self._waiting = self._waiting, None
+            if self._succeeds(waited):
+                return connection.let_in(reader.rest())
         for _ in self._share:
-            asked, self._asked = self._asked, None
-            if asked is None:
-                found = reader.next()
-                if found is None:
-                    return False
-                if isinstance(found, bytes):
-                    out.append(found)
-                    continue
-                wait = self._auth.wait(connection, connection.now())
-                if wait is None:
-                    out.append(replies.TOO_MANY_FAILURES)
-                    reader.rest()
-                    handler.quit()
-                    return False
-                if wait:
-                    self._asked = found
-                    connection.hold(wait)
-                    return True
-                asked = found
-            if self._auth.check(connection, asked, connection.now()):
-                out.append(replies.STORED)
-                return connection.let_in(reader.rest(), handler)
-            out.append(replies.AUTHENTICATION_FAILURE)
+            found = reader.next()
+            if found is None:
+                return False
+            if isinstance(found, bytes):
+                out.append(found)
+                continue
+            if isinstance(found, Farewell):
+                return self._end(found.reply)
+            seconds = self._auth.wait(connection)
+            if seconds is None:
+                return self._end(found.too_many)
+            if seconds:
+                self._waiting = found
+                connection.hold(seconds)
+                return True
+            if self._succeeds(found):
+                return connection.let_in(reader.rest())
         return reader.unfinished
+
+    def _succeeds(self, attempt: Attempt) -> bool:
+        right = self._auth.check(self._connection, attempt.credentials)
+        self._connection.out.append(attempt.success if right else attempt.failure)
+        return right
+
+    def _end(self, reply: bytes) -> bool:
+        self._connection.out.append(reply)
+        self._reader.rest()
+        self._connection.close()
+        return False

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -22,13 +23,14 @@ from memlite.errors import MemliteError
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.auth import Authenticator
-from memlite.server.connection import Connection, RefusingConnection
+from memlite.server.connection import Connection
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_connection import DeferredConnection
-from memlite.server.dialects import TEXT
+from memlite.server.dialects import BINARY, TEXT
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.users import users_of
 from memlite.stats import Counters
 
 __all__ = ["Server"]
@@ -90,7 +92,10 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
-        self.auth = Authenticator.of(config, self.counters)
+        users = users_of(config, os.environ)
+        self.auth = (
+            Authenticator(users, self.counters, config.auth_timeout) if users is not None else None
+        )
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
@@ -99,7 +104,7 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
-        self.dialect = TEXT
+        self.dialect = BINARY if config.protocol == "binary" else TEXT
         self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
         self.loop_name = ""
@@ -337,8 +342,6 @@ class Server:
                     handle.cancel()
 
     def _connect(self) -> Connection:
-        if self.config.protocol == "binary":
-            return RefusingConnection(self)
         if isinstance(self.engine, StoreEngine):
             return DeferredConnection(self, self.engine)
         return Connection(self)

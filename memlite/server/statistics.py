@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
+    "Pairs",
     "backend",
     "cachedump",
     "connections",

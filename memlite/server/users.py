@@ -7,17 +7,41 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from memlite.config import Config
 from memlite.errors import StartError
 
-__all__ = ["FILE_LIMIT", "Users"]
+__all__ = ["FILE_LIMIT", "Users", "users_of"]
 
 _log = logging.getLogger("memlite")
 
 FILE_LIMIT = 64 * 1024
 """Bytes a users file may have; some two thousand users."""
+
+
+_PWDB_VARIABLE = "MEMCACHED_SASL_PWDB"
+_CYRUS_VARIABLE = "SASL_CONF_PATH"
+
+
+def users_of(config: Config, environment: Mapping[str, str]) -> "Users | None":
+    """Return who may use the server by the settings; None where everybody may.
+
+    Raises:
+        StartError: the file they name cannot be used, or none is named.
+    """
+    if config.auth_file is not None:
+        return Users(config.auth_file)
+    if not config.enable_sasl:
+        return None
+    path = environment.get(_PWDB_VARIABLE)
+    if path:
+        return Users(path, _PWDB_VARIABLE)
+    reason = f"name a users file with -Y (or {_PWDB_VARIABLE})"
+    if environment.get(_CYRUS_VARIABLE):
+        reason += f"; memlite cannot read the sasldb that {_CYRUS_VARIABLE} leads to"
+    raise StartError(f"-S: {reason}")
 
 
 class Users:

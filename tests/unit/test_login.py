@@ -4,7 +4,7 @@ import pytest
 
 from memlite.errors import ProtocolViolation
 from memlite.protocol import Limits, replies
-from memlite.protocol.login import TOKEN_LENGTH, Credentials, LoginReader
+from memlite.protocol.login import TOKEN_LENGTH, Attempt, Credentials, TextLoginReader
 
 GOOD = Credentials(b"user", b"secret")
 CASES = {
@@ -28,18 +28,19 @@ CASES = {
 }
 
 
-def read(reader: LoginReader) -> list[object]:
-    found = []
+def read(reader: TextLoginReader) -> list[object]:
+    found: list[object] = []
     while (one := reader.next()) is not None:
-        found.append(one)
-        if isinstance(one, Credentials):
+        if isinstance(one, Attempt):
+            found.append(one.credentials)
             break
+        found.append(one)
     return found
 
 
 @pytest.mark.parametrize(("data", "expected"), CASES.items())
 def test_whole(data: bytes, expected: list[object]) -> None:
-    reader = LoginReader(Limits())
+    reader = TextLoginReader(Limits())
     reader.feed(data)
     assert read(reader) == expected
     assert not reader.unfinished
@@ -47,7 +48,7 @@ def test_whole(data: bytes, expected: list[object]) -> None:
 
 @pytest.mark.parametrize(("data", "expected"), CASES.items())
 def test_byte_by_byte(data: bytes, expected: list[object]) -> None:
-    reader, found = LoginReader(Limits()), []
+    reader, found = TextLoginReader(Limits()), []
     for byte in data:
         reader.feed(bytes([byte]))
         found += read(reader)
@@ -56,7 +57,7 @@ def test_byte_by_byte(data: bytes, expected: list[object]) -> None:
 
 @pytest.mark.parametrize("data", [data for data, found in CASES.items() if GOOD in found])
 def test_what_is_behind_is_kept(data: bytes) -> None:
-    reader = LoginReader(Limits())
+    reader = TextLoginReader(Limits())
     reader.feed(data + b"get x\r\nmore")
     assert GOOD in read(reader)
     assert reader.rest() == b"get x\r\nmore"
@@ -67,14 +68,14 @@ def test_what_is_behind_is_kept(data: bytes) -> None:
     "data", [b"\r\n\r\n", b"quit\r\n", b"12345\n", b"\x80", b"\x80\x20" + bytes(22), b"x" * 2049]
 )
 def test_the_connection_is_cut(data: bytes) -> None:
-    reader = LoginReader(Limits())
+    reader = TextLoginReader(Limits())
     reader.feed(data)
     with pytest.raises(ProtocolViolation):
         reader.next()
 
 
 def test_the_longest_line_and_token() -> None:
-    reader = LoginReader(Limits())
+    reader = TextLoginReader(Limits())
     reader.feed(b"x" * 2048)
     assert reader.next() is None
     reader.feed(b"\nset x 0 0 %d\r\n" % TOKEN_LENGTH)
@@ -82,7 +83,7 @@ def test_the_longest_line_and_token() -> None:
     assert reader.next() is None
     assert reader.in_token
     reader.feed(b"u " + b"p" * (TOKEN_LENGTH - 2) + b"\r\n")
-    assert reader.next() == Credentials(b"u", b"p" * (TOKEN_LENGTH - 2))
+    assert read(reader) == [Credentials(b"u", b"p" * (TOKEN_LENGTH - 2))]
 
 
 def test_a_password_is_not_shown() -> None:

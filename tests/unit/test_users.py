@@ -32,8 +32,16 @@ def test_users(file: Path, text: bytes) -> None:
     assert len(users) == 2
     assert users.check(b"foo", b"bar")
     assert users.check(b"baaaz", b"quux")
-    for user, password in [(b"foo", b"quux"), (b"foo", b"ba"), (b"foo", b"barr"), (b"foo", b""),
-                           (b"fo", b"obar"), (b"", b""), (b"nobody", b"bar"), (b"foo:bar", b"")]:  # fmt: skip
+    for user, password in [
+        (b"foo", b"quux"),
+        (b"foo", b"ba"),
+        (b"foo", b"barr"),
+        (b"foo", b""),
+        (b"fo", b"obar"),
+        (b"", b""),
+        (b"nobody", b"bar"),
+        (b"foo:bar", b""),
+    ]:
         assert not users.check(user, password)
 
 
@@ -71,9 +79,9 @@ def test_a_wrong_file(file: Path, text: bytes, said: str) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="-Y: .*: No such file or directory"):
+    with pytest.raises(StartError, match=r"-Y: .*: No such file or directory"):
         Users(str(tmp_path / "none"))
-    with pytest.raises(StartError, match="-Y: .*: Is a directory"):
+    with pytest.raises(StartError, match=r"-Y: .*: Is a directory"):
         Users(str(tmp_path))
 
 

@@ -1,0 +1,256 @@
+"""The binary protocol's handler: each command becomes engine calls and a reply packet."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from memlite import __version__
+from memlite.backends import Item, nameable
+from memlite.engine import MetaEngine, Mode, Outcome
+from memlite.errors import CommandError, OutOfMemoryError
+from memlite.protocol import packets
+from memlite.protocol.packets import BinaryRequest, Opcode, Status
+from memlite.server.admin import Admin
+
+if TYPE_CHECKING:
+    from memlite.server.connection import Connection
+
+__all__ = ["BinaryCommands", "failure_of"]
+
+# Bytes of a value from which a reference into the item is cheaper than a copy.
+_VIEW_FROM: Final = 1024
+_DO_NOT_CREATE: Final = 0xFFFFFFFF  # as the exptime of increment and decrement
+
+_MODES: Final[dict[int, Mode]] = {
+    Opcode.SET: Mode.SET,
+    Opcode.SETQ: Mode.SET,
+    Opcode.ADD: Mode.ADD,
+    Opcode.ADDQ: Mode.ADD,
+    Opcode.REPLACE: Mode.REPLACE,
+    Opcode.REPLACEQ: Mode.REPLACE,
+    Opcode.APPEND: Mode.APPEND,
+    Opcode.APPENDQ: Mode.APPEND,
+    Opcode.PREPEND: Mode.PREPEND,
+    Opcode.PREPENDQ: Mode.PREPEND,
+}
+_SETS: Final = frozenset((Opcode.SET, Opcode.SETQ))
+_DECREMENTS: Final = frozenset((Opcode.DECREMENT, Opcode.DECREMENTQ))
+_WITH_KEY: Final = frozenset((Opcode.GETK, Opcode.GETKQ, Opcode.GATK, Opcode.GATKQ))
+_SASL: Final = frozenset((Opcode.SASL_LIST_MECHS, Opcode.SASL_AUTH, Opcode.SASL_STEP))
+_FLUSHES: Final = frozenset((Opcode.FLUSH, Opcode.FLUSHQ))
+
+_STATUS: Final = {
+    Outcome.NOT_STORED: Status.NOT_STORED,
+    Outcome.EXISTS: Status.EXISTS,
+    Outcome.NOT_FOUND: Status.NOT_FOUND,
+    Outcome.NON_NUMERIC: Status.NON_NUMERIC,
+}
+# Why add and replace did not store, in this protocol.
+_NOT_STORED: Final = {Mode.ADD: Status.EXISTS, Mode.REPLACE: Status.NOT_FOUND}
+
+
+def failure_of(request: BinaryRequest, error: CommandError) -> bytes:
+    """Return the reply to a command that could not be carried out."""
+    if isinstance(error, OutOfMemoryError):
+        return packets.failure(request, Status.OUT_OF_MEMORY, b"Out of memory allocating item")
+    text = error.reply.removeprefix(b"SERVER_ERROR ").rstrip()
+    return packets.failure(request, Status.INTERNAL_ERROR, text)
+
+
+class BinaryCommands:
+    """Answers a connection's commands at once.
+
+    Implements `memlite.protocol.BinaryHandler`. Replies gather in `out`; the connection sends all
+    those of one read together.
+
+    Args:
+        engine: holds the items.
+        admin: knows the commands that are not about keys.
+        connection: whose commands they are.
+        out: where replies are appended: bytes, or what returns them once the backend has given an
+            item its version.
+
+    Attributes:
+        out: as above.
+    """
+
+    __slots__ = ("_admin", "_connection", "_engine", "_fetch", "out")
+
+    def __init__(
+        self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
+    ) -> None:
+        self._engine = engine
+        self._fetch = engine.fetch
+        self._admin = admin
+        self._connection = connection
+        self.out = out
+
+    # Reading
+
+    def binary_get(self, request: BinaryRequest) -> None:
+        """GET, with the key in the reply GETK, and their quiet variants."""
+        self._show(request, self._fetch(request.key))
+
+    def binary_touch(self, request: BinaryRequest) -> None:
+        """TOUCH, and GAT and its variants: get and touch."""
+        (exptime,) = request.numbers
+        item = self._engine.fetch_and_touch(request.key, exptime)
+        if request.opcode == Opcode.TOUCH and item is not None:
+            self._append(partial(self._hit_head, request, item, b"", 0), item)
+        else:
+            self._show(request, item)
+
+    def _show(self, request: BinaryRequest, item: Item | None) -> None:
+        key = request.key if request.opcode in _WITH_KEY else b""
+        if item is None:
+            if not request.quiet:
+                miss = packets.miss_with_key(request) if key else _not_found(request)
+                self.out.append(miss)
+            return
+        size = item.size
+        if size < _VIEW_FROM and item.version:
+            head = self._hit_head(request, item, key, size)
+            self.out.append(head + item.wire[-size - 2 : -2])
+            return
+        self._append(partial(self._hit_head, request, item, key, size), item)
+        self.out.append(cast("bytes", memoryview(item.wire)[-size - 2 : -2]))
+
+    def _hit_head(self, request: BinaryRequest, item: Item, key: bytes, size: int) -> bytes:
+        return packets.hit_head(request, self._engine.unique(item), item.flags, key, size)
+
+    def _append(self, reply: "partial[bytes]", item: Item) -> None:
+        # What is about to be stored has no cas unique yet; see `memlite.server.deferred`.
+        self.out.append(reply() if item.version else cast("bytes", reply))
+
+    # Storing
+
+    def binary_store(self, request: BinaryRequest) -> None:
+        """SET, ADD, REPLACE, APPEND, PREPEND and their quiet variants."""
+        flags, exptime = request.numbers or (0, 0)
+        key, opcode = request.key, request.opcode
+        engine = self._engine
+        mode = _MODES[opcode]
+        try:
+            if mode is Mode.SET and not request.cas and nameable(key):
+                # The most frequent of all, by the shortest way.
+                engine.set(key, flags, exptime, request.value)
+                outcome, item = Outcome.STORED, engine.table.get(key)
+            else:
+                compare = (request.cas or None) if engine.cas_enabled else None
+                if compare and mode in _NOT_STORED:
+                    mode = Mode.SET  # if what is there is to be that, what else could it be?
+                outcome, item = engine.store(
+                    mode, key, flags, exptime, request.value, compare=compare
+                )
+        except CommandError as error:
+            self.out.append(failure_of(request, error))
+            return
+        if outcome is not Outcome.STORED:
+            status = _STATUS[outcome]
+            if status is Status.NOT_STORED:
+                status = _NOT_STORED.get(mode, status)
+            self.out.append(packets.failure(request, status))
+        elif item is not None and not request.quiet:
+            self._append(partial(self._stored, request, item), item)
+
+    def _stored(self, request: BinaryRequest, item: Item) -> bytes:
+        return packets.reply(request, self._engine.unique(item))
+
+    def binary_too_large(self, request: BinaryRequest) -> None:
+        """Refuse a value; set, which cannot keep its promise, also removes the old one."""
+        self._engine.refuse_large(request.key, removes=request.opcode in _SETS)
+        self.out.append(packets.failure(request, Status.TOO_LARGE))
+
+    # Changing and removing
+
+    def binary_delete(self, request: BinaryRequest) -> None:
+        """DELETE and DELETEQ."""
+        outcome = self._engine.remove(request.key, compare=request.cas or None)
+        if outcome is not Outcome.DELETED:
+            self.out.append(packets.failure(request, _STATUS[outcome]))
+        elif not request.quiet:
+            self.out.append(packets.reply(request))
+
+    def binary_count(self, request: BinaryRequest) -> None:
+        """INCREMENT, DECREMENT and their quiet variants."""
+        delta, initial, exptime = request.numbers
+        try:
+            counted = self._engine.count(
+                request.key,
+                delta,
+                down=request.opcode in _DECREMENTS,
+                compare=request.cas or None,
+                initial=None if exptime == _DO_NOT_CREATE else initial,
+                exptime=exptime,
+            )
+        except CommandError:
+            new = self._engine.peek(request.key) is None
+            text = b"Out of memory allocating new item" if new else _OUT_OF_MEMORY_COUNTING
+            self.out.append(packets.failure(request, Status.OUT_OF_MEMORY, text))
+            return
+        item = counted.item
+        if item is None:
+            self.out.append(packets.failure(request, _STATUS[counted.outcome]))
+        elif not request.quiet:
+            self._append(partial(self._number, request, item, counted.number), item)
+
+    def _number(self, request: BinaryRequest, item: Item, number: int) -> bytes:
+        return packets.reply(request, self._engine.unique(item), number.to_bytes(8))
+
+    # Everything else
+
+    def binary_admin(self, request: BinaryRequest) -> None:
+        """NOOP, VERSION, FLUSH, VERBOSITY, STAT, and the answer to QUIT."""
+        opcode = request.opcode
+        if opcode == Opcode.STAT:
+            self.out.append(self._statistics(request))
+            return
+        value = b""
+        if opcode == Opcode.VERSION:
+            value = __version__.encode()
+        elif opcode == Opcode.VERBOSITY:
+            self._admin.set_verbosity(request.numbers[0])
+        elif opcode in _FLUSHES:
+            if not self._admin.flushes:
+                self.out.append(packets.failure(request, Status.AUTH_ERROR))
+                return
+            self._engine.counters.cmd_flush += 1
+            self._admin.flush(*request.numbers or (0,))
+        if not request.quiet:
+            self.out.append(packets.reply(request, value=value))
+
+    def _statistics(self, request: BinaryRequest) -> bytes:
+        admin, name = self._admin, request.key
+        # Of these three memcached looks at the beginning only.
+        if name.startswith(b"reset"):
+            admin.reset()
+            return packets.stat_packets(request, ())
+        if name.startswith(b"settings"):
+            name = b"settings"
+        elif name.startswith(b"detail"):
+            return self._detail(request)
+        group = admin.group(name, self._connection)
+        return _not_found(request) if group is None else packets.stat_packets(request, group)
+
+    def _detail(self, request: BinaryRequest) -> bytes:
+        words = [word for word in (b"dump", b"on", b"off") if request.key[7:].startswith(word)]
+        if not (self._admin.dumps and words):
+            return _not_found(request)
+        dump = self._admin.detail(words[0])
+        return packets.stat_packets(request, [("detailed", dump)] if dump else ())
+
+    def binary_reject(self, request: BinaryRequest, status: Status) -> None:
+        """Answer what is malformed or unknown."""
+        if request.opcode in _SASL and self._admin.authenticates:
+            status = Status.AUTH_ERROR  # it has authenticated, and as in memcached it may not again
+        self.out.append(packets.failure(request, status))
+
+    def quit(self) -> None:
+        """Close the connection once replies are out."""
+        self._connection.close()
+
+
+_OUT_OF_MEMORY_COUNTING: Final = b"Out of memory incrementing value"
+
+
+def _not_found(request: BinaryRequest) -> bytes:
+    return packets.failure(request, Status.NOT_FOUND)
