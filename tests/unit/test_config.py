@@ -38,6 +38,8 @@ VALUES = {
     "listen-backlog": ("99", "99", 99),
     "protocol": ("ascii", '"ascii"', "ascii"),
     "max-item-size": ("2m", '"2m"', 2 * 1024 * 1024),
+    "auth-file": ("/etc/memlite/users", '"/etc/memlite/users"', "/etc/memlite/users"),
+    "auth-timeout": ("5", "5", 5),
     "extended": (
         "idle_timeout=5,modern",
         '"idle_timeout=5,modern"',
@@ -51,7 +53,7 @@ VALUES = {
 SWITCHES = {
     "enable-shutdown", "daemon", "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
-    "debug-commands", "write-back",
+    "debug-commands", "write-back", "enable-sasl",
 }  # fmt: skip
 COUNTED = {"verbose"}
 
