@@ -58,8 +58,6 @@ class Connection(asyncio.Protocol):
         self._counters = server.counters
         self.out: list[bytes] = []
         self.authenticated = server.auth is None
-        if server.auth is not None:
-            server.auth.meet(self, server.clock.second)
         self.speak(server.dialect)
         if server.negotiates:
             self.parser = Negotiator(self, server)

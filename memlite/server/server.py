@@ -174,6 +174,8 @@ class Server:
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
+        if self.auth is not None:
+            self.auth.meet(connection, self.clock.second)
         if self.tracing:
             _log.debug("<%d new client connection", connection.number)
         return True

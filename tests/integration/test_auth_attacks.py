@@ -1,5 +1,6 @@
 """Who may not use the server tries to get in, or to keep others out."""
 
+import contextlib
 import os
 import socket
 import statistics
@@ -66,32 +67,26 @@ def test_who_does_not_authenticate_in_time_is_closed(users: str, kind: str) -> N
 
 
 def test_a_byte_now_and_then_does_not_help(users: str) -> None:
-    with running("memlite", "-Y", users, "--auth-timeout", "1") as server:
-        with server.connect() as wire:
-            wire.send(b"set x 0 0 7\r\n")
-            deadline = time.monotonic() + 5
+    with running("memlite", "-Y", users, "--auth-timeout", "1") as server, server.connect() as wire:
+        wire.send(b"set x 0 0 1000\r\n")
+        deadline = time.monotonic() + 5
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while not is_closed(wire):
                 assert time.monotonic() < deadline
-                try:
-                    wire.send(b"a")
-                except (BrokenPipeError, ConnectionResetError):
-                    break
-                time.sleep(0.2)
+                wire.send(b"a")
+                time.sleep(0.1)
 
 
 def test_no_timeout(users: str) -> None:
-    with running("memlite", "-Y", users, "--auth-timeout", "0") as server:
-        with server.connect() as wire:
-            assert not wait_until(lambda: is_closed(wire), 2.5, 0.2)
+    with running("memlite", "-Y", users, "--auth-timeout", "0") as server, server.connect() as wire:
+        assert not wait_until(lambda: is_closed(wire), 2.5, 0.2)
 
 
 def test_strangers_do_not_take_all_connections(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "20") as server:
-        strangers = []
         with server.connect() as first:
             assert first.ask(LOGIN) == STORED
-            for _ in range(60):
-                strangers.append(server.connect())
+            strangers = [server.connect() for _ in range(60)]
             with server.connect() as good:
                 assert good.ask(LOGIN) == STORED
                 assert int(good.stats()["curr_connections"]) <= 20
@@ -129,15 +124,14 @@ def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
             flood = [connect_from("127.0.0.9", server) for _ in range(30)]
             for wire in flood:
                 wire.send(WRONG)
-            worse.send(WRONG)
-            assert worse.rest() == TOO_MANY
             # Another address is let in at once.
             began = time.monotonic()
             with connect_from("127.0.0.8", server) as good:
                 assert good.ask(LOGIN) == STORED
-                stats = good.stats()
-            assert time.monotonic() - began < 0.5
-            assert int(stats["auth_errors"]) > FAILURES + 10
+                assert time.monotonic() - began < 0.5
+                assert wait_until(lambda: int(good.stats()["auth_errors"]) >= FAILURES + 15)
+            worse.send(WRONG)
+            assert worse.rest() == TOO_MANY
             for wire in flood:
                 wire.sock.close()
         # And this one, too, when others behind it have given up.
@@ -151,27 +145,26 @@ def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
 
 
 def test_bad_logins_from_everywhere(users: str) -> None:
-    with running("memlite", "-Y", users, "-c", "200") as server:
-        with server.connect() as good:
-            assert good.ask(LOGIN + b"set k 0 0 1\r\n1\r\n") == STORED
-            assert good.line() == STORED
-            times, memory, sent, number = [], 0, 0, 0
-            while sent < BAD_LOGINS:
-                number += 1
-                host = f"127.1.{number >> 8 & 255}.{(number & 255)}"
-                with connect_from(host, server) as bad:
-                    bad.send(WRONG * FAILURES)
-                    assert bad.exactly(FAILURES * len(FAILURE)) == FAILURE * FAILURES
-                sent += FAILURES
-                if number % 100 == 0:
-                    began = time.monotonic()
-                    with server.connect() as another:
-                        assert another.ask(LOGIN) == STORED
-                        assert another.ask(b"get k\r\n").startswith(b"VALUE")
-                    times.append(time.monotonic() - began)
-                    memory = memory or server.resident_kib()
-            grown = server.resident_kib() - memory
-            stats = good.stats()
+    with running("memlite", "-Y", users, "-c", "200") as server, server.connect() as good:
+        assert good.ask(LOGIN + b"set k 0 0 1\r\n1\r\n") == STORED
+        assert good.line() == STORED
+        times, memory, sent, number = [], 0, 0, 0
+        while sent < BAD_LOGINS:
+            number += 1
+            host = f"127.1.{number >> 8 & 255}.{(number & 255)}"
+            with connect_from(host, server) as bad:
+                bad.send(WRONG * FAILURES)
+                assert bad.exactly(FAILURES * len(FAILURE)) == FAILURE * FAILURES
+            sent += FAILURES
+            if number % 100 == 0:
+                began = time.monotonic()
+                with server.connect() as another:
+                    assert another.ask(LOGIN) == STORED
+                    assert another.ask(b"get k\r\n").startswith(b"VALUE")
+                times.append(time.monotonic() - began)
+                memory = memory or server.resident_kib()
+        grown = server.resident_kib() - memory
+        stats = good.stats()
     assert int(stats["auth_errors"]) == sent
     assert grown < 8 * 1024, f"{grown} KiB more for {sent} bad logins"
     assert statistics.median(times) < 0.1
@@ -215,12 +208,12 @@ def test_an_attempt_that_waits_when_the_server_stops(users: str) -> None:
 
 
 def test_who_goes_while_an_attempt_waits(users: str) -> None:
-    with running("memlite", "-Y", users) as server:
+    with running("memlite", "-Y", users, "--auth-timeout", "3") as server:
         for _ in range(3):
             with connect_from("127.0.0.9", server) as wire:
                 wire.send(WRONG * (FAILURES + 1))
-        time.sleep(SECONDS_EACH * 4)
         with server.connect() as good:
             assert good.ask(LOGIN) == STORED
-            assert good.stats()["curr_connections"] == "1"
+            # The first goes when it has been answered; the others have too much to wait for.
+            assert wait_until(lambda: good.stats()["curr_connections"] == "1", 6)
         assert "Traceback" not in server.log.read_text()
