@@ -1,6 +1,7 @@
 """Authentication in text and with SASL, on each event loop and backend, and beside memcached."""
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -12,7 +13,14 @@ import pytest
 
 from memlite import __version__
 from tests.integration.conftest import needs_memcached
-from tests.integration.servers import RunningServer, Wire, memcached_version, running
+from tests.integration.servers import (
+    PEER_VARIABLE,
+    RunningServer,
+    Wire,
+    memcached_path,
+    memcached_version,
+    running,
+)
 from tests.integration.test_connections import wait_until
 
 Start = Callable[..., RunningServer]
@@ -486,3 +494,40 @@ def test_the_load_tester(users: Path, tmp_path: Path) -> None:
         code, said = run()
         assert code == 71
         assert said.endswith("asks for a password: --user, --password-file\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "failing"),
+    [("ascii-auth", 10, []), ("ascii-auth2", 4, []), ("binary-sasl", 33, ["list_mechs PLAIN"])],
+)
+def test_memcacheds_own_tests(tmp_path: Path, name: str, count: int, failing: list[str]) -> None:
+    """All of them; only that there should be CRAM-MD5, too, is not so."""
+    script = Path(memcached_path() or "").parent / "t" / f"{name}.t"
+    perl = shutil.which("perl")
+    if not script.is_file() or perl is None:
+        pytest.skip(f"no perl, or no test-suite beside the memcached that {PEER_VARIABLE} names")
+    users = write_users(tmp_path, b"testuser@memcached.realm:testpass\n")
+    for program, text in {
+        "memcached-debug": f'exec {sys.executable} -m memlite "$@"\n',
+        "timedrun": 'shift; exec "$@"\n',
+        "saslpasswd2": "true\n",
+    }.items():
+        (tmp_path / program).write_text("#!/bin/sh\n" + text)
+        (tmp_path / program).chmod(0o755)
+    done = subprocess.run(
+        [perl, str(script)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "RUN_SASL_TESTS": "1",
+            "MEMCACHED_SASL_PWDB": str(users),
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    lines = done.stdout.splitlines()
+    failed = [line.partition(" - ")[2] for line in lines if line.startswith("not ok")]
+    assert failed == failing, done.stdout
+    assert sum(line.startswith("ok ") for line in lines) == count, done.stdout + done.stderr
