@@ -174,6 +174,8 @@ class BinaryCommands:
     def binary_delete(self, request: BinaryRequest) -> None:
         """DELETE and DELETEQ."""
         outcome = self._engine.remove(request.key, compare=request.cas or None)
+        if outcome is Outcome.EXISTS:
+            self._engine.counters.delete_misses -= 1  # which memcached counts for meta alone
         if outcome is not Outcome.DELETED:
             self.out.append(packets.failure(request, _STATUS[outcome]))
         elif not request.quiet:
