@@ -229,7 +229,7 @@ class MetaEngine(Engine):
             if touch is not None:
                 item.expires = semantics.expiry(touch, now)
             item.marks = marks._replace(stale=True, won=False, unique=unique)
-            self._version = item.version = self._version + 1
+            self._version = item.version = self._version + self._step
         else:
             self.table.delete(key)
         if not stale:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item, Marks
+from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.engine import COPY_AT_MOST
@@ -98,6 +98,7 @@ class StoreEngine(MetaEngine):
         )
         self.backend = backend
         self.ordered = backend.ordered
+        self._step = 0
         self.counted: tuple[int, ...] = ()
         # Commands that change one key take turns: of those racing, all but one would lose.
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
@@ -196,20 +197,6 @@ class StoreEngine(MetaEngine):
             if unsettled is not None:
                 writes.append(unsettled)
         return writes
-
-    def _put(
-        self,
-        key: bytes,
-        old: Item | None,
-        value: bytes,
-        flags: int,
-        expires: float,
-        marks: Marks | None = None,
-    ) -> None:
-        super()._put(key, old, value, flags, expires, marks)
-        item = self.table.get(key)
-        if item is not None:
-            item.version = 0  # until the backend gives it one
 
     # What must wait
 

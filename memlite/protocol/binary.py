@@ -25,7 +25,7 @@ class _Layout(NamedTuple):
         method: the handler's; empty for a command that there is not.
         numbers: what the extras hold.
         extras: how many bytes of them there may be.
-        keys: whether there may be a key: no, yes, or either.
+        key: whether it has a key; None for either.
         value: whether a value belongs to it. Where None, one that is there nevertheless is read as
             the next packet, as memcached does.
     """
@@ -33,7 +33,7 @@ class _Layout(NamedTuple):
     method: str
     numbers: Struct = Struct("")
     extras: tuple[int, ...] | range = (0,)
-    keys: tuple[bool, ...] = (True,)
+    key: bool | None = True
     value: bool | None = False
 
 
@@ -44,16 +44,16 @@ _JOIN: Final = _Layout("binary_store", value=True)
 _DELETE: Final = _Layout("binary_delete")
 _COUNT: Final = _Layout("binary_count", Struct(">QQI"), (20,))
 _TOUCH: Final = _Layout("binary_touch", _NUMBER, (4,), value=None)
-_STAT: Final = _Layout("binary_admin", keys=(False, True), value=None)
-_FLUSH: Final = _Layout("binary_admin", _NUMBER, (0, 4), keys=(False,))
-_VERBOSITY: Final = _Layout("binary_admin", _NUMBER, (4,), keys=(False,))
-_PLAIN: Final = _Layout("binary_admin", keys=(False,))
-_QUIT: Final = _Layout("binary_admin", keys=(False,))
-_NO_MECHANISMS: Final = _Layout("", keys=(False,))
+_STAT: Final = _Layout("binary_admin", key=None, value=None)
+_FLUSH: Final = _Layout("binary_admin", _NUMBER, (0, 4), key=False)
+_VERBOSITY: Final = _Layout("binary_admin", _NUMBER, (4,), key=False)
+_PLAIN: Final = _Layout("binary_admin", key=False)
+_QUIT: Final = _Layout("binary_admin", key=False)
+_NO_MECHANISMS: Final = _Layout("", key=False)
 _NO_AUTHENTICATION: Final = _Layout("", value=True)
-_UNKNOWN: Final = _Layout("", extras=range(256), keys=(False, True), value=True)
+_UNKNOWN: Final = _Layout("", extras=range(256), key=None, value=True)
 
-_LAYOUTS: Final[dict[int, _Layout]] = {
+_KNOWN: Final[dict[int, _Layout]] = {
     Opcode.GET: _GET,
     Opcode.GETQ: _GET,
     Opcode.GETK: _GET,
@@ -91,6 +91,7 @@ _LAYOUTS: Final[dict[int, _Layout]] = {
     Opcode.SASL_AUTH: _NO_AUTHENTICATION,
     Opcode.SASL_STEP: _NO_AUTHENTICATION,
 }
+_LAYOUTS: Final = tuple(_KNOWN.get(opcode, _UNKNOWN) for opcode in range(256))
 
 
 class BinaryParser:
@@ -175,28 +176,29 @@ class BinaryParser:
             value_at = key_at + key_size
             if value_at > length:
                 break
+            size = body - extras_size - key_size  # of the value
+            layout = _LAYOUTS[opcode]
+            method, numbers, extras, has_key, has_value = layout
             request = BinaryRequest(opcode, data[key_at:value_at], opaque, cas)
-            size = body - extras_size - key_size
-            layout = _LAYOUTS.get(opcode, _UNKNOWN)
             if (
-                size < 0
-                or body > _LARGEST_BODY
+                extras_size not in extras
+                or (has_key is not None and has_key is not (key_size > 0))
                 or key_size > self._key_length
-                or extras_size not in layout.extras
-                or (key_size > 0) not in layout.keys
-                or (size and layout.value is False)
+                or (size and (size < 0 or has_value is False or body > _LARGEST_BODY))
             ):
                 fault = Status.UNKNOWN_COMMAND if size < 0 else Status.INVALID
                 handler.binary_reject(request, fault)
                 handler.quit()
                 return False
             if extras_size:
-                request.numbers = layout.numbers.unpack_from(data, extras_at)
-            if layout.value:
-                position = self._take_value(request, layout, size, handler, data, value_at)
-            elif layout.method:
-                getattr(handler, layout.method)(request)
-                position = value_at
+                request.numbers = numbers.unpack_from(data, extras_at)
+            position = value_at + size if has_value else value_at
+            if has_value and (not method or size > self._safe_size or position > length):
+                position = self._take_value(request, method, size, handler, data, value_at)
+            elif method:
+                if has_value:
+                    request.value = data[value_at:position]
+                getattr(handler, method)(request)
                 if layout is _STAT:
                     return self._end_turn(data, position)
                 if layout is _QUIT:
@@ -204,7 +206,6 @@ class BinaryParser:
                     return False
             else:
                 handler.binary_reject(request, Status.UNKNOWN_COMMAND)
-                position = value_at
             if position >= length:
                 return False
         else:
@@ -216,33 +217,36 @@ class BinaryParser:
     def _take_value(
         self,
         request: BinaryRequest,
-        layout: _Layout,
+        method: str,
         size: int,
         handler: BinaryHandler,
         data: bytes,
         start: int,
     ) -> int:
-        """Carry out a command with its value, or without; return where the next packet begins."""
+        """Take or refuse a value that is large, or not all there, or of an unknown command.
+
+        Returns:
+            Where the next packet begins.
+        """
         length = len(data)
-        if not layout.method:
+        if not method:
             handler.binary_reject(request, Status.UNKNOWN_COMMAND)
             return self._skip(size, start, length)
-        if size > self._safe_size:
-            flags = request.numbers[0] if request.numbers else 0
-            total = item_total(len(request.key), flags, size, cas=self._limits.cas)
-            if total > self._limits.item_size:
-                handler.binary_too_large(request)
-                return self._skip(size, start, length)
+        flags = request.numbers[0] if request.numbers else 0
+        total = item_total(len(request.key), flags, size, cas=self._limits.cas)
+        if total > self._limits.item_size:
+            handler.binary_too_large(request)
+            return self._skip(size, start, length)
         end = start + size
-        if end > length:
-            self._unfinished = True
-            self._store = request
-            self._pieces = Pieces(size)
-            self._pieces.append(data[start:])
-            return length
-        request.value = data[start:end]
-        handler.binary_store(request)
-        return end
+        if end <= length:
+            request.value = data[start:end]
+            handler.binary_store(request)
+            return end
+        self._unfinished = True
+        self._store = request
+        self._pieces = Pieces(size)
+        self._pieces.append(data[start:])
+        return length
 
     # What is incomplete
 

@@ -76,7 +76,7 @@ class Opcode(enum.IntEnum):
     GATKQ = 0x24
 
 
-QUIET: Final = frozenset(one for one in Opcode if one.name.endswith("Q"))
+QUIET: Final = frozenset(int(one) for one in Opcode if one.name.endswith("Q"))
 """The opcodes of commands that are not to answer a success or, of those that get, a miss."""
 
 
@@ -167,26 +167,33 @@ _pack = Struct(">BBHBxHIIQ").pack
 _pack_with_flags = Struct(">BBHBxHIIQI").pack
 
 
-def reply(request: BinaryRequest, cas: int = 0, value: bytes = b"") -> bytes:
+def reply(request: BinaryRequest, value: bytes = b"", cas: int = 0) -> bytes:
     """Return the answer to what went well."""
-    opcode, opaque, size = request.opcode, request.opaque, len(value)
-    return _pack(MAGIC_OF_REPLIES, opcode, 0, 0, 0, size, opaque, cas) + value
+    head = _pack(MAGIC_OF_REPLIES, request.opcode, 0, 0, 0, len(value), request.opaque, cas)
+    return head + value if value else head
 
 
-def hit_head(request: BinaryRequest, cas: int, flags: int, key: bytes, size: int) -> bytes:
+def hit_head(request: BinaryRequest, flags: int, key: bytes, size: int, cas: int) -> bytes:
     """Return what comes before the value of an item: header, flags and, if asked for, the key.
 
     Args:
         request: what it answers.
-        cas: the item's cas unique.
         flags: the client's flags.
         key: empty where the reply is to be without it.
         size: bytes of the value that follows.
+        cas: the item's cas unique.
     """
-    opcode, opaque, length = request.opcode, request.opaque, len(key)
-    total = _FLAGS_SIZE + length + size
+    length = len(key)
     head = _pack_with_flags(
-        MAGIC_OF_REPLIES, opcode, length, _FLAGS_SIZE, 0, total, opaque, cas, flags
+        MAGIC_OF_REPLIES,
+        request.opcode,
+        length,
+        _FLAGS_SIZE,
+        0,
+        _FLAGS_SIZE + length + size,
+        request.opaque,
+        cas,
+        flags,
     )
     return head + key if key else head
 

@@ -1,5 +1,6 @@
 """The binary protocol's handler: each command becomes engine calls and a reply packet."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -8,7 +9,7 @@ from memlite.backends import Item, nameable
 from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol import packets
-from memlite.protocol.packets import BinaryRequest, Opcode, Status
+from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
 from memlite.server.admin import Admin
 
 if TYPE_CHECKING:
@@ -20,21 +21,22 @@ __all__ = ["BinaryCommands", "failure_of"]
 _VIEW_FROM: Final = 1024
 _DO_NOT_CREATE: Final = 0xFFFFFFFF  # as the exptime of increment and decrement
 
-_MODES: Final[dict[int, Mode]] = {
-    Opcode.SET: Mode.SET,
-    Opcode.SETQ: Mode.SET,
-    Opcode.ADD: Mode.ADD,
-    Opcode.ADDQ: Mode.ADD,
-    Opcode.REPLACE: Mode.REPLACE,
-    Opcode.REPLACEQ: Mode.REPLACE,
-    Opcode.APPEND: Mode.APPEND,
-    Opcode.APPENDQ: Mode.APPEND,
-    Opcode.PREPEND: Mode.PREPEND,
-    Opcode.PREPENDQ: Mode.PREPEND,
+# Tables by plain numbers: looking a member of an enum up costs more than all else here.
+_MODES: Final = {
+    int(opcode): mode
+    for mode, opcodes in (
+        (Mode.SET, (Opcode.SET, Opcode.SETQ)),
+        (Mode.ADD, (Opcode.ADD, Opcode.ADDQ)),
+        (Mode.REPLACE, (Opcode.REPLACE, Opcode.REPLACEQ)),
+        (Mode.APPEND, (Opcode.APPEND, Opcode.APPENDQ)),
+        (Mode.PREPEND, (Opcode.PREPEND, Opcode.PREPENDQ)),
+    )
+    for opcode in opcodes
 }
-_SETS: Final = frozenset((Opcode.SET, Opcode.SETQ))
+_SETS: Final = frozenset(map(int, (Opcode.SET, Opcode.SETQ)))
+_WITH_KEY: Final = frozenset(map(int, (Opcode.GETK, Opcode.GETKQ, Opcode.GATK, Opcode.GATKQ)))
+_TOUCH: Final = int(Opcode.TOUCH)
 _DECREMENTS: Final = frozenset((Opcode.DECREMENT, Opcode.DECREMENTQ))
-_WITH_KEY: Final = frozenset((Opcode.GETK, Opcode.GETKQ, Opcode.GATK, Opcode.GATKQ))
 _SASL: Final = frozenset((Opcode.SASL_LIST_MECHS, Opcode.SASL_AUTH, Opcode.SASL_STEP))
 _FLUSHES: Final = frozenset((Opcode.FLUSH, Opcode.FLUSHQ))
 
@@ -73,12 +75,13 @@ class BinaryCommands:
         out: as above.
     """
 
-    __slots__ = ("_admin", "_connection", "_engine", "_fetch", "out")
+    __slots__ = ("_admin", "_cas", "_connection", "_engine", "_fetch", "out")
 
     def __init__(
         self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
     ) -> None:
         self._engine = engine
+        self._cas = engine.cas_enabled
         self._fetch = engine.fetch
         self._admin = admin
         self._connection = connection
@@ -94,32 +97,39 @@ class BinaryCommands:
         """TOUCH, and GAT and its variants: get and touch."""
         (exptime,) = request.numbers
         item = self._engine.fetch_and_touch(request.key, exptime)
-        if request.opcode == Opcode.TOUCH and item is not None:
-            self._append(partial(self._hit_head, request, item, b"", 0), item)
+        if item is not None and request.opcode == _TOUCH:
+            head = partial(packets.hit_head, request, item.flags, b"", 0)
+            self._append(head, item)
         else:
             self._show(request, item)
 
     def _show(self, request: BinaryRequest, item: Item | None) -> None:
         key = request.key if request.opcode in _WITH_KEY else b""
         if item is None:
-            if not request.quiet:
+            if request.opcode not in QUIET:
                 miss = packets.miss_with_key(request) if key else _not_found(request)
                 self.out.append(miss)
             return
         size = item.size
         if size < _VIEW_FROM and item.version:
-            head = self._hit_head(request, item, key, size)
+            unique = item.unique if self._cas else 0
+            head = packets.hit_head(request, item.flags, key, size, unique)
             self.out.append(head + item.wire[-size - 2 : -2])
             return
-        self._append(partial(self._hit_head, request, item, key, size), item)
+        self._append(partial(packets.hit_head, request, item.flags, key, size), item)
         self.out.append(cast("bytes", memoryview(item.wire)[-size - 2 : -2]))
 
-    def _hit_head(self, request: BinaryRequest, item: Item, key: bytes, size: int) -> bytes:
-        return packets.hit_head(request, self._engine.unique(item), item.flags, key, size)
+    def _append(self, spell: Callable[[int], bytes], item: Item) -> None:
+        """Append what `spell` returns for the cas unique of an item."""
+        if item.version:
+            self.out.append(spell(self._engine.unique(item)))
+        else:
+            # What is about to be stored has none yet; see `memlite.server.deferred`.
+            later = partial(self._spell, spell, item)
+            self.out.append(cast("bytes", later))
 
-    def _append(self, reply: "partial[bytes]", item: Item) -> None:
-        # What is about to be stored has no cas unique yet; see `memlite.server.deferred`.
-        self.out.append(reply() if item.version else cast("bytes", reply))
+    def _spell(self, spell: Callable[[int], bytes], item: Item) -> bytes:
+        return spell(self._engine.unique(item))
 
     # Storing
 
@@ -130,7 +140,7 @@ class BinaryCommands:
         engine = self._engine
         mode = _MODES[opcode]
         try:
-            if mode is Mode.SET and not request.cas and nameable(key):
+            if opcode in _SETS and not request.cas and nameable(key):
                 # The most frequent of all, by the shortest way.
                 engine.set(key, flags, exptime, request.value)
                 outcome, item = Outcome.STORED, engine.table.get(key)
@@ -149,11 +159,11 @@ class BinaryCommands:
             if status is Status.NOT_STORED:
                 status = _NOT_STORED.get(mode, status)
             self.out.append(packets.failure(request, status))
-        elif item is not None and not request.quiet:
-            self._append(partial(self._stored, request, item), item)
-
-    def _stored(self, request: BinaryRequest, item: Item) -> bytes:
-        return packets.reply(request, self._engine.unique(item))
+        elif item is not None and opcode not in QUIET:
+            if item.version:
+                self.out.append(packets.reply(request, b"", item.unique if self._cas else 0))
+            else:
+                self._append(partial(packets.reply, request, b""), item)
 
     def binary_too_large(self, request: BinaryRequest) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
@@ -165,6 +175,8 @@ class BinaryCommands:
     def binary_delete(self, request: BinaryRequest) -> None:
         """DELETE and DELETEQ."""
         outcome = self._engine.remove(request.key, compare=request.cas or None)
+        if outcome is Outcome.EXISTS:
+            self._engine.counters.delete_misses -= 1  # which memcached counts for meta alone
         if outcome is not Outcome.DELETED:
             self.out.append(packets.failure(request, _STATUS[outcome]))
         elif not request.quiet:
@@ -191,10 +203,7 @@ class BinaryCommands:
         if item is None:
             self.out.append(packets.failure(request, _STATUS[counted.outcome]))
         elif not request.quiet:
-            self._append(partial(self._number, request, item, counted.number), item)
-
-    def _number(self, request: BinaryRequest, item: Item, number: int) -> bytes:
-        return packets.reply(request, self._engine.unique(item), number.to_bytes(8))
+            self._append(partial(packets.reply, request, counted.number.to_bytes(8)), item)
 
     # Everything else
 
@@ -216,7 +225,7 @@ class BinaryCommands:
             self._engine.counters.cmd_flush += 1
             self._admin.flush(*request.numbers or (0,))
         if not request.quiet:
-            self.out.append(packets.reply(request, value=value))
+            self.out.append(packets.reply(request, value))
 
     def _statistics(self, request: BinaryRequest) -> bytes:
         admin, name = self._admin, request.key
@@ -240,7 +249,8 @@ class BinaryCommands:
 
     def binary_reject(self, request: BinaryRequest, status: Status) -> None:
         """Answer what is malformed or unknown."""
-        if request.opcode in _SASL and self._admin.authenticates:
+        unknown = status is Status.UNKNOWN_COMMAND
+        if unknown and request.opcode in _SASL and self._admin.authenticates:
             status = Status.AUTH_ERROR  # it has authenticated, and as in memcached it may not again
         self.out.append(packets.failure(request, status))
 
