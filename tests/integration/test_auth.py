@@ -46,21 +46,7 @@ def write_users(folder: Path, text: bytes) -> Path:
     return path
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        *KINDS,
-        pytest.param(
-            "memcached",
-            marks=[
-                needs_memcached,
-                pytest.mark.skipif(
-                    memcached_version() < (1, 6, 45), reason="before it other texts, and crashes"
-                ),
-            ],
-        ),
-    ],
-)
+@pytest.fixture(scope="module", params=[*KINDS, pytest.param("memcached", marks=needs_memcached)])
 def asking(request: pytest.FixtureRequest, users: Path) -> Iterator[RunningServer]:
     """A server with -Y: memlite in its forms, and memcached."""
     with running(request.param, "-Y", str(users)) as server:
@@ -68,6 +54,16 @@ def asking(request: pytest.FixtureRequest, users: Path) -> Iterator[RunningServe
 
 
 # In text
+
+OTHERWISE_BEFORE = [
+    b"set x 0 0 16385\r\n",
+    b"set x 0 0 2147483646\r\n",
+    b"set x 0 0 8\r\nfoo bar \r\n",
+    b"set x 0 0 4\r\nfoo \r\n",
+    b"quit\r\n",
+    b"x\r\n\r\n",
+    b"setx x 0 0 07\r\nfoo bar\r\n",
+]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +97,9 @@ def asking(request: pytest.FixtureRequest, users: Path) -> Iterator[RunningServe
     ],
 )
 def test_the_first_request(asking: RunningServer, request_: bytes, reply: bytes) -> None:
+    old = asking.kind == "memcached" and memcached_version() < (1, 6, 45)
+    if old and request_ in OTHERWISE_BEFORE:
+        pytest.skip("memcached answered otherwise before 1.6.45, or crashed")
     with asking.connect() as wire:
         assert wire.ask(request_) == reply
         if reply == STORED:
