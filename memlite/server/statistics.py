@@ -185,7 +185,8 @@ def settings(server: "Server") -> Pairs:
     yield "tcp_backlog", config.listen_backlog
     yield "binding_protocol", {"auto": "auto-negotiate"}.get(config.protocol, config.protocol)
     yield "auth_enabled_sasl", _on(config.enable_sasl)
-    yield "auth_enabled_ascii", config.auth_file or "no"
+    in_text = config.auth_file if config.protocol != "binary" else None
+    yield "auth_enabled_ascii", in_text or "no"
     yield "item_size_max", config.max_item_size
     yield "maxconns_fast", "yes"
     yield "hashpower_init", 0

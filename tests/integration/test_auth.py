@@ -60,6 +60,7 @@ OTHERWISE_BEFORE = [
     b"set x 0 0 2147483646\r\n",
     b"set x 0 0 8\r\nfoo bar \r\n",
     b"set x 0 0 4\r\nfoo \r\n",
+    b"set x 0 0 4\r\n bar\r\n",
     b"quit\r\n",
     b"x\r\n\r\n",
     b"setx x 0 0 07\r\nfoo bar\r\n",
