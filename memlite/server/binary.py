@@ -19,6 +19,7 @@ __all__ = ["BinaryCommands", "failure_of"]
 
 # Bytes of a value from which a reference into the item is cheaper than a copy.
 _VIEW_FROM: Final = 1024
+_FITS_NOTHING: Final = 2**64 - 1  # a cas unique that no item has
 _DO_NOT_CREATE: Final = 0xFFFFFFFF  # as the exptime of increment and decrement
 
 # Tables by plain numbers: looking a member of an enum up costs more than all else here.
@@ -91,45 +92,52 @@ class BinaryCommands:
 
     def binary_get(self, request: BinaryRequest) -> None:
         """GET, with the key in the reply GETK, and their quiet variants."""
-        self._show(request, self._fetch(request.key))
+        item = self._fetch(request.key)
+        if item is None:
+            self._miss(request)
+        else:
+            key = request.key if request.opcode in _WITH_KEY else b""
+            head = packets.hit_head(request, item.flags, key, item.size, self._unique(item))
+            if item.size < _VIEW_FROM:
+                self.out.append(head + item.wire[-item.size - 2 : -2])
+            else:
+                self.out += (head, _view(item))
 
     def binary_touch(self, request: BinaryRequest) -> None:
         """TOUCH, and GAT and its variants: get and touch."""
         (exptime,) = request.numbers
         item = self._engine.fetch_and_touch(request.key, exptime)
-        if item is not None and request.opcode == _TOUCH:
-            head = partial(packets.hit_head, request, item.flags, b"", 0)
-            self._append(head, item)
-        else:
-            self._show(request, item)
-
-    def _show(self, request: BinaryRequest, item: Item | None) -> None:
-        key = request.key if request.opcode in _WITH_KEY else b""
         if item is None:
-            if request.opcode not in QUIET:
-                miss = packets.miss_with_key(request) if key else _not_found(request)
-                self.out.append(miss)
-            return
-        size = item.size
-        if size < _VIEW_FROM and item.version:
-            unique = item.unique if self._cas else 0
-            head = packets.hit_head(request, item.flags, key, size, unique)
-            self.out.append(head + item.wire[-size - 2 : -2])
-            return
-        self._append(partial(packets.hit_head, request, item.flags, key, size), item)
-        self.out.append(cast("bytes", memoryview(item.wire)[-size - 2 : -2]))
+            self._miss(request)
+        elif request.opcode == _TOUCH:
+            self._append(partial(packets.hit_head, request, item.flags, b"", 0), item)
+        else:
+            key = request.key if request.opcode in _WITH_KEY else b""
+            self._append(partial(packets.hit_head, request, item.flags, key, item.size), item)
+            self.out.append(_view(item))
+
+    def _miss(self, request: BinaryRequest) -> None:
+        if request.opcode in _WITH_KEY and request.opcode not in QUIET:
+            self.out.append(packets.miss_with_key(request))
+        elif request.opcode not in QUIET:
+            self.out.append(_not_found(request))
 
     def _append(self, spell: Callable[[int], bytes], item: Item) -> None:
-        """Append what `spell` returns for the cas unique of an item."""
+        """Append what `spell` returns for the cas unique of an item that was changed."""
         if item.version:
-            self.out.append(spell(self._engine.unique(item)))
+            self.out.append(spell(self._unique(item)))
         else:
-            # What is about to be stored has none yet; see `memlite.server.deferred`.
-            later = partial(self._spell, spell, item)
-            self.out.append(cast("bytes", later))
+            # It is about to be stored, and has none yet; see `memlite.server.deferred`.
+            self.out.append(cast("bytes", partial(self._spell, spell, item)))
 
     def _spell(self, spell: Callable[[int], bytes], item: Item) -> bytes:
-        return spell(self._engine.unique(item))
+        return spell(self._unique(item))
+
+    def _unique(self, item: Item) -> int:
+        """Return the cas unique to show."""
+        # Write-back holds items that have no version before they are stored. Showing 0 would turn
+        # the change on a condition that follows into one without.
+        return (item.unique or _FITS_NOTHING) if self._cas else 0
 
     # Storing
 
@@ -160,10 +168,7 @@ class BinaryCommands:
                 status = _NOT_STORED.get(mode, status)
             self.out.append(packets.failure(request, status))
         elif item is not None and opcode not in QUIET:
-            if item.version:
-                self.out.append(packets.reply(request, b"", item.unique if self._cas else 0))
-            else:
-                self._append(partial(packets.reply, request, b""), item)
+            self._append(partial(packets.reply, request, b""), item)
 
     def binary_too_large(self, request: BinaryRequest) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
@@ -260,6 +265,11 @@ class BinaryCommands:
 
 
 _OUT_OF_MEMORY_COUNTING: Final = b"Out of memory incrementing value"
+
+
+def _view(item: Item) -> bytes:
+    """Return a value without copying it."""
+    return cast("bytes", memoryview(item.wire)[-item.size - 2 : -2])
 
 
 def _not_found(request: BinaryRequest) -> bytes:

@@ -339,6 +339,8 @@ def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
     for key, item in server.table.scan_recent():
         if engine.sizes.of_item(key, item) != class_id or (item.expires and item.expires <= now):
             continue
+        if item.marks is not None and item.marks.binary:
+            continue  # a line's end may be in its key
         line = b"ITEM %b [%d b; %d s]\r\n" % (key, item.size, int(item.expires))
         size += len(line)
         if size > _CACHEDUMP_BYTES or (limit and len(lines) == limit):

@@ -467,6 +467,12 @@ def test_keys_that_text_cannot_name_are_not_shown_to_it(server: RunningServer) -
     assert [one.status for one in ask(server, packet(Opcode.GET, b"b c"))] == [Status.SUCCESS]
 
 
+def test_keys_that_text_cannot_name_are_not_dumped_in_text(memlite: RunningServer) -> None:
+    memlite.ask(b"flush_all\r\nset plain 0 0 1\r\n1\r\n")
+    ask(memlite, store(Opcode.SET, b"x\nITEM", b"1"))
+    assert memlite.ask(b"stats cachedump 1 0\r\n") == b"ITEM plain [1 b; 0 s]\r\nEND\r\n"
+
+
 @pytest.mark.parametrize("group", ["", "settings", "items", "slabs", "sizes"])
 def test_statistics(server: RunningServer, group: str) -> None:
     ask(server, store(Opcode.SET, b"s", b"1"))
