@@ -168,7 +168,10 @@ class BinaryCommands:
                 status = _NOT_STORED.get(mode, status)
             self.out.append(packets.failure(request, status))
         elif item is not None and opcode not in QUIET:
-            self._append(partial(packets.reply, request, b""), item)
+            if item.version:
+                self.out.append(packets.reply(request, b"", self._unique(item)))
+            else:
+                self._append(partial(packets.reply, request, b""), item)
 
     def binary_too_large(self, request: BinaryRequest) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
@@ -201,7 +204,8 @@ class BinaryCommands:
             )
         except CommandError:
             new = self._engine.peek(request.key) is None
-            text = b"Out of memory allocating new item" if new else _OUT_OF_MEMORY_COUNTING
+            what = b"allocating new item" if new else b"incrementing value"
+            text = b"Out of memory " + what
             self.out.append(packets.failure(request, Status.OUT_OF_MEMORY, text))
             return
         item = counted.item
@@ -246,10 +250,11 @@ class BinaryCommands:
         return _not_found(request) if group is None else packets.stat_packets(request, group)
 
     def _detail(self, request: BinaryRequest) -> bytes:
-        words = [word for word in (b"dump", b"on", b"off") if request.key[7:].startswith(word)]
-        if not (self._admin.dumps and words):
+        rest = request.key.removeprefix(b"detail")
+        asked = [what for what in (b"dump", b"on", b"off") if rest.startswith(b" " + what)]
+        if not (asked and self._admin.dumps):
             return _not_found(request)
-        dump = self._admin.detail(words[0])
+        dump = self._admin.detail(asked[0])
         return packets.stat_packets(request, [("detailed", dump)] if dump else ())
 
     def binary_reject(self, request: BinaryRequest, status: Status) -> None:
@@ -262,9 +267,6 @@ class BinaryCommands:
     def quit(self) -> None:
         """Close the connection once replies are out."""
         self._connection.close()
-
-
-_OUT_OF_MEMORY_COUNTING: Final = b"Out of memory incrementing value"
 
 
 def _view(item: Item) -> bytes:

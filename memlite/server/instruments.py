@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import Any, cast
 
 from memlite.protocol.handler import COMMAND_CLASS, Handler
-from memlite.protocol.packets import MAGIC_OF_REPLIES, describe_reply
+from memlite.protocol.packets import HEADER, MAGIC_OF_REPLIES, describe_reply
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
 __all__ = ["LatencySampler", "Tracer", "trace_reply"]
@@ -138,7 +138,7 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
 
 
 def _first_words(reply: bytes) -> str:
-    if reply.startswith(_BINARY_REPLY):
+    if reply.startswith(_BINARY_REPLY) and len(reply) >= HEADER:
         return describe_reply(reply)
     if reply.startswith(b"VALUE "):
         return "sending key " + _text(reply.split(b" ", 2)[1])
