@@ -82,14 +82,11 @@ class SaslReader:
         status = _fault(opcode, key_size, extras_size, body)
         if status is not None:
             return Farewell(failure(request, status))
-        end = HEADER + body
+        value_at, end = HEADER + key_size, HEADER + body
         self.in_token = len(buffer) < end
         if self.in_token:
             return None
-        name, message = (
-            bytes(buffer[HEADER : HEADER + key_size]),
-            bytes(buffer[HEADER + key_size : end]),
-        )
+        name, message = bytes(buffer[HEADER:value_at]), bytes(buffer[value_at:end])
         del buffer[:end]
         if opcode in _ANSWERS:
             return reply(request, value=_ANSWERS[opcode])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memlite.loadtest.clients.connection import Connection
 from memlite.loadtest.clients.link import Link
 from memlite.loadtest.clients.plain import PlainConnection
-from memlite.loadtest.login import Introduction, Login
+from memlite.loadtest.login import Introduction, Login, LoginRefusedError
 from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder
 
@@ -277,4 +277,6 @@ class TextClients:
 def _connect_error(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, LoginRefusedError):
+        return str(error)
     return "cannot connect" if isinstance(error, OSError) else "timeout"
