@@ -441,6 +441,7 @@ _PLUGINS = sorted(Path("/usr/lib").glob("*/sasl2/libplain.so*"))
 
 @pytest.mark.skipif(not _PLUGINS, reason="no plug-in for PLAIN (apt install libsasl2-modules)")
 def test_pylibmc(sasl: RunningServer) -> None:
+    pytest.importorskip("pylibmc")
     # Its own libsasl looks for mechanisms where it was built, unless told.
     done = subprocess.run(
         [sys.executable, "-c", _PYLIBMC, f"127.0.0.1:{sasl.port}"],
