@@ -140,7 +140,7 @@ def _serve(settings: Settings) -> int:
     else:
         listeners = sockets.listen_tcp(config.listen, config.port, config.listen_backlog)
         for listener in listeners:
-            if not sockets.is_loopback(listener):
+            if not (sockets.is_loopback(listener) or config.asks_for_password):
                 _log.warning(
                     "listening on %s without authentication: whoever can reach it can read and "
                     "change the cache",
@@ -209,8 +209,6 @@ def _say_what_has_no_effect(settings: Settings) -> None:
             _log.info("-o %s: has no effect in memlite", key)
     if settings.config.udp_port:
         _log.warning("-U: this version does not speak UDP; nothing listens on it")
-    if settings.config.protocol == "binary":
-        _log.warning("-B binary: this version does not speak it; every connection will be closed")
 
 
 # Texts

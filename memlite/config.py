@@ -20,8 +20,8 @@ __all__ = ["OPTIONS", "REFUSED", "Config", "Option", "Settings", "load"]
 MEGABYTE = 1024 * 1024
 _SIZE = re.compile(r"([0-9]+)([kmgKMG]?)")
 _ENVIRONMENT_PREFIX = "MEMLITE_"
-# Read by the build and the tests, not by the server.
-_FOREIGN_VARIABLES = ("MEMLITE_COMPILED", "MEMLITE_TEST_")
+# Read by the build, the tests and the load tester, not by the server.
+_FOREIGN_VARIABLES = ("MEMLITE_COMPILED", "MEMLITE_TEST_", "MEMLITE_BENCH_")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 
@@ -51,6 +51,9 @@ class Config:
     disable_flush_all: bool = False
     disable_dumping: bool = False
     disable_watch: bool = False
+    auth_file: str | None = None
+    enable_sasl: bool = False
+    auth_timeout: int = 30
     enable_shutdown: bool = False
     prefix_delimiter: str = ""
     threads: int = 4
@@ -69,6 +72,11 @@ class Config:
     log_format: str = "text"
     stats_interval: float = 0
     extended: ExtendedOptions = field(default_factory=ExtendedOptions)
+
+    @property
+    def asks_for_password(self) -> bool:
+        """Whether clients have to authenticate."""
+        return self.enable_sasl or self.auth_file is not None
 
 
 # Parsers of one value: from its text, or a ValueError whose text finishes "<option>: …".
@@ -323,7 +331,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("listen-backlog", "backlog queue limit", "b", "NUM", _COUNT),
     Option(
         "protocol",
-        "auto, ascii or binary; this version speaks ascii only",
+        "auto (by the first byte), ascii or binary",
         "B",
         "NAME",
         _choice("auto", "ascii", "binary"),
@@ -338,6 +346,27 @@ OPTIONS: tuple[Option, ...] = (
     Option("disable-flush-all", "disable the flush_all command", "F"),
     Option("disable-dumping", 'disable "stats cachedump" and "stats detail"', "X"),
     Option("disable-watch", "disable watch commands (this version has none)", "W", effect=False),
+    Option(
+        "auth-file",
+        "let nobody in without a password of this file, which has a user:password in each line and "
+        "is read again on SIGHUP; the text protocol only, but see -S",
+        "Y",
+        "FILE",
+        _nonempty,
+    ),
+    Option(
+        "enable-sasl",
+        "SASL (PLAIN) with the users of -Y, or of the file MEMCACHED_SASL_PWDB names; the binary "
+        "protocol only, or with -Y and -B auto both",
+        "S",
+    ),
+    Option(
+        "auth-timeout",
+        "seconds a connection may take to authenticate; 0: any time",
+        None,
+        "SECONDS",
+        _integer(0, 2**31 - 1),
+    ),
     Option(
         "extended",
         "comma separated list of extended options, see below",
@@ -378,9 +407,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 REFUSED: Mapping[str, tuple[str, str]] = {
-    "S": ("enable-sasl", "SASL authentication"),
     "Z": ("enable-ssl", "TLS"),
-    "Y": ("auth-file", "authentication"),
     "e": ("memory-file", "a memory file"),
     "N": ("napi-ids", "NAPI id support"),
 }
@@ -442,10 +469,10 @@ def _read_flags(arguments: Sequence[str]) -> tuple[_Layer, str | None, frozenset
     shorts = "".join(
         option.short + (":" if option.metavar else "") for option in OPTIONS if option.short
     )
-    shorts += "hViSZY:e:N:"
+    shorts += "hViZe:N:"
     longs = [option.name + ("=" if option.metavar else "") for option in OPTIONS]
     longs += ["help", "version", "license", "print-config", "config="]
-    longs += ["enable-sasl", "enable-ssl", "auth-file=", "memory-file=", "napi-ids="]
+    longs += ["enable-ssl", "memory-file=", "napi-ids="]
     try:
         pairs, rest = getopt.getopt(list(arguments), shorts, longs)
     except getopt.GetoptError as error:
@@ -550,9 +577,14 @@ def _toml_text(path: str, key: str, value: object) -> str:
 
 
 def _implied(values: dict[str, Any]) -> dict[str, Any]:
-    # As memcached does: -U alone moves TCP to the same port.
+    # As memcached does: -U alone moves TCP to the same port, and each way of authentication
+    # implies its protocol.
     if values.get("udp_port") and "port" not in values:
         values["port"] = values["udp_port"]
+    if values.get("enable_sasl"):
+        values.setdefault("protocol", "binary")
+    elif values.get("auth_file"):
+        values.setdefault("protocol", "ascii")
     return values
 
 
@@ -565,9 +597,29 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
         )
     if 0 < config.near_cache < MEGABYTE:
         raise ConfigError(f"--near-cache: must be 0 or at least 1m, not {config.near_cache}")
+    _check_authentication(config)
     if config.unix_socket and config.listen:
         raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
     return config
+
+
+def _check_authentication(config: Config) -> None:
+    """Refuse protocols by which clients could not authenticate, as memcached does."""
+    protocol = config.protocol
+    if config.enable_sasl:
+        if protocol == "ascii" or (protocol == "auto" and not config.auth_file):
+            raise ConfigError(
+                f"-S: SASL is for the binary protocol, not for -B {protocol}"
+                + (" (without -Y)" if protocol == "auto" else "")
+            )
+    elif config.auth_file and protocol != "ascii":
+        raise ConfigError(
+            f"-Y: authentication in text is for the text protocol, not for -B {protocol}; -S has "
+            "that of the binary protocol"
+        )
+    if config.udp_port and (config.enable_sasl or config.auth_file):
+        flag = "-S" if config.enable_sasl else "-Y"
+        raise ConfigError(f"{flag}: clients cannot authenticate over UDP; leave out -U")
 
 
 assert {option.field for option in OPTIONS} == {  # noqa: S101 - the table and the class agree

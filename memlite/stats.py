@@ -15,6 +15,8 @@ class Counters:
     """
 
     __slots__ = (
+        "auth_cmds",
+        "auth_errors",
         "bytes_read",
         "bytes_written",
         "cas_badval",
@@ -53,6 +55,8 @@ class Counters:
         "touch_misses",
     )
 
+    auth_cmds: int
+    auth_errors: int
     bytes_read: int
     bytes_written: int
     cas_badval: int

@@ -26,8 +26,8 @@ Whatever is wrong (an unknown flag, variable or key, a value out of range, a por
 line on stderr and a non-zero exit: 64 for settings, 71 when the server cannot start.
 
 One default differs from memcached's: without `-l` memlite listens on this machine only
-(127.0.0.1, and ::1 where there is IPv6). When told to listen on more, it says that there is no
-authentication.
+(127.0.0.1, and ::1 where there is IPv6). When told to listen on more without
+[passwords](../how-to/require-passwords.md), it says so.
 
 | flag | variable | default | meaning |
 | --- | --- | --- | --- |
@@ -66,9 +66,10 @@ SIGNALS = """
 | --- | --- |
 | SIGINT, SIGTERM | stop: replies that are under way go out (1 s at most), then exit with 0 |
 | SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (10 s at most) |
-| SIGHUP | nothing to read again in this version; does no harm |
+| SIGHUP | read the users file (`-Y`) again; connections stay open |
 | a second of these three | stop at once |
 | any of them while memlite starts | as soon as it has started |
+| `MEMCACHED_SASL_PWDB` | with `-S`: names the users file, where `-Y` does not |
 | `MEMCACHED_PORT_FILENAME` | names a file that gets the open ports, a line `TCP INET: 11211` each |
 
 With `-p 0` and that variable, test harnesses written for memcached start memlite on a free port.

@@ -16,13 +16,16 @@ from pymemcache.client.base import Client
 
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.backends.table import ITEM_OVERHEAD
-from memlite.config import OPTIONS, load
+from memlite.config import OPTIONS, Config, load
 from memlite.loadtest.options import parse as parse_bench
 from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.trace import Trace
 from memlite.loadtest.workload import Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
 from memlite.protocol import Limits
+from memlite.protocol.login import TOKEN_LENGTH
+from memlite.server import throttle
+from memlite.server.users import FILE_LIMIT
 from tests.integration.servers import RunningServer, running
 
 ROOT = Path(__file__).parent.parent
@@ -215,3 +218,27 @@ def test_load_tests_in_the_documentation_are_well_formed() -> None:
     assert len(lines) >= 10
     for words in lines:
         assert parse_bench(words[: words.index(">")] if ">" in words else words)
+
+
+def test_the_page_on_passwords(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "require-passwords.md"
+    text, *_ = blocks(page, "text")
+    users = tmp_path / "users"
+    users.touch(0o600)
+    users.write_text(text)
+    (conversation,) = blocks(page, "memcached")
+    programs = blocks(page, "python")
+    with running("memlite", "-S", "-B", "auto", "-Y", str(users)) as server:
+        with server.connect() as wire:
+            for line in conversation.splitlines():
+                if line.startswith("> "):
+                    wire.send(line[2:].encode() + b"\r\n")
+                else:
+                    assert wire.line() == line.encode() + b"\r\n"
+        assert len(programs) == 2
+        for program in programs:
+            exec(program.replace("11211", str(server.port)), {})
+    assert str(Config().auth_timeout) in page.read_text()
+    limits = (throttle.FAILURES, throttle.PATIENCE, 1 / throttle.SECONDS_EACH, throttle.ADDRESSES)
+    assert limits == (20, 5, 2, 10_000)
+    assert (FILE_LIMIT, TOKEN_LENGTH) == (64 * 1024, 16 * 1024)

@@ -14,6 +14,7 @@ from memlite import signals
 from memlite.errors import ConfigError, StartError
 from memlite.loadtest.experiment import KneeSearch, Level, Plan, run
 from memlite.loadtest.files import load, save
+from memlite.loadtest.login import read_login
 from memlite.loadtest.options import parse
 from memlite.loadtest.pool import default_workers
 from memlite.loadtest.progress import watch
@@ -196,13 +197,14 @@ def _knee(options: argparse.Namespace) -> KneeSearch | None:
 
 
 def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
+    login = read_login(options.user, options.password_file)
     if options.command == "run":
-        return [parse_address(options.address)]
+        return [parse_address(options.address, login=login)]
     how = Fresh(options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency)
     if options.data_dir and not options.data_dir.is_dir():
         raise ConfigError(f"bench: --data-dir {options.data_dir} is no directory")
     targets: list[Target] = [parse_backend(text, how) for text in options.backends]
-    targets += [parse_address(text) for text in options.target]
+    targets += [parse_address(text, login=login) for text in options.target]
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
         raise ConfigError("bench: two targets have the same name; give one another: HOST:PORT=name")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from memlite.errors import ConfigError
+from memlite.loadtest.login import PASSWORD_VARIABLE
 from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 
 __all__ = ["parse"]
@@ -138,6 +139,7 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     add("--no-report", action="store_true", help="save results, and draw nothing")
     add("-q", "--quiet", action="store_true", help="no progress")
     _add_knobs(parser)
+    _add_login(parser)
     how = parser.add_argument_group("clients")
     add = how.add_argument
     add(
@@ -161,6 +163,17 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     add("--slo", type=_checked(_duration), metavar="TIME", help="or until p99 is above this")
     add("--most", type=_checked(_number), metavar="NUM", help="and no further than this "
         "(default: 1024 clients, 1000000/s)")  # fmt: skip
+
+
+def _add_login(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("authentication, by servers that run already")
+    group.add_argument("--user", metavar="NAME", help="who clients say they are")
+    group.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help=f"its first line is the user's password (default: of {PASSWORD_VARIABLE})",
+    )
 
 
 def _add_knobs(parser: argparse.ArgumentParser) -> None:

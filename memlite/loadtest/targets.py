@@ -15,7 +15,9 @@ from typing import Self
 import psutil
 
 from memlite.errors import ConfigError, StartError
+from memlite.loadtest.login import Login, LoginRefusedError
 from memlite.loadtest.results import TargetInfo
+from memlite.protocol import replies
 
 __all__ = ["KINDS", "Fresh", "Running", "Target", "parse_address", "parse_backend"]
 
@@ -42,7 +44,10 @@ class Target:
         kind: as in `TargetInfo`.
         address: host and port, or a path; known inside.
         details: as in `TargetInfo`.
+        login: who clients say they are; None for nobody.
     """
+
+    login: Login | None = None
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -68,11 +73,15 @@ class Target:
 
     def _version(self) -> str:
         try:
-            reply = _ask_version(self.address)
+            reply = _ask_version(self.address, self.login)
+        except LoginRefusedError as error:
+            raise StartError(f"bench: {self.name}: {error}") from None
         except OSError as error:
             text = self.address if isinstance(self.address, str) else _join(*self.address)
             reason = error.strerror or "no answer"
             raise StartError(f"bench: {text}: {reason}") from None
+        if reply.startswith(replies.UNAUTHENTICATED):
+            raise StartError(f"bench: {self.name} asks for a password: --user, --password-file")
         if not reply.startswith(b"VERSION "):
             raise StartError(f"bench: {self.name} does not speak memcached's protocol")
         return reply[8:100].decode("latin-1").strip()
@@ -102,10 +111,14 @@ class Running(Target):
     Args:
         name: for people.
         address: host and port, or the path of a UNIX socket.
+        login: see `Target`.
     """
 
-    def __init__(self, name: str, address: tuple[str, int] | str) -> None:
+    def __init__(
+        self, name: str, address: tuple[str, int] | str, *, login: Login | None = None
+    ) -> None:
         super().__init__(name, "server")
+        self.login = login
         self.address = address
 
     def __enter__(self) -> Self:
@@ -247,16 +260,19 @@ def _last_line(process: subprocess.Popen[str]) -> str:
     return said[-1].removeprefix("memlite: ") if said else "it does not answer"
 
 
-def _ask_version(address: tuple[str, int] | str) -> bytes:
+def _ask_version(address: tuple[str, int] | str, login: Login | None = None) -> bytes:
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(_ANSWER_SECONDS)
         connection.connect(address)
     else:
         connection = socket.create_connection(address, _ANSWER_SECONDS)
-    with connection, connection.makefile("rb") as replies:
+    with connection, connection.makefile("rb") as lines:
+        if login is not None:
+            connection.sendall(login.request)
+            login.check(lines.readline(1000))
         connection.sendall(b"version\r\n")
-        line = replies.readline(1000)
+        line = lines.readline(1000)
     if not line:
         raise ConnectionResetError
     return line
@@ -289,20 +305,24 @@ def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def parse_address(text: str) -> Running:
+def parse_address(text: str, *, login: Login | None = None) -> Running:
     """Return the target of ``HOST:PORT``, ``HOST:PORT=name`` or ``/path/to/socket``.
+
+    Args:
+        text: that.
+        login: who clients say they are to it; None for nobody.
 
     Raises:
         ConfigError: it is none of them.
     """
     address, _, name = text.partition("=")
     if address.startswith("/"):
-        return Running(name or address, address)
+        return Running(name or address, address, login=login)
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(f"bench: --target must be HOST:PORT or HOST:PORT=name, not {text!r}")
-    return Running(name or address, (host, int(port)))
+    return Running(name or address, (host, int(port)), login=login)
 
 
 def parse_backend(text: str, how: Fresh) -> Server:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memlite.errors import ConfigError
 from memlite.loadtest.clients.burst import burst
 from memlite.loadtest.clients.text import Settings, TextClients
+from memlite.loadtest.login import Login
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.loadtest.supply import Supply
@@ -51,6 +52,7 @@ class Task:
         verify: whether to check values.
         timeout: seconds for a request.
         preload: store keys, and measure nothing.
+        login: who clients say they are; None for nobody.
     """
 
     address: tuple[str, int] | str
@@ -64,6 +66,7 @@ class Task:
     verify: bool = False
     timeout: float = 5.0
     preload: bool = False
+    login: Login | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,11 @@ class _Measurement:
             return list(itertools.islice(operations, count))
 
         settings = Settings(
-            task.address, _PRELOAD_CONNECTIONS, _PRELOAD_PIPELINE, timeout=task.timeout
+            task.address,
+            _PRELOAD_CONNECTIONS,
+            _PRELOAD_PIPELINE,
+            timeout=task.timeout,
+            login=task.login,
         )
         clients = TextClients(settings, take, self._recorder)
         await clients.connect()
@@ -218,7 +225,13 @@ class _Measurement:
         if not await self._go():
             return self._recorder.end()
         cpu = self._begin()
-        await burst(task.address, requests, patience=task.timeout, recorder=self._recorder)
+        await burst(
+            task.address,
+            requests,
+            patience=task.timeout,
+            recorder=self._recorder,
+            login=task.login,
+        )
         return self._end(cpu)
 
     def _begin(self) -> float:
@@ -248,6 +261,7 @@ class _Measurement:
             task.timeout,
             supply.check,
             supply.keep,
+            login=task.login,
         )
         clients = TextClients(settings, supply.take, self._recorder, supply.plain)
         try:
@@ -304,6 +318,7 @@ class _Measurement:
             timeout=task.timeout,
             think_time=load.think_time,
             check=streams[0].check if task.verify else None,
+            login=task.login,
         )
         self._glance = clients.glance
         await asyncio.to_thread(clients.connect)

@@ -3,8 +3,9 @@
 Nothing here knows sockets, clocks or event loops, so every case can be tested with bytes alone.
 """
 
-__all__ = ["Handler", "Limits", "TextParser"]
+__all__ = ["BinaryHandler", "BinaryParser", "Handler", "Limits", "TextParser"]
 
-from memlite.protocol.handler import Handler
+from memlite.protocol.binary import BinaryParser
+from memlite.protocol.handler import BinaryHandler, Handler
 from memlite.protocol.limits import Limits
 from memlite.protocol.text import TextParser

@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 
 __all__ = [
+    "AUTHENTICATION_FAILURE",
     "BAD_DATA_CHUNK",
     "BAD_FORMAT",
+    "BAD_TERMINATION",
+    "BAD_TOKEN",
     "DELETED",
     "END",
     "ERROR",
@@ -17,9 +20,12 @@ __all__ = [
     "OK",
     "RESET",
     "STORED",
+    "TOKEN_TOO_LONG",
     "TOO_LARGE",
     "TOO_MANY_CONNECTIONS",
+    "TOO_MANY_FAILURES",
     "TOUCHED",
+    "UNAUTHENTICATED",
     "stat_lines",
     "value_head_with_cas",
 ]
@@ -42,6 +48,14 @@ INVALID_DELTA = b"CLIENT_ERROR invalid numeric delta argument\r\n"
 NON_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
 TOO_MANY_CONNECTIONS = b"ERROR Too many open connections\r\n"
+
+UNAUTHENTICATED = b"CLIENT_ERROR unauthenticated\r\n"
+AUTHENTICATION_FAILURE = b"CLIENT_ERROR authentication failure\r\n"
+TOKEN_TOO_LONG = b"CLIENT_ERROR auth token too long\r\n"
+BAD_TOKEN = b"CLIENT_ERROR bad authentication token format\r\n"
+BAD_TERMINATION = b"CLIENT_ERROR bad command line termination\r\n"
+# memlite's own: memcached lets everybody try as often as they like.
+TOO_MANY_FAILURES = b"CLIENT_ERROR too many failed authentications, try again later\r\n"
 
 
 def value_head_with_cas(key: bytes, flags: int, size: int, unique: int) -> bytes:

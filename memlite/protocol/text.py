@@ -8,17 +8,18 @@ from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import SMALL_NUMBERS, signed, signed_32, unsigned
+from memlite.protocol.packets import MAGIC
+from memlite.protocol.pieces import Pieces
 
 __all__ = ["TextParser"]
 
 _CR: Final = 13
 _LF: Final = 10
-_BINARY_MAGIC: Final = b"\x80"  # the first byte of a binary request, which no text begins with
-_BINARY: Final = "the binary protocol, which this version does not speak"
+_BINARY_MAGIC: Final = bytes([MAGIC])
+_BINARY: Final = "a binary request where text belongs"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
-_CHUNKS_PER_BLOCK: Final = 1024
 _SHORTEST_LINE: Final = 4  # bytes with the line's end
 _MODES_OF_MS: Final = b"\0SEAPR"
 _MODES_OF_MA: Final = b"\0I+D-"
@@ -43,17 +44,13 @@ class _MalformedError(CommandError):
 
 def _too_short(first: int) -> Exception:
     """Return what to raise over a line too short for any command, by its first byte."""
-    return (
-        ProtocolViolation(_BINARY)
-        if first == _BINARY_MAGIC[0]
-        else _MalformedError(replies.BAD_FORMAT)
-    )
+    return ProtocolViolation(_BINARY) if first == MAGIC else _MalformedError(replies.BAD_FORMAT)
 
 
-class _Store:
-    """A storage command whose value has not arrived in full."""
+class _Store(Pieces):
+    """A storage command whose value, with the line's end, has not arrived in full."""
 
-    __slots__ = ("_blocks", "_chunks", "after", "before", "method", "missing", "noreply")
+    __slots__ = ("after", "before", "method", "noreply")
 
     def __init__(
         self,
@@ -63,34 +60,22 @@ class _Store:
         after: tuple[object, ...],
         noreply: bool,
     ) -> None:
+        super().__init__(size + 2)
         self.method = method
         self.before = before  # the method's arguments
         self.after = after  # those behind the value
         self.noreply = noreply
-        self.missing = size + 2
-        self._blocks: list[bytes] = []
-        self._chunks: list[bytes] = []
 
-    def append(self, chunk: bytes) -> None:
-        if not chunk:
-            return
-        self._chunks.append(chunk)
-        self.missing -= len(chunk)
-        # A peer that sends a byte at a time would make the list outgrow its content.
-        if len(self._chunks) == _CHUNKS_PER_BLOCK:
-            self._blocks.append(b"".join(self._chunks))
-            self._chunks.clear()
-
-    def value(self) -> bytes | None:
+    def framed_value(self) -> bytes | None:
         """Return the value, in one copy; None if no line end follows it."""
-        chunks = self._blocks + self._chunks
-        last = chunks.pop()
-        if len(last) < len(b"\r\n") and chunks:
-            last = chunks.pop() + last
+        pieces = self._blocks + self._pieces
+        last = pieces.pop()
+        if len(last) < len(b"\r\n") and pieces:
+            last = pieces.pop() + last
         if not last.endswith(b"\r\n"):
             return None
-        chunks.append(last[:-2])
-        return b"".join(chunks)
+        pieces.append(last[:-2])
+        return b"".join(pieces)
 
 
 class TextParser:
@@ -270,7 +255,7 @@ class TextParser:
             self._unfinished = True
             return b"", 0
         self._store = None
-        value = store.value()
+        value = store.framed_value()
         if value is None:
             handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
         else:

@@ -1,4 +1,4 @@
-"""The text protocol's commands that are not about keys."""
+"""Commands that are not about keys: the text protocol's, and what others have of them."""
 
 import logging
 from collections.abc import Callable
@@ -62,28 +62,81 @@ class Admin:
         command = self._commands.get(words[0])
         return command(words, noreply, asking) if command else replies.ERROR
 
+    # What protocols have in common
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients of the binary protocol have to say who they are (``-S``)."""
+        return self._server.config.enable_sasl
+
+    @property
+    def flushes(self) -> bool:
+        """Whether clients may flush (not with ``-F``)."""
+        return not self._server.config.disable_flush_all
+
+    def flush(self, exptime: int) -> None:
+        """Make all items absent, now or, for a positive `exptime`, then."""
+        self._server.engine.flush_all(exptime)
+        self._server.schedule_flush()
+
+    def set_verbosity(self, level: int) -> None:
+        """Log more or less from now on."""
+        self._server.set_verbosity(min(level, _MAX_VERBOSITY))
+
+    def group(self, name: bytes, asking: "Connection") -> statistics.Pairs | None:
+        """Return a group of statistics, the general ones for no name, or None if there is none."""
+        if not name:
+            return statistics.general(self._server)
+        if name == b"conns":
+            return statistics.connections(self._server, asking)
+        group = statistics.GROUPS.get(name)
+        return None if group is None else group(self._server)
+
+    def reset(self) -> None:
+        """Set the statistics to zero."""
+        self._server.reset_statistics()
+
+    @property
+    def dumps(self) -> bool:
+        """Whether clients may see keys, or parts of them (not with ``-X``)."""
+        return not self._server.config.disable_dumping
+
+    def detail(self, what: bytes) -> bytes | None:
+        """Begin (``on``) or end (``off``) counting by prefix, or return the counters (``dump``).
+
+        Returns:
+            The counters' lines, empty unless they were asked for; None if it was something else.
+        """
+        server = self._server
+        if what == b"dump":
+            return server.prefixes.dump()
+        if what not in (b"on", b"off"):
+            return None
+        server.engine.prefixes = server.prefixes if what == b"on" else None
+        return _NOTHING
+
+    # The text protocol's commands
+
     def _version(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         return b"VERSION %b\r\n" % __version__.encode()
 
     def _flush_all(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
-        server = self._server
-        server.counters.cmd_flush += 1
-        if server.config.disable_flush_all:
+        self._server.counters.cmd_flush += 1
+        if not self.flushes:
             return b"CLIENT_ERROR flush_all not allowed\r\n"
         exptime: int | None = 0
         if len(words) != (2 if noreply else 1):
             exptime = signed_32(words[1])
         if exptime is None:
             return replies.INVALID_EXPTIME
-        server.engine.flush_all(exptime)
-        server.schedule_flush()
+        self.flush(exptime)
         return replies.OK
 
     def _verbosity(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         level = unsigned(words[1], _U32) if len(words) > 1 else None
         if level is None:
             return replies.BAD_FORMAT
-        self._server.set_verbosity(min(level, _MAX_VERBOSITY))
+        self.set_verbosity(level)
         return replies.OK
 
     def _cache_memlimit(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
@@ -167,17 +220,12 @@ class Admin:
     # stats
 
     def _stats(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
-        server = self._server
-        if len(words) == 1:
-            return replies.stat_lines(statistics.general(server))
-        if words[1] == b"conns":
-            return replies.stat_lines(statistics.connections(server, asking))
-        group = statistics.GROUPS.get(words[1])
-        if group is not None:
-            return replies.stat_lines(group(server))
+        pairs = self.group(words[1] if len(words) > 1 else b"", asking)
+        if pairs is not None:
+            return replies.stat_lines(pairs)
         match words[1:]:
             case [b"reset", *_]:
-                server.reset_statistics()
+                self.reset()
                 return replies.RESET
             case [b"detail", *rest]:
                 return self._detail(rest[0] if rest else b"")
@@ -186,22 +234,15 @@ class Admin:
         return replies.ERROR
 
     def _detail(self, what: bytes) -> bytes:
-        server = self._server
-        if server.config.disable_dumping:
+        if not self.dumps:
             return b"CLIENT_ERROR stats detail not allowed\r\n"
-        if what == b"on":
-            server.engine.prefixes = server.prefixes
-            return replies.OK
-        if what == b"off":
-            server.engine.prefixes = None
-            return replies.OK
-        if what == b"dump":
-            return server.prefixes.dump()
-        return b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"
+        dump = self.detail(what)
+        if dump is None:
+            return b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"
+        return dump or replies.OK
 
     def _cachedump(self, arguments: _Words) -> bytes:
-        server = self._server
-        if server.config.disable_dumping:
+        if not self.dumps:
             return b"CLIENT_ERROR stats cachedump not allowed\r\n"
         if len(arguments) < 2:
             return _BAD_LINE
@@ -211,4 +252,4 @@ class Admin:
             return replies.BAD_FORMAT
         if class_id >= 64:
             return b"CLIENT_ERROR Illegal slab id\r\n"
-        return statistics.cachedump(server, class_id, limit)
+        return statistics.cachedump(self._server, class_id, limit)

@@ -3,17 +3,19 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
+from memlite.server.auth import Gate
 from memlite.server.dialects import Dialect, Negotiator, Parser
 from memlite.server.sockets import address_label
 
 if TYPE_CHECKING:
     from memlite.server.server import Server
 
-__all__ = ["Connection", "RefusingConnection"]
+__all__ = ["Connection"]
 
 _log = logging.getLogger("memlite")
 
@@ -32,6 +34,8 @@ class Connection(asyncio.Protocol):
         server: what all connections share.
 
     Attributes:
+        authenticated: whether the client may use the server.
+        dialect: the protocol it speaks.
         last_command: unix second at which the peer last sent something, to a second or two.
         out: replies that are not yet written.
         parser: finds commands in what arrives.
@@ -40,21 +44,23 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closing", "_counters", "_eof", "_held", "_hit", "_server", "_stalled", "_straight",
-        "_straight_noted", "_transport", "_turn_due", "_unsent", "_write_paused", "commands",
-        "last_command", "out", "parser",
+        "_straight_noted", "_transport", "_turn_due", "_unsent", "_write_paused", "authenticated",
+        "commands", "dialect", "last_command", "out", "parser",
     )  # fmt: skip
 
     _transport: asyncio.Transport
     parser: Parser
+    _hit: Callable[[bytes], bytes | None]
     commands: Any  # the protocol's handler; of the text protocol a `Handler`
 
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._counters = server.counters
         self.out: list[bytes] = []
+        self.authenticated = server.auth is None
         self.speak(server.dialect)
         if server.negotiates:
-            self.parser = Negotiator(self)
+            self.parser = Negotiator(self, server)
         # Reads that may take the straight path, until one is due to be instrumented; none while
         # something is unfinished or waits, which must come first.
         self._straight = self._straight_noted = server.reads_until_sample()
@@ -68,11 +74,34 @@ class Connection(asyncio.Protocol):
         self.last_command = server.clock.second
 
     def speak(self, dialect: Dialect) -> None:
-        """Take what arrives from now on for a protocol's."""
+        """Take what arrives from now on for a protocol's, behind its gate until it has opened."""
+        self.dialect = dialect
+        self._begin(dialect)
+        auth = self._server.auth
+        if auth is not None and not self.authenticated:
+            limits = self._server.limits
+            self.parser = Gate(self, auth, dialect.login(limits), limits.commands_per_read)
+            self._hit = _no_hit
+
+    def _begin(self, dialect: Dialect) -> None:
         server = self._server
         self.parser = dialect.parser(server.limits)
         self.commands = dialect.commands(server.engine, server.admin, self, self.out)
         self._hit = server.engine.hit if dialect.straight else _no_hit
+
+    def let_in(self, data: bytes) -> bool:
+        """Serve the client, who has authenticated.
+
+        Args:
+            data: what came behind that.
+
+        Returns:
+            What `Parser.receive` does.
+        """
+        self.authenticated = True
+        self.speak(self.dialect)
+        handler, _ = self._server.instrument(self, False)
+        return self.parser.receive(data, handler)
 
     # What stats conns shows
 
@@ -88,6 +117,12 @@ class Connection(asyncio.Protocol):
         sock = self._transport.get_extra_info("socket")
         name = self._transport.get_extra_info("peername")
         return address_label(sock.family, name)
+
+    @property
+    def host(self) -> str:
+        """The client's host alone; the same for all on a UNIX socket."""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else "unix"
 
     @property
     def listener(self) -> str:
@@ -207,6 +242,13 @@ class Connection(asyncio.Protocol):
         elif self.parser.in_command:
             self._straight = 0
 
+    def hold(self, seconds: float) -> None:
+        """Take nothing from the client for so long, and go on with what its parser has."""
+        self._stall()
+        self._turn_due = True
+        self._transport.pause_reading()
+        self._server.loop.call_later(seconds, self._take_turn)
+
     def _take_turn(self) -> None:
         self._turn_due = False
         self._go_on()
@@ -297,14 +339,3 @@ class Connection(asyncio.Protocol):
 
 def _no_hit(key: bytes) -> None:
     """Answer nothing on the straight path."""
-
-
-class RefusingConnection(Connection):
-    """For ``-B binary``, which this version does not speak: closes as soon as the peer speaks."""
-
-    __slots__ = ()
-
-    def data_received(self, data: bytes) -> None:
-        """Close, rather than let the client wait for an answer."""
-        self._server.counters.bytes_read += len(data)
-        self.close()

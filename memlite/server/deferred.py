@@ -39,6 +39,7 @@ class _Command:
         keys: those it is about.
         replies: what to send, once it is done.
         quiet: whether its client wants no answer.
+        request: what arrived, if the protocol needs it to spell an error.
         started: when it arrived, in nanoseconds; 0 when it is not to be measured.
         size: bytes of them, once it is done.
         done: whether it is.
@@ -46,13 +47,17 @@ class _Command:
     """
 
     __slots__ = (
-        "_waiting", "counted", "done", "keys", "name", "quiet", "replies", "size", "started",
+        "_waiting", "counted", "done", "keys", "name", "quiet", "replies", "request", "size",
+        "started",
     )  # fmt: skip
 
-    def __init__(self, name: str, keys: Sequence[bytes], quiet: bool, started: int) -> None:
+    def __init__(
+        self, name: str, keys: Sequence[bytes], quiet: bool, started: int, request: object
+    ) -> None:
         self.name = name
         self.keys = keys
         self.quiet = quiet
+        self.request = request
         self.started = started
         self.replies: list[bytes] = []
         self.size = 0
@@ -71,8 +76,7 @@ class _Command:
         """Be done, and let those go on that wait for it."""
         self.done = True
         # Some could not be spelled out before the backend had given the item its version.
-        replies = [part() if callable(part) else part for part in self.replies]
-        self.replies = replies
+        self.replies = replies = [part() if callable(part) else part for part in self.replies]
         self.size = sum(map(len, replies))
         for future in self._waiting:
             if not future.done():
@@ -159,9 +163,15 @@ class Deferred(Generic[_Inner]):
     # Carrying them out
 
     def _submit(
-        self, name: str, reads: Reads, keys: Sequence[bytes], run: _Run, noreply: bool = False
+        self,
+        name: str,
+        reads: Reads,
+        keys: Sequence[bytes],
+        run: _Run,
+        noreply: bool = False,
+        request: object = None,
     ) -> None:
-        command = _Command(name, keys, noreply, perf_counter_ns() if self.timed else 0)
+        command = _Command(name, keys, noreply, perf_counter_ns() if self.timed else 0, request)
         before = []
         if self._last:
             before = [self._last[key] for key in keys if key in self._last]
@@ -254,8 +264,8 @@ class Deferred(Generic[_Inner]):
         self._inner.out = command.replies
         run()
 
-    def _submit_alone(self, name: str, run: _Run, noreply: bool) -> None:
-        command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0)
+    def _submit_alone(self, name: str, run: _Run, noreply: bool, request: object = None) -> None:
+        command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0, request)
         before = list(self._queue)
         self._enqueue(command)
         self._barrier = command
@@ -289,9 +299,9 @@ class Deferred(Generic[_Inner]):
             error = StorageError("internal error")
         if isinstance(error, StorageError):
             self._server.counters.storage_errors += 1
-        command.replies = [] if command.quiet else [self._spell(command, error)]
+        command.replies = [] if command.quiet else [self._spell(command.request, error)]
 
-    def _spell(self, command: _Command, error: CommandError) -> bytes:
+    def _spell(self, request: object, error: CommandError) -> bytes:
         """Return the reply that tells of an error."""
         return error.reply
 

@@ -25,8 +25,7 @@ class DeferredConnection(Connection):
         self._engine = engine
         super().__init__(server)
 
-    def speak(self, dialect: Dialect) -> None:
-        """Take what arrives from now on for a protocol's."""
+    def _begin(self, dialect: Dialect) -> None:
         self.parser = dialect.parser(self._server.limits)
         self.commands = dialect.deferred(self._server, self._engine, self)
         self._hit = self.commands.straight_hit
@@ -49,10 +48,10 @@ class DeferredConnection(Connection):
         return self.commands.pending
 
     def _serve(self, data: bytes) -> None:
-        commands = self.commands
-        if commands.ended:
+        if self.commands.ended:
             return
         super()._serve(data)
+        commands = self.commands  # others, if the first byte told of another protocol
         commands.timed = False  # or the reads that are not to be measured were, too
         if commands.full:
             self._stall()

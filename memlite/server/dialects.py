@@ -4,11 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from memlite.engine import MetaEngine, StoreEngine
-from memlite.errors import ProtocolViolation
-from memlite.protocol import Limits, TextParser
+from memlite.protocol import BinaryParser, Limits, TextParser
+from memlite.protocol.login import LoginReader, TextLoginReader
+from memlite.protocol.packets import MAGIC
+from memlite.protocol.sasl import SaslReader
 from memlite.server.admin import Admin
+from memlite.server.binary import BinaryCommands
 from memlite.server.commands import TextCommands
 from memlite.server.deferred import Deferred
+from memlite.server.deferred_binary import DeferredBinary
 from memlite.server.deferred_text import DeferredText
 
 if TYPE_CHECKING:
@@ -16,9 +20,7 @@ if TYPE_CHECKING:
     from memlite.server.deferred_connection import DeferredConnection
     from memlite.server.server import Server
 
-__all__ = ["TEXT", "Dialect", "Negotiator", "Parser"]
-
-_BINARY_MAGIC = 0x80
+__all__ = ["BINARY", "TEXT", "Dialect", "Negotiator", "Parser"]
 
 
 class Parser(Protocol):
@@ -38,16 +40,19 @@ class Dialect(NamedTuple):
         parser: makes what finds its commands.
         commands: makes the handler that answers them at once.
         deferred: makes the one for a backend that must be asked.
+        login: makes what reads who a client is, where it has to authenticate.
         straight: whether a read that is ``get <key>`` may be answered without the parser.
     """
 
     parser: "Callable[[Limits], Parser]"
     commands: "Callable[[MetaEngine, Admin, Connection, list[bytes]], Any]"
     deferred: "Callable[[Server, StoreEngine, DeferredConnection], Deferred[Any]]"
+    login: "Callable[[Limits], LoginReader]"
     straight: bool = False
 
 
-TEXT = Dialect(TextParser, TextCommands, DeferredText, straight=True)
+TEXT = Dialect(TextParser, TextCommands, DeferredText, TextLoginReader, straight=True)
+BINARY = Dialect(BinaryParser, BinaryCommands, DeferredBinary, SaslReader)
 
 
 class Negotiator:
@@ -55,22 +60,27 @@ class Negotiator:
 
     Args:
         connection: speaks the text protocol, until told to speak another.
+        server: whose connection it is.
     """
 
-    __slots__ = ("_connection", "_text")
+    __slots__ = ("_connection", "_server", "_text")
 
     in_value = False
     in_command = False
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Connection", server: "Server") -> None:
         self._connection = connection
+        self._server = server
         self._text = connection.parser
 
     def receive(self, data: bytes, handler: Any) -> bool:
         """Give way to the parser of the protocol that the peer speaks."""
         if not data:
             return False
-        if data[0] == _BINARY_MAGIC:
-            raise ProtocolViolation("the binary protocol, which this version does not speak")
-        self._connection.parser = self._text
-        return self._text.receive(data, handler)
+        connection = self._connection
+        if data[0] != MAGIC:
+            connection.parser = self._text
+            return self._text.receive(data, handler)
+        connection.speak(BINARY)
+        handler, _ = self._server.instrument(connection, False)
+        return connection.parser.receive(data, handler)

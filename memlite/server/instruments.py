@@ -11,11 +11,14 @@ from time import perf_counter_ns
 from typing import Any, cast
 
 from memlite.protocol.handler import COMMAND_CLASS, Handler
+from memlite.protocol.packets import HEADER, MAGIC_OF_REPLIES, describe_reply
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
 __all__ = ["LatencySampler", "Tracer", "trace_reply"]
 
 _log = logging.getLogger("memlite.trace")
+
+_BINARY_REPLY = bytes([MAGIC_OF_REPLIES])
 
 
 class _Around:
@@ -118,7 +121,8 @@ _VALUE_AT = dict.fromkeys(("set", "add", "replace", "append", "prepend", "cas"),
 
 
 def _spell(name: str, arguments: tuple[object, ...]) -> str:
-    words = [] if name == "admin" else [name]
+    # These say themselves which command they are.
+    words = [] if name == "admin" or name.startswith("binary_") else [name]
     for index, argument in enumerate(arguments):
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
@@ -134,6 +138,8 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
 
 
 def _first_words(reply: bytes) -> str:
+    if reply.startswith(_BINARY_REPLY) and len(reply) >= HEADER:
+        return describe_reply(reply)
     if reply.startswith(b"VALUE "):
         return "sending key " + _text(reply.split(b" ", 2)[1])
     return _text(reply.split(b"\r\n", 1)[0])

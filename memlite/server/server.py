@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -18,15 +19,18 @@ from memlite.config import MEGABYTE, Config
 from memlite.engine import MemoryEngine, StoreEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
+from memlite.errors import MemliteError
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
-from memlite.server.connection import Connection, RefusingConnection
+from memlite.server.auth import Authenticator
+from memlite.server.connection import Connection
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_connection import DeferredConnection
-from memlite.server.dialects import TEXT
+from memlite.server.dialects import BINARY, TEXT
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.users import users_of
 from memlite.stats import Counters
 
 __all__ = ["Server"]
@@ -59,6 +63,7 @@ class Server:
         backend: makes the backend, instead of what the settings ask for.
 
     Attributes:
+        auth: lets clients in; None where all may come.
         connections: those that are open.
         dialect: the protocol a connection speaks.
         negotiates: whether its first byte may tell of another.
@@ -87,6 +92,10 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
+        users = users_of(config, os.environ)
+        self.auth = (
+            Authenticator(users, self.counters, config.auth_timeout) if users is not None else None
+        )
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
@@ -95,7 +104,7 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
-        self.dialect = TEXT
+        self.dialect = BINARY if config.protocol == "binary" else TEXT
         self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
         self.loop_name = ""
@@ -106,6 +115,9 @@ class Server:
         self._tick_handle: asyncio.TimerHandle | None = None
         self._flush_handle: asyncio.TimerHandle | None = None
         self._complain_from = 0.0
+        self._reloaders: list[tuple[str, Callable[[], None]]] = []
+        if self.auth is not None:
+            self._reloaders.append(("users", self.auth.reload))
         self._observe_verbosity()
 
     def _make_backend(self, make: Callable[[Context], Backend] | None) -> Backend | None:
@@ -157,18 +169,34 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in; False when it is one too many."""
-        if len(self.connections) >= self.config.conn_limit:
+        if len(self.connections) >= self.config.conn_limit and not self._make_room():
             self.counters.rejected_connections += 1
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
+        if self.auth is not None:
+            self.auth.meet(connection, self.clock.second)
         if self.tracing:
             _log.debug("<%d new client connection", connection.number)
+        return True
+
+    def _make_room(self) -> bool:
+        """End the connection that has gone longest without authenticating, if there is one.
+
+        Who opens connections and leaves it at that keeps nobody out.
+        """
+        stranger = self.auth.oldest_stranger() if self.auth is not None else None
+        if stranger is None:
+            return False
+        self.connections.discard(stranger)
+        stranger.abort()
         return True
 
     def dismiss(self, connection: Connection) -> None:
         """Count a connection out."""
         self.connections.discard(connection)
+        if self.auth is not None:
+            self.auth.forget(connection)
         if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
@@ -216,6 +244,18 @@ class Server:
         """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
+
+    def reload(self) -> None:
+        """Read again what may change while the server runs (SIGHUP)."""
+        if not self._reloaders:
+            _log.info("SIGHUP: nothing to read again")
+        for name, reload in self._reloaders:
+            try:
+                reload()
+            except MemliteError as error:
+                _log.error("SIGHUP: %s are those from before: %s", name, error)
+            else:
+                _log.info("SIGHUP: %s read again", name)
 
     def reset_statistics(self) -> None:
         """Set the counters to zero (``stats reset``)."""
@@ -304,8 +344,6 @@ class Server:
                     handle.cancel()
 
     def _connect(self) -> Connection:
-        if self.config.protocol == "binary":
-            return RefusingConnection(self)
         if isinstance(self.engine, StoreEngine):
             return DeferredConnection(self, self.engine)
         return Connection(self)
@@ -315,7 +353,7 @@ class Server:
             "SIGINT": self.request_stop,
             "SIGTERM": self.request_stop,
             "SIGUSR1": lambda: self.request_stop(graceful=True),
-            "SIGHUP": lambda: _log.info("SIGHUP: nothing to read again in this version"),
+            "SIGHUP": self.reload,
         }
         for name, action in actions.items():
             # Windows has no such signals for loops, and threads (tests) none at all.
@@ -351,6 +389,8 @@ class Server:
         self.engine.tick()
         for connection in self.connections:
             connection.note_activity(self.clock.second)
+        if self.auth is not None:
+            self.auth.close_overdue(self.clock.second)
         timeout = self.config.extended.idle_timeout
         if timeout:
             self._kick_idle(self.clock.second - timeout)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
+    "Pairs",
     "backend",
     "cachedump",
     "connections",
@@ -102,7 +103,8 @@ def _general(server: "Server") -> Pairs:
         "store_no_memory",
     ):
         yield name, getattr(counters, name)
-    yield from _zeros("auth_cmds", "auth_errors")
+    yield "auth_cmds", counters.auth_cmds
+    yield "auth_errors", counters.auth_errors
     if server.config.extended.idle_timeout:
         yield "idle_kicks", counters.idle_kicks
     yield "bytes_read", counters.bytes_read
@@ -182,8 +184,9 @@ def settings(server: "Server") -> Pairs:
     yield "cas_enabled", _on(engine.cas_enabled)
     yield "tcp_backlog", config.listen_backlog
     yield "binding_protocol", {"auto": "auto-negotiate"}.get(config.protocol, config.protocol)
-    yield "auth_enabled_sasl", "no"
-    yield "auth_enabled_ascii", "no"
+    yield "auth_enabled_sasl", _on(config.enable_sasl)
+    in_text = config.auth_file if config.protocol != "binary" else None
+    yield "auth_enabled_ascii", in_text or "no"
     yield "item_size_max", config.max_item_size
     yield "maxconns_fast", "yes"
     yield "hashpower_init", 0
@@ -336,6 +339,8 @@ def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
     for key, item in server.table.scan_recent():
         if engine.sizes.of_item(key, item) != class_id or (item.expires and item.expires <= now):
             continue
+        if item.marks is not None and item.marks.binary:
+            continue  # a line's end may be in its key
         line = b"ITEM %b [%d b; %d s]\r\n" % (key, item.size, int(item.expires))
         size += len(line)
         if size > _CACHEDUMP_BYTES or (limit and len(lines) == limit):

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -154,3 +156,76 @@ def test_aiomcache(server: RunningServer) -> None:
         await client.close()
 
     asyncio.run(talk())
+
+
+def test_pylibmc_in_binary(server: RunningServer) -> None:
+    pylibmc = pytest.importorskip("pylibmc", reason="pylibmc is not installed, see .ci/run")
+    address = server.path or f"127.0.0.1:{server.port}"
+    client = pylibmc.Client([address], binary=True, behaviors={"cas": True})
+    assert client.flush_all()
+    assert client.set("name", "value", time=100)
+    assert client.get("name") == "value"
+    assert client.get("nothing") is None
+    assert not client.add("name", "other")
+    assert client.replace("name", "value")
+    assert client.set_multi({"a": 1, "b": 2}) == []
+    assert client.get_multi(["a", "b", "c"]) == {"a": 1, "b": 2}
+    value, unique = client.gets("name")
+    assert client.cas("name", value + "!", unique)
+    assert not client.cas("name", "late", unique)
+    assert client.append("name", "?")
+    assert client.prepend("name", "¿")
+    assert client.get("name") == "¿value!?"
+    assert client.incr("a") == 2
+    assert client.decr("a", 5) == 0
+    assert client.touch("b", 100)
+    large = "x" * 900_000
+    assert client.set("large", large)
+    assert client.get("large") == large
+    assert client.delete("a")
+    assert not client.delete("a")
+    assert client.get_stats()[0][1]["pid"]
+    client.disconnect_all()
+
+
+def test_python_binary_memcached(server: RunningServer) -> None:
+    bmemcached = pytest.importorskip("bmemcached")
+    address = server.path or f"127.0.0.1:{server.port}"
+    client = bmemcached.Client([address], socket_timeout=10)
+    assert client.flush_all()
+    assert client.set("name", "value", time=100)
+    assert client.get("name") == "value"
+    assert client.get("nothing") is None
+    assert not client.add("name", "other")
+    value, unique = client.gets("name")
+    assert client.cas("name", value + "!", unique)
+    assert not client.cas("name", "late", unique)
+    assert client.set("object", {"pickled": [1, 2]})
+    assert client.get("object") == {"pickled": [1, 2]}
+    assert client.set("long", "x" * 5000)
+    assert client.get("long") == "x" * 5000
+    many = {f"k{index}": str(index) for index in range(300)}
+    assert client.set_multi(many) == []
+    assert client.get_multi([*many, "nothing"]) == many
+    assert client.delete_multi(list(many))
+    assert client.incr("count", 5, default=10) == 10
+    assert client.incr("count", 5) == 15
+    assert client.decr("count", 20) == 0
+    assert client.delete("name")
+    assert client.get("name") is None
+    assert next(iter(client.stats().values()))["curr_items"]
+    client.disconnect_all()
+
+
+def test_libmemcached_finds_it_capable(server: RunningServer) -> None:
+    """libmemcached's conformance tests of the binary protocol."""
+    if server.path:
+        pytest.skip("memccapable connects to hosts and ports only")
+    program = shutil.which("memccapable") or shutil.which("memcapable")
+    if program is None:
+        pytest.skip("no memcapable (apt install libmemcached-tools)")
+    command = [program, "-h", "127.0.0.1", "-p", str(server.port), "-b", "-t", "10"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("[pass]") >= 27
+    assert "FAIL" not in run.stdout + run.stderr

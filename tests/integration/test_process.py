@@ -636,11 +636,3 @@ def test_settings_from_a_file_and_the_environment(start: Start, tmp_path: Path) 
     assert settings["maxbytes"] == str(32 * 1024 * 1024)
     assert settings["maxconns"] == "8"
     assert settings["idle_timeout"] == "9"
-
-
-def test_binary_is_refused_without_a_hang(start: Start) -> None:
-    server = start("-B", "binary")
-    assert "does not speak it" in server.log.read_text()
-    assert server.ask(b"get a\r\n") == b""
-    auto = start()
-    assert auto.ask(b"\x80\x0a" + b"\0" * 22) == b""

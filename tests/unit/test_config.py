@@ -38,6 +38,8 @@ VALUES = {
     "listen-backlog": ("99", "99", 99),
     "protocol": ("ascii", '"ascii"', "ascii"),
     "max-item-size": ("2m", '"2m"', 2 * 1024 * 1024),
+    "auth-file": ("/etc/memlite/users", '"/etc/memlite/users"', "/etc/memlite/users"),
+    "auth-timeout": ("5", "5", 5),
     "extended": (
         "idle_timeout=5,modern",
         '"idle_timeout=5,modern"',
@@ -51,7 +53,7 @@ VALUES = {
 SWITCHES = {
     "enable-shutdown", "daemon", "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
-    "debug-commands", "write-back",
+    "debug-commands", "write-back", "enable-sasl",
 }  # fmt: skip
 COUNTED = {"verbose"}
 
@@ -193,6 +195,11 @@ def test_verbose_by_file(file):
         (["-U", "5000"], {"udp_port": 5000, "port": 5000}),  # as memcached does
         (["-U", "5000", "-p", "6000"], {"udp_port": 5000, "port": 6000}),
         (["-U0"], {"udp_port": 0, "port": 11211}),
+        (["-Y", "f"], {"auth_file": "f", "protocol": "ascii", "asks_for_password": True}),
+        (["-S"], {"enable_sasl": True, "protocol": "binary", "asks_for_password": True}),
+        (["-S", "-Y", "f"], {"enable_sasl": True, "auth_file": "f", "protocol": "binary"}),
+        (["-S", "-Y", "f", "-B", "auto"], {"enable_sasl": True, "protocol": "auto"}),
+        ([], {"protocol": "auto", "asks_for_password": False}),
         (["-a", "0700"], {"unix_mask": 0o700}),
         (["-I", "1k"], {"max_item_size": 1024}),
         (["-I", "1024"], {"max_item_size": 1024}),
@@ -529,7 +536,9 @@ def printed(arguments, environment, capsys, monkeypatch):
     return capsys.readouterr().out
 
 
-ALL_VALUES = [f"--{name}={text}" for name, (text, _, _) in VALUES.items() if name != "unix-socket"]
+# Each of these two goes without one of the others.
+ALONE = ("unix-socket", "auth-file")
+ALL_VALUES = [f"--{name}={text}" for name, (text, _, _) in VALUES.items() if name not in ALONE]
 ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
 
 
@@ -543,6 +552,8 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
         ["-vv", "-s", "/tmp/x.sock", "-a", "7"],
         ["-I", "1234567"],
         ["-U", "5000"],
+        ["-Y", "/etc/users"],
+        ["-S", "-Y", "/etc/users", "-B", "auto"],
         ["-p", "-1"],
         ["-D", '"'],
         ["-D", "\\"],

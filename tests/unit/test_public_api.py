@@ -8,7 +8,8 @@ import pytest
 
 import memlite
 from memlite.config import OPTIONS
-from memlite.protocol.handler import COMMAND_CLASS, Handler
+from memlite.protocol.handler import COMMAND_CLASS, BinaryHandler, Handler
+from memlite.server.binary import BinaryCommands
 from memlite.server.commands import TextCommands
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.stats import COMMAND_CLASSES
@@ -18,9 +19,13 @@ MODULES = [
     *(found.name for found in pkgutil.walk_packages(memlite.__path__, "memlite.")),
 ]
 SCRIPTS = {"memlite.__main__"}
-HANDLER_METHODS = [
-    name for name, member in vars(Handler).items() if inspect.isfunction(member) and name[0] != "_"
+IMPLEMENTED = [
+    (name, handler, commands)
+    for handler, commands in ((Handler, TextCommands), (BinaryHandler, BinaryCommands))
+    for name, member in vars(handler).items()
+    if inspect.isfunction(member) and name[0] != "_"
 ]
+HANDLER_METHODS = list(dict.fromkeys(name for name, _, _ in IMPLEMENTED))
 
 
 def test_modules_are_found():
@@ -74,10 +79,10 @@ def test_every_handler_method_has_a_command_class():
     assert set(COMMAND_CLASS.values()) == set(COMMAND_CLASSES)
 
 
-@pytest.mark.parametrize("name", HANDLER_METHODS)
-def test_text_commands_implement_every_handler_method(name):
-    promised = inspect.signature(getattr(Handler, name))
-    assert inspect.signature(getattr(TextCommands, name)) == promised
+@pytest.mark.parametrize(("name", "handler", "commands"), IMPLEMENTED)
+def test_commands_implement_every_handler_method(name, handler, commands):
+    promised = inspect.signature(getattr(handler, name))
+    assert inspect.signature(getattr(commands, name)) == promised
 
 
 @pytest.mark.parametrize("around", [LatencySampler, Tracer])

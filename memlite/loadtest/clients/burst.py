@@ -6,6 +6,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from memlite.errors import ProtocolViolation
+from memlite.loadtest.login import Login, LoginRefusedError
 from memlite.loadtest.recorder import Recorder
 from memlite.protocol.client import ReplyReader
 
@@ -23,6 +24,7 @@ async def burst(
     *,
     patience: float,
     recorder: Recorder,
+    login: Login | None = None,
 ) -> None:
     """Run so many clients at once, and return when all have left.
 
@@ -31,17 +33,20 @@ async def burst(
         requests: each client's set and get.
         patience: seconds after which a client gives up.
         recorder: what is written into: ``connect``, ``set`` and ``get``.
+        login: who clients say they are, as a part of ``connect``; None for nobody.
     """
 
     async def one(store: "Operation", read: "Operation") -> None:
         client = _Client(recorder)
         try:
             async with asyncio.timeout(patience):
-                await client.run(address, store.request, read.request)
+                await client.run(address, login, store.request, read.request)
         except TimeoutError:
             client.failed("timeout")
         except ConnectionRefusedError:
             client.failed("connection refused")
+        except LoginRefusedError as error:
+            client.failed(str(error))
         except OSError:
             client.failed("connection reset")
         except ProtocolViolation as error:
@@ -55,13 +60,18 @@ class _Client:
         self._recorder = recorder
         self._reader = ReplyReader(keep=True)
 
-    async def run(self, address: tuple[str, int] | str, store: bytes, read: bytes) -> None:
+    async def run(
+        self, address: tuple[str, int] | str, login: Login | None, store: bytes, read: bytes
+    ) -> None:
         began = perf_counter_ns()
         if isinstance(address, str):
             reader, writer = await asyncio.open_unix_connection(address)
         else:
             reader, writer = await asyncio.open_connection(*address)
         try:
+            if login is not None:
+                writer.write(login.request)
+                login.check(await reader.readline())
             self._note("connect", began)
             self._streams = reader, writer
             stored = await self._ask("set", store)

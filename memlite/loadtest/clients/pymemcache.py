@@ -11,6 +11,7 @@ from pymemcache.exceptions import MemcacheError
 
 from memlite.errors import ConfigError
 from memlite.loadtest.clients.text import Check
+from memlite.loadtest.login import Login, LoginRefusedError
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.protocol import Limits, TextParser
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PymemcacheClients", "refuse_what_it_cannot"]
 
 _RETRY_SECONDS = 0.1
+_LONGEST_REPLY = 1000
 
 
 def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -> None:
@@ -54,6 +56,7 @@ class PymemcacheClients:
         timeout: seconds for a request.
         think_time: seconds between a reply and the next request.
         check: tells whether a value is one that was stored under a key; None not to look.
+        login: who they say they are; None for nobody.
     """
 
     def __init__(
@@ -64,11 +67,12 @@ class PymemcacheClients:
         timeout: float,
         think_time: float = 0.0,
         check: Check | None = None,
+        login: Login | None = None,
     ) -> None:
         self._ended = threading.Event()
         self._go = threading.Event()
         self._clients = [
-            _Client(address, take, timeout, think_time, check, self._go, self._ended)
+            _Client(address, login, take, timeout, think_time, check, self._go, self._ended)
             for take in streams
         ]
 
@@ -118,6 +122,29 @@ class PymemcacheClients:
         return total
 
 
+class _LoggingIn(Client):  # type: ignore[misc]
+    """A client that says who it is on each new connection, which pymemcache's own do not.
+
+    Args:
+        login: who; None for nobody.
+    """
+
+    def __init__(self, login: Login | None, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._login = login
+
+    def _connect(self) -> None:
+        super()._connect()
+        if self._login is not None:
+            try:
+                self.sock.sendall(self._login.request)
+                with self.sock.makefile("rb") as replies:
+                    self._login.check(replies.readline(_LONGEST_REPLY))
+            except OSError:
+                self.close()
+                raise
+
+
 class _Client(threading.Thread):
     """One client.
 
@@ -130,6 +157,7 @@ class _Client(threading.Thread):
     def __init__(
         self,
         address: tuple[str, int] | str,
+        login: Login | None,
         take: "Callable[[], Operation | None]",
         timeout: float,
         think_time: float,
@@ -145,8 +173,13 @@ class _Client(threading.Thread):
         self._think_time = think_time
         self._check = check
         self._go, self._ended = go, ended
-        self._client = Client(
-            address, connect_timeout=timeout, timeout=timeout, no_delay=True, default_noreply=False
+        self._client = _LoggingIn(
+            login,
+            address,
+            connect_timeout=timeout,
+            timeout=timeout,
+            no_delay=True,
+            default_noreply=False,
         )
         self._calls = _Calls(self._client)
         self._parser = TextParser(Limits(item_size=1 << 30))
@@ -297,6 +330,8 @@ def _kind(error: Exception) -> str:
         return "timeout"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, LoginRefusedError):
+        return str(error)[:100]
     if isinstance(error, OSError):
         return "connection reset"
     text = error.args[0] if error.args else ""

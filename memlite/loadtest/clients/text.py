@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memlite.loadtest.clients.connection import Connection
 from memlite.loadtest.clients.link import Link
 from memlite.loadtest.clients.plain import PlainConnection
+from memlite.loadtest.login import Introduction, Login, LoginRefusedError
 from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder
 
@@ -38,6 +39,7 @@ class Settings(NamedTuple):
         timeout: seconds after which a request counts as failed.
         check: tells whether a value is one that was stored under a key; None not to look.
         keep: whether replies' values are needed, for that or for what follows on them.
+        login: who clients say they are; None for nobody.
     """
 
     address: tuple[str, int] | str
@@ -47,6 +49,7 @@ class Settings(NamedTuple):
     timeout: float = 5.0
     check: Check | None = None
     keep: bool = False
+    login: Login | None = None
 
 
 class TextClients:
@@ -94,11 +97,16 @@ class TextClients:
         self._look()
 
     async def _connect(self) -> Link:
-        address = self.settings.address
+        address, one = self.settings.address, self._new()
+        login = self.settings.login
+        first = one if login is None else Introduction(login, one)
         if isinstance(address, str):
-            _, one = await self._loop.create_unix_connection(self._new, address)
+            await self._loop.create_unix_connection(lambda: first, address)
         else:
-            _, one = await self._loop.create_connection(self._new, *address)
+            await self._loop.create_connection(lambda: first, *address)
+        if isinstance(first, Introduction):
+            async with asyncio.timeout(self.settings.timeout):
+                await first.done
         return one
 
     def _new(self) -> Link:
@@ -269,4 +277,6 @@ class TextClients:
 def _connect_error(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, LoginRefusedError):
+        return str(error)
     return "cannot connect" if isinstance(error, OSError) else "timeout"

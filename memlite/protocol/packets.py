@@ -1,0 +1,239 @@
+"""The binary protocol's packets: what its numbers mean, requests as objects, replies as bytes.
+
+Source: "BinaryProtocolRevamped" on docs.memcached.org, and for what it leaves open memcached 1.6's
+answers.
+"""
+
+import enum
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+__all__ = [
+    "HEADER",
+    "MAGIC",
+    "MAGIC_OF_REPLIES",
+    "QUIET",
+    "BinaryRequest",
+    "Opcode",
+    "Status",
+    "describe_reply",
+    "failure",
+    "hit_head",
+    "miss_with_key",
+    "opcode_name",
+    "reply",
+    "stat_packets",
+]
+
+MAGIC: Final = 0x80
+"""The first byte of a request, with which no text begins."""
+
+MAGIC_OF_REPLIES: Final = 0x81
+
+HEADER: Final = 24
+"""Bytes of a packet before its extras, key and value."""
+
+
+class Opcode(enum.IntEnum):
+    """The commands. Those that end in Q answer only what their client cannot take for granted."""
+
+    GET = 0x00
+    SET = 0x01
+    ADD = 0x02
+    REPLACE = 0x03
+    DELETE = 0x04
+    INCREMENT = 0x05
+    DECREMENT = 0x06
+    QUIT = 0x07
+    FLUSH = 0x08
+    GETQ = 0x09
+    NOOP = 0x0A
+    VERSION = 0x0B
+    GETK = 0x0C
+    GETKQ = 0x0D
+    APPEND = 0x0E
+    PREPEND = 0x0F
+    STAT = 0x10
+    SETQ = 0x11
+    ADDQ = 0x12
+    REPLACEQ = 0x13
+    DELETEQ = 0x14
+    INCREMENTQ = 0x15
+    DECREMENTQ = 0x16
+    QUITQ = 0x17
+    FLUSHQ = 0x18
+    APPENDQ = 0x19
+    PREPENDQ = 0x1A
+    VERBOSITY = 0x1B
+    TOUCH = 0x1C
+    GAT = 0x1D
+    GATQ = 0x1E
+    SASL_LIST_MECHS = 0x20
+    SASL_AUTH = 0x21
+    SASL_STEP = 0x22
+    GATK = 0x23
+    GATKQ = 0x24
+
+
+QUIET: Final = frozenset(int(one) for one in Opcode if one.name.endswith("Q"))
+"""The opcodes of commands that are not to answer a success or, of those that get, a miss."""
+
+
+class Status(enum.IntEnum):
+    """How a command ended."""
+
+    SUCCESS = 0x00
+    NOT_FOUND = 0x01
+    EXISTS = 0x02
+    TOO_LARGE = 0x03
+    INVALID = 0x04
+    NOT_STORED = 0x05
+    NON_NUMERIC = 0x06
+    AUTH_ERROR = 0x20
+    AUTH_CONTINUE = 0x21
+    UNKNOWN_COMMAND = 0x81
+    OUT_OF_MEMORY = 0x82
+    INTERNAL_ERROR = 0x84
+
+
+_TEXTS: Final = {
+    Status.NOT_FOUND: b"Not found",
+    Status.EXISTS: b"Data exists for key.",
+    Status.TOO_LARGE: b"Too large.",
+    Status.INVALID: b"Invalid arguments",
+    Status.NOT_STORED: b"Not stored.",
+    Status.NON_NUMERIC: b"Non-numeric server-side value for incr or decr",
+    Status.AUTH_ERROR: b"Auth failure.",
+    Status.AUTH_CONTINUE: b"",
+    Status.UNKNOWN_COMMAND: b"Unknown command",
+    Status.OUT_OF_MEMORY: b"Out of memory",
+    Status.INTERNAL_ERROR: b"Internal error",
+}
+
+
+class BinaryRequest:
+    """A request as it came.
+
+    Attributes:
+        opcode: see `Opcode`; any byte.
+        key: 0 to 250 bytes, of any kind.
+        opaque: what the client wants to see in the reply.
+        cas: the cas unique the item must have, 0 for any.
+        numbers: those in the extras, in their order.
+        value: the bytes behind the key.
+    """
+
+    __slots__ = ("cas", "key", "numbers", "opaque", "opcode", "value")
+
+    def __init__(self, opcode: int, key: bytes, opaque: int, cas: int) -> None:
+        self.opcode = opcode
+        self.key = key
+        self.opaque = opaque
+        self.cas = cas
+        self.numbers: tuple[int, ...] = ()
+        self.value = b""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether a success is not to be answered, or, of what gets an item, a miss."""
+        return self.opcode in QUIET
+
+    def __str__(self) -> str:
+        """Return it on one line, in visible ASCII, the value by its length."""
+        words = [opcode_name(self.opcode)]
+        if self.key:
+            words.append(self.key.decode("latin-1").encode("unicode_escape").decode("ascii"))
+        words += map(str, self.numbers)
+        if self.cas:
+            words.append(f"cas={self.cas}")
+        if self.value:
+            words.append(f"{len(self.value)} bytes")
+        return " ".join(words)
+
+
+def opcode_name(opcode: int) -> str:
+    """Return an opcode's name, or its number where it has none."""
+    return Opcode(opcode).name if opcode in _OPCODES else f"opcode 0x{opcode:02x}"
+
+
+_OPCODES: Final = frozenset(Opcode)
+
+# Replies
+
+_FLAGS_SIZE: Final = 4
+# Magic, opcode, bytes of key and of extras, status, bytes of all behind it, opaque, cas unique.
+_pack = Struct(">BBHBxHIIQ").pack
+_pack_with_flags = Struct(">BBHBxHIIQI").pack
+
+
+def reply(request: BinaryRequest, value: bytes = b"", cas: int = 0) -> bytes:
+    """Return the answer to what went well."""
+    head = _pack(MAGIC_OF_REPLIES, request.opcode, 0, 0, 0, len(value), request.opaque, cas)
+    return head + value if value else head
+
+
+def hit_head(request: BinaryRequest, flags: int, key: bytes, size: int, cas: int) -> bytes:
+    """Return what comes before the value of an item: header, flags and, if asked for, the key.
+
+    Args:
+        request: what it answers.
+        flags: the client's flags.
+        key: empty where the reply is to be without it.
+        size: bytes of the value that follows.
+        cas: the item's cas unique.
+    """
+    length = len(key)
+    head = _pack_with_flags(
+        MAGIC_OF_REPLIES,
+        request.opcode,
+        length,
+        _FLAGS_SIZE,
+        0,
+        _FLAGS_SIZE + length + size,
+        request.opaque,
+        cas,
+        flags,
+    )
+    return head + key if key else head
+
+
+def miss_with_key(request: BinaryRequest) -> bytes:
+    """Return the answer to what asked for the key, too, when there is no item."""
+    opcode, opaque, size = request.opcode, request.opaque, len(request.key)
+    head = _pack(MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
+    return head + request.key
+
+
+def failure(request: BinaryRequest, status: Status, text: bytes = b"") -> bytes:
+    """Return the answer to what went wrong, with a `text` of its own or the status' usual one."""
+    opcode, opaque = request.opcode, request.opaque
+    text = text or _TEXTS[status]
+    return _pack(MAGIC_OF_REPLIES, opcode, 0, 0, status, len(text), opaque, 0) + text
+
+
+def stat_packets(request: BinaryRequest, stats: Iterable[tuple[str, object]]) -> bytes:
+    """Return a packet for each pair, and the empty one that ends them."""
+    opcode, opaque = request.opcode, request.opaque
+    parts: list[bytes] = []
+    for pair in stats:
+        name, value = (
+            part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
+            for part in pair
+        )
+        size, total = len(name), len(name) + len(value)
+        parts += (_pack(MAGIC_OF_REPLIES, opcode, size, 0, 0, total, opaque, 0), name, value)
+    parts.append(reply(request))
+    return b"".join(parts)
+
+
+def describe_reply(packet: bytes) -> str:
+    """Return what the log says of a reply, which begins with `packet`."""
+    status = int.from_bytes(packet[6:8])
+    words = [opcode_name(packet[1])]
+    words.append(Status(status).name if status in _STATUSES else f"status 0x{status:02x}")
+    size = int.from_bytes(packet[8:12])
+    return " ".join([*words, f"{size} bytes"])
+
+
+_STATUSES: Final = frozenset(Status)

@@ -1,0 +1,37 @@
+"""A value that arrives in pieces."""
+
+from typing import Final
+
+__all__ = ["Pieces"]
+
+_PIECES_PER_BLOCK: Final = 1024
+
+
+class Pieces:
+    """Collects a value, however small the pieces it comes in, without copying it again and again.
+
+    Attributes:
+        missing: bytes still to come.
+    """
+
+    __slots__ = ("_blocks", "_pieces", "missing")
+
+    def __init__(self, size: int) -> None:
+        self.missing = size
+        self._blocks: list[bytes] = []
+        self._pieces: list[bytes] = []
+
+    def append(self, piece: bytes) -> None:
+        """Take the next piece, of at most `missing` bytes."""
+        if not piece:
+            return
+        self._pieces.append(piece)
+        self.missing -= len(piece)
+        # A peer that sends a byte at a time would make the list outgrow its content.
+        if len(self._pieces) == _PIECES_PER_BLOCK:
+            self._blocks.append(b"".join(self._pieces))
+            self._pieces.clear()
+
+    def value(self) -> bytes:
+        """Return all of it, in one copy."""
+        return b"".join(self._blocks + self._pieces)

@@ -1,0 +1,119 @@
+"""Authentication in the binary protocol: SASL, with the mechanism PLAIN (RFC 4616)."""
+
+from struct import Struct
+from typing import Final
+
+from memlite import __version__
+from memlite.errors import ProtocolViolation
+from memlite.protocol.limits import Limits
+from memlite.protocol.login import TOKEN_LENGTH, Attempt, Credentials, Farewell
+from memlite.protocol.packets import HEADER, MAGIC, BinaryRequest, Opcode, Status, failure, reply
+
+__all__ = ["MECHANISM", "SaslReader", "parse_plain"]
+
+MECHANISM: Final = b"PLAIN"
+_MECHANISM_LENGTH: Final = 32
+
+# Magic, opcode, bytes of key and of extras, bytes of all behind the header, opaque, cas unique.
+_header = Struct(">BBHBxxxIIQ").unpack_from
+_LONGEST_BODY: Final = TOKEN_LENGTH + _MECHANISM_LENGTH
+_AUTHENTICATIONS: Final = (Opcode.SASL_AUTH, Opcode.SASL_STEP)
+_ANSWERS: Final[dict[int, bytes]] = {
+    Opcode.SASL_LIST_MECHS: MECHANISM,
+    Opcode.VERSION: __version__.encode(),
+}
+_TOO_MANY: Final = b"Too many failures, try again later."
+
+
+def parse_plain(message: bytes) -> Credentials | None:
+    """Return who a PLAIN message is from; None if it is none, or to act for another user."""
+    parts = message.split(b"\0")
+    if len(parts) != 3:
+        return None
+    acting_for, user, password = parts
+    if not user or not password or acting_for not in (b"", user):
+        return None
+    return Credentials(user, password)
+
+
+class SaslReader:
+    """Reads what a client sends before it has authenticated with SASL.
+
+    Implements `memlite.protocol.login.LoginReader`. Only VERSION is answered besides.
+
+    Args:
+        limits: not needed; what it takes is shorter.
+
+    Attributes:
+        in_token: as there.
+    """
+
+    __slots__ = ("_asked", "_buffer", "in_token")
+
+    def __init__(self, limits: Limits) -> None:
+        self._buffer = bytearray()
+        self._asked = False  # whether it has chosen PLAIN and is to say the rest
+        self.in_token = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something has arrived that `next` has not looked at, or not in full."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the peer."""
+        self._buffer += data
+
+    def rest(self) -> bytes:
+        """Return what came behind the last that `next` returned, and forget it."""
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    def next(self) -> Attempt | Farewell | bytes | None:
+        """Return what comes next; see `LoginReader`."""
+        buffer = self._buffer
+        if buffer and buffer[0] != MAGIC:
+            raise ProtocolViolation("not a binary request, unauthenticated")
+        if len(buffer) < HEADER:
+            return None
+        _, opcode, key_size, extras_size, body, opaque, cas = _header(buffer)
+        request = BinaryRequest(opcode, b"", opaque, cas)
+        status = _fault(opcode, key_size, extras_size, body)
+        if status is not None:
+            return Farewell(failure(request, status))
+        value_at, end = HEADER + key_size, HEADER + body
+        self.in_token = len(buffer) < end
+        if self.in_token:
+            return None
+        name, message = bytes(buffer[HEADER:value_at]), bytes(buffer[value_at:end])
+        del buffer[:end]
+        if opcode in _ANSWERS:
+            return reply(request, value=_ANSWERS[opcode])
+        if key_size > _MECHANISM_LENGTH:
+            return failure(request, Status.INVALID)
+        return self._attempt(request, name, message)
+
+    def _attempt(self, request: BinaryRequest, name: bytes, message: bytes) -> Attempt | bytes:
+        begins = request.opcode == Opcode.SASL_AUTH
+        known = name.upper() == MECHANISM if begins else self._asked
+        self._asked = begins and known and not message
+        if self._asked:
+            return failure(request, Status.AUTH_CONTINUE)
+        return Attempt(
+            parse_plain(message) if known else None,
+            reply(request, value=b"Authenticated"),
+            failure(request, Status.AUTH_ERROR),
+            failure(request, Status.AUTH_ERROR, _TOO_MANY),
+        )
+
+
+def _fault(opcode: int, key_size: int, extras_size: int, body: int) -> Status | None:
+    """Return what is wrong with a packet, so that the connection is to be closed."""
+    if body < key_size + extras_size:
+        return Status.UNKNOWN_COMMAND
+    if opcode in _ANSWERS:
+        return Status.INVALID if body else None
+    if opcode not in _AUTHENTICATIONS:
+        return Status.AUTH_ERROR
+    return Status.INVALID if extras_size or not key_size or body > _LONGEST_BODY else None
