@@ -37,15 +37,16 @@ class Command:
 
 _VALUE = (
     "The value stands in quotes, and its length is counted for you. Between double quotes "
-    r"\n \r \t \0 \\ \" and \xHH (any byte) are escapes; between single quotes only \\ and \'. "
+    r"\n \r \t \0 \\ \" and \xHH (any byte) are escapes; between single quotes only \\ and \'."
+    "\n"
 )
 _NUMBERS = (
     "FLAGS is a number kept with the item (0 if left out). EXPTIME is in seconds, or above 30 days "
     "a Unix time; 0, or none: it does not expire; negative: at once."
 )
 _BY_LENGTH = (
-    " memcached's own form works as well: with the number of bytes in place of the value, which "
-    "the shell then asks for:\n"
+    "\nmemcached's own form works as well: with the number of bytes in place of the value, which "
+    "the shell then asks for: "
 )
 
 
@@ -82,7 +83,16 @@ _LIST = (
         f"UNIQUE is the number that gets shows. {_VALUE}{_NUMBERS}{_BY_LENGTH}"
         "cas KEY FLAGS EXPTIME BYTES UNIQUE [noreply]",
     ),
-    Command("get", "KEY...", "show values", "get greeting", "read", Shape.ITEMS),
+    Command(
+        "get",
+        "KEY...",
+        "show values",
+        "get greeting",
+        "read",
+        Shape.ITEMS,
+        "Of a long value a terminal shows the beginning. To have it all in a file:\n"
+        "memlite shell --raw HOST:PORT get KEY > FILE",
+    ),
     Command("gets", "KEY...", "show values and cas uniques", "gets a b", "read", Shape.ITEMS),
     Command(
         "gat", "EXPTIME KEY...", "show values and set their TTL", "gat 60 a", "read", Shape.ITEMS

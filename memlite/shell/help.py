@@ -46,7 +46,7 @@ def topic(name: str, style: Style) -> str:
         *(["  " + style.dim("example: ") + command.example, ""] if command.example != name else []),
     ]
     for paragraph in filter(None, command.more.split("\n")):
-        lines += _wrapped(paragraph, style, "  ")
+        lines += [*_wrapped(paragraph, style, "  "), ""]
     lines += _listed(command, style)
     while not lines[-1]:
         lines.pop()
@@ -59,7 +59,7 @@ def _listed(command: Command, style: Style) -> list[str]:
     if not rows:
         return []
     column = max(map(len, rows)) + 4
-    lines = ["", "  " + style.bold("flags" if flags else "what may follow")]
+    lines = ["  " + style.bold("flags" if flags else "what may follow")]
     for word, meaning in rows.items():
         first, *others = _wrapped(meaning, style, " " * (column + 2))
         lines += [f"    {word.ljust(column - 2)}{first.strip()}", *others]

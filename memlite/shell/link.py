@@ -105,11 +105,6 @@ class Link:
         self._server_name = server_name or address.host
         self._socket: socket.socket | None = None
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
-        return self._socket is not None
-
     def refresh(self) -> bool:
         """Connect if need be; return whether a connection had been lost meanwhile.
 
@@ -158,7 +153,7 @@ class Link:
                 piece = self._receive(connection, None if reader.streaming else deadline)
                 if not piece:
                     if shape is Shape.LAST:
-                        return
+                        break
                     raise LinkError(f"{self.address} closed the connection")
                 progress = False
                 for part in reader.feed(piece):
@@ -173,7 +168,7 @@ class Link:
             if isinstance(error, OSError):
                 raise LinkError(f"{self.address}: {_reason(error)}") from None
             raise
-        if shape is Shape.STREAM:
+        if reader.spent:
             self.close()
 
     def _connect(self) -> None:
@@ -240,10 +235,10 @@ def _reason(error: Exception) -> str:
         return "no answer in time (--timeout)"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate: {error.verify_message} (--cacert, --sni, --tls-skip-verify)"
+    if isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError):
+        return "the server closed the connection"
     if isinstance(error, ssl.SSLError):
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
             return "it does not speak TLS"
         return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
-    if isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError):
-        return "the server closed the connection"
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -15,7 +15,7 @@ __all__ = ["Pretty"]
 _ROWS_AT_ONCE = 1000
 # Of a value, on a terminal; a file gets all of it.
 _TEXT_SHOWN = 16 * 1024
-_HEX_LINES_SHOWN = 64
+_HEX_LINES_SHOWN = 16
 # Numbers that count nothing.
 _NAMES = {"pid", "time", "tcpport", "udpport"}
 _OUTCOMES = {b"HD": "done", b"EN": "not found", b"NF": "not found", b"NS": "not stored",
@@ -60,7 +60,8 @@ class Pretty:
         """Return what is left of a table, or that there was nothing to show."""
         lines = self._take_table()
         if whole and not self._parts:
-            lines.append(self.style.dim("(no reply)"))
+            gone = self._request.shape is Shape.LAST
+            lines.append(self.style.dim("(the server is gone)" if gone else "(no reply)"))
         return _encoded(lines)
 
     def _line(self, line: Line) -> list[str]:
@@ -124,7 +125,7 @@ class Pretty:
             text = clean(_whole_characters(some), lines=True).removesuffix("\n")
         if self.style.terminal and len(text) > _TEXT_SHOWN:
             yield text[:_TEXT_SHOWN]
-            yield self._more(len(value))
+            yield self._more(_TEXT_SHOWN, "characters", len(value))
         else:
             yield text
 
@@ -132,10 +133,10 @@ class Pretty:
         rows = hex_dump(value)
         yield from islice(rows, _HEX_LINES_SHOWN) if self.style.terminal else rows
         if self.style.terminal and len(value) > _HEX_LINES_SHOWN * 16:
-            yield self._more(len(value))
+            yield self._more(_HEX_LINES_SHOWN * 16, "bytes", len(value))
 
-    def _more(self, size: int) -> str:
-        return self.style.dim(f"(… {size:,} bytes; into a file: --raw ADDRESS get KEY > FILE)")
+    def _more(self, shown: int, what: str, size: int) -> str:
+        return self.style.dim(f"(the first {shown:,} {what} of {size:,} bytes; see help get)")
 
     def _take_table(self) -> list[str]:
         """Return the rows collected so far, names to the left, numbers to the right."""

@@ -33,7 +33,7 @@ class PromptSource:
     """
 
     def __init__(self, session: Session) -> None:
-        self._link = session.link
+        self._session = session
         self._lines: PromptSession[str] = PromptSession(
             history=KeptHistory(history_path()),
             completer=_Completer(),
@@ -47,9 +47,9 @@ class PromptSource:
     def line(self) -> bytes | None:
         """Return the next line; None when they leave (ctrl-d). Ctrl-c empties the line."""
         while not self._pasted:
-            prompt = f"{self._link.address}> " if self._link.connected else "not connected> "
+            where = str(self._session.link.address) if self._session.reachable else "not connected"
             try:
-                self._pasted.extend(self._lines.prompt(prompt).split("\n"))
+                self._pasted.extend(self._lines.prompt(f"{where}> ").split("\n"))
             except KeyboardInterrupt:
                 continue
             except EOFError:

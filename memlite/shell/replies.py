@@ -87,6 +87,8 @@ class ReplyReader:
         self._lines = 0
         self.done = False
         """Whether the reply has ended."""
+        self.spent = shape in (Shape.STREAM, Shape.LAST)
+        """Whether the connection is of no more use when it has."""
 
     @property
     def in_value(self) -> bool:
@@ -135,7 +137,7 @@ class ReplyReader:
             position = end
         del self._buffer[:position]
         self._searched = max(0, self._searched - position)
-        if self.done and self._buffer:
+        if self.done and self._buffer and not self.spent:
             raise ProtocolViolation(f"more than was asked for: {_shown(bytes(self._buffer[:80]))}")
 
     def _announces(self, line: bytes) -> bool:
@@ -171,10 +173,11 @@ class ReplyReader:
                 self.done = self._lines == 1 and line != b"OK"
                 known = known or self._lines > 1
             case Shape.FENCED:
-                # Who must authenticate first gets the same answer to the fence.
-                self.done = line.startswith(_FENCE_REPLY) or (
-                    line == _UNAUTHENTICATED and self._lines > 1
-                )
+                self.done = line.startswith(_FENCE_REPLY)
+                if line == _UNAUTHENTICATED:
+                    # The fence gets the same answer, of which memcached may send one or both.
+                    self.done = self.spent = True
+                    return True
                 known = known or self._lines > 1 or line.startswith(_ROW)
             case _:
                 self.done = True

@@ -64,6 +64,8 @@ class Session:
         self.link = link
         self.failed = False
         """Whether anything went wrong so far."""
+        self.reachable = False
+        """Whether the server was there the last time it was needed."""
         self._display = display
         self._output = output
         self._errors = errors
@@ -123,9 +125,11 @@ class Session:
             if self.link.refresh():
                 self.say(f"({self.link.address} had closed the connection; connected again)")
         except LinkError as error:
+            self.reachable = False
             self.complain(str(error))
-            return False
-        return True
+        else:
+            self.reachable = True
+        return self.reachable
 
     def say(self, text: str) -> None:
         """Tell something beside the replies."""
@@ -147,6 +151,7 @@ class Session:
                     self._write(self._display.part(part))
         except LinkError as error:
             self._write(self._display.end(whole=False))
+            self.reachable = False
             self.complain(str(error))
         except KeyboardInterrupt:
             self._write(self._display.end(whole=False))
