@@ -53,7 +53,7 @@ _BY_LENGTH = (
 def _storage(name: str, summary: str, example: str, *, numbers: bool = True) -> Command:
     return Command(
         name,
-        'KEY "VALUE" [FLAGS [EXPTIME]] [noreply]',
+        'KEY "VALUE" [FLAGS [EXPTIME]]',
         summary,
         example,
         "store",
@@ -61,7 +61,7 @@ def _storage(name: str, summary: str, example: str, *, numbers: bool = True) -> 
         _VALUE
         + (_NUMBERS if numbers else "FLAGS and EXPTIME have no effect here.")
         + _BY_LENGTH
-        + f"{name} KEY FLAGS EXPTIME BYTES [noreply]",
+        + f"{name} KEY FLAGS EXPTIME BYTES",
     )
 
 
@@ -75,13 +75,13 @@ _LIST = (
     _storage("prepend", "put before the value that is there", 'prepend log "> "', numbers=False),
     Command(
         "cas",
-        'KEY "VALUE" [FLAGS EXPTIME] UNIQUE [noreply]',
+        'KEY "VALUE" [FLAGS EXPTIME] UNIQUE',
         "store, if nobody has since gets",
         'cas greeting "hi" 12',
         "store",
         Shape.FENCED,
         f"UNIQUE is the number that gets shows. {_VALUE}{_NUMBERS}{_BY_LENGTH}"
-        "cas KEY FLAGS EXPTIME BYTES UNIQUE [noreply]",
+        "cas KEY FLAGS EXPTIME BYTES UNIQUE",
     ),
     Command(
         "get",
@@ -100,10 +100,10 @@ _LIST = (
     Command(
         "gats", "EXPTIME KEY...", "the same, with cas uniques", "gats 60 a", "read", Shape.ITEMS
     ),
-    Command("delete", "KEY [noreply]", "remove an item", "delete greeting", "change"),
+    Command("delete", "KEY", "remove an item", "delete greeting", "change"),
     Command(
         "incr",
-        "KEY NUMBER [noreply]",
+        "KEY NUMBER",
         "add to a number",
         "incr visits 1",
         "change",
@@ -111,13 +111,13 @@ _LIST = (
     ),
     Command(
         "decr",
-        "KEY NUMBER [noreply]",
+        "KEY NUMBER",
         "subtract from a number",
         "decr stock 1",
         "change",
         more="It stops at 0.",
     ),
-    Command("touch", "KEY EXPTIME [noreply]", "set the TTL", "touch greeting 60", "change"),
+    Command("touch", "KEY EXPTIME", "set the TTL", "touch greeting 60", "change"),
     Command(
         "mg",
         "KEY [FLAG...]",
@@ -168,13 +168,13 @@ _LIST = (
     Command("version", "", "the server's version", "version", "server"),
     Command(
         "flush_all",
-        "[DELAY] [noreply]",
+        "[DELAY]",
         "forget all items",
         "flush_all",
         "server",
         more="DELAY: in so many seconds, not now.",
     ),
-    Command("verbosity", "LEVEL [noreply]", "how much the server logs", "verbosity 1", "server"),
+    Command("verbosity", "LEVEL", "how much the server logs", "verbosity 1", "server"),
     Command("cache_memlimit", "MEGABYTES", "how much it may store", "cache_memlimit 128", "server"),
     Command(
         "watch",
@@ -202,7 +202,7 @@ _LIST = (
     Command(
         "shutdown",
         "[graceful]",
-        "stop the server, where that is allowed",
+        "stop the server, if allowed",
         "shutdown graceful",
         "server",
         Shape.LAST,
