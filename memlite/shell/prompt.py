@@ -71,10 +71,13 @@ class PromptSource:
             if len(value) == length:
                 return value
             if len(value) > length:
-                self._pasted.clear()
                 raise TypedError(
                     f"{len(value) - 1:,} bytes instead of {length:,}; nothing was sent"
                 )
+
+    def skip(self, length: int | None) -> None:
+        """Forget what was pasted behind a line that was refused: it may be its value."""
+        self._pasted.clear()
 
     def password(self, user: str) -> bytes:
         """Return what is typed, which is not shown.

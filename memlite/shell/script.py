@@ -43,14 +43,13 @@ class ScriptSource:
         """Return a value, which a line end must follow.
 
         Raises:
-            TypedError: it is too long to take, longer than announced, or cut off; it was skipped.
+            TypedError: it is too long to take, longer than announced, or cut off.
         """
         if length > self._value_at_most:
-            self._skip(length)
-            self._skip_line()
             raise TypedError(
                 f"line {self._line_number}: a value of {length:,} bytes is more than the "
-                f"{self._value_at_most:,} sent from here (--max-value)"
+                f"{self._value_at_most:,} sent from here (--max-value)",
+                length,
             )
         value = self._stream.read(length)
         self._line_number += value.count(b"\n") + 1
@@ -68,6 +67,16 @@ class ScriptSource:
                 "it was not sent"
             )
         return value
+
+    def skip(self, length: int | None) -> None:
+        """Read over a value and its line end."""
+        if length is None:
+            return
+        while length > 0 and (piece := self._stream.read(min(length, _PIECE))):
+            length -= len(piece)
+            self._line_number += piece.count(b"\n")
+        self._line_number += 1
+        self._skip_line()
 
     def everything(self) -> bytes:
         """Return all there is.
@@ -90,10 +99,6 @@ class ScriptSource:
             TypedError: always.
         """
         raise TypedError(f"there is no terminal to ask for the password of {user!r}; use --user")
-
-    def _skip(self, length: int) -> None:
-        while length > 0 and (piece := self._stream.read(min(length, _PIECE))):
-            length -= len(piece)
 
     def _skip_line(self) -> None:
         while (piece := self._stream.readline(_PIECE)) and not piece.endswith(b"\n"):

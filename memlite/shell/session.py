@@ -42,6 +42,13 @@ class Source(Protocol):
             TypedError: it is not of that length.
         """
 
+    def skip(self, length: int | None) -> None:
+        """Leave out what belongs to a line that was refused.
+
+        Args:
+            length: bytes of the value it announced; None: it announced none.
+        """
+
     def password(self, user: str) -> bytes:
         """Return a user's password, asked for without showing it.
 
@@ -91,6 +98,7 @@ class Session:
                     self.carry_out(typed, source.password)
             except TypedError as error:
                 self.complain(str(error))
+                source.skip(error.announced)
             except KeyboardInterrupt:
                 if not interactive:
                     raise

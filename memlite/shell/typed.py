@@ -21,7 +21,15 @@ __all__ = ["Awaiting", "Local", "Request", "Typed", "TypedError", "read_line", "
 
 
 class TypedError(MemliteError):
-    """What was typed cannot be sent. Its text is one line that says why."""
+    """What was typed cannot be sent. Its text is one line that says why.
+
+    Attributes:
+        announced: bytes of a value that follows all the same, and must not be taken for commands.
+    """
+
+    def __init__(self, text: str, announced: int | None = None) -> None:
+        super().__init__(text)
+        self.announced = announced
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,10 @@ def read_line(line: bytes) -> Typed | None:
         return _plain(line.strip(), words)
     found = _QUOTED.match(line)
     if found is None:
-        return _by_length(name, words)
+        try:
+            return _by_length(name, words)
+        except TypedError as error:
+            raise TypedError(str(error), _announced(name, words)) from None
     value, end = _unquote(line, found.end())
     rest = line[end:]
     if rest[:1].strip():
@@ -186,6 +197,12 @@ def _by_length(name: str, words: list[bytes]) -> Awaiting:
     if len(length) > 20:
         raise TypedError("the value is too long")
     return Awaiting(tuple(words), int(length))
+
+
+def _announced(name: str, words: list[bytes]) -> int | None:
+    """Return how many bytes a line announces that is wrong in another way; None: it does not."""
+    length = b"".join(words[2:3] if name == "ms" else words[4:5])
+    return int(length) if length.isdigit() and len(length) <= 20 else None
 
 
 def _with_value(name: str, key: bytes, value: bytes, rest: Sequence[bytes]) -> Request:
