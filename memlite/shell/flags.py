@@ -96,4 +96,5 @@ def reply_flag(word: str) -> str:
             return "not hit before"
         case "h", _:
             return "hit before"
-    return _RETURNED.get(letter, word).format(token)
+    known = _RETURNED.get(letter)
+    return word if known is None else known.format(token)

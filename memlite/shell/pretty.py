@@ -95,16 +95,16 @@ class Pretty:
 
     def _head(self, item: Item) -> str:
         """Return what there is to know of an item beside its value."""
-        words = [clean(word) for word in item.head.split(b" ") if word]
+        words = [clean(word) for word in item.head.split(b" ")]
         if words[0] == "VALUE":
             key, said = words[1], [f"flags {words[2]}"]
             if len(words) > 4:
                 said.append(f"cas {words[4]}")
         else:
-            key = next((word[1:] for word in words[2:] if word[0] == "k"), "")
+            key = next((word[1:] for word in words[2:] if word[:1] == "k"), "")
             if not key and len(self._request.words) > 1:
                 key = clean(self._request.words[1])
-            said = [reply_flag(word) for word in words[2:] if word[0] != "k"]
+            said = [reply_flag(word) for word in words[2:] if word[:1] not in ("k", "")]
         size = len(item.value)
         size_text = f"{self.style.number(size)} byte{'' if size == 1 else 's'}"
         return f"{key}: {', '.join([size_text, *said])}"

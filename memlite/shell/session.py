@@ -9,6 +9,7 @@ from memlite.shell.display import Display, Style
 from memlite.shell.help import overview, topic
 from memlite.shell.link import Credentials, Link, LinkError
 from memlite.shell.replies import is_error
+from memlite.shell.text import clean
 from memlite.shell.typed import Awaiting, Local, Request, Typed, TypedError, read_line
 
 __all__ = ["Output", "Session", "Source"]
@@ -141,12 +142,13 @@ class Session:
 
     def say(self, text: str) -> None:
         """Tell something beside the replies."""
-        self._tell(self._errors.style.dim(text))
+        self._tell(self._errors.style.dim(clean(text.encode())))
 
     def complain(self, text: str) -> None:
         """Tell what went wrong."""
         self.failed = True
-        self._tell(self._errors.style.red(f"(error) {text}"))
+        shown = clean(text.encode("utf-8", "backslashreplace"))
+        self._tell(self._errors.style.red(f"(error) {shown}"))
 
     def _ask(self, request: Request) -> None:
         if not self.connect():
@@ -173,5 +175,5 @@ class Session:
             self._output.stream.flush()
 
     def _tell(self, text: str) -> None:
-        self._errors.stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        self._errors.stream.write(f"{text}\n".encode())
         self._errors.stream.flush()

@@ -143,12 +143,11 @@ def read_words(words: Sequence[bytes], value: bytes | None = None) -> Typed | No
         return _with_value(name, words[1], value, words[2:])
     if len(words) < 3:
         raise _usage(name)
-    typed = list(words)
-    if typed[2].isdigit() and (name == "ms" or _looks_by_length(name, typed)):
+    if words[2].isdigit() and (name == "ms" or _looks_by_length(name, list(words))):
+        key, number = words[1].decode("utf-8", "backslashreplace"), words[2].decode()
         raise TypedError(
-            f"is {typed[2].decode()} the value? Then quote it: '{name} "
-            f'{typed[1].decode("utf-8", "backslashreplace")} "{typed[2].decode()}" ...\'. '
-            "A value by its length comes on standard input"
+            f"is {number} the value? Then quote it: '{name} {key} \"{number}\" ...'; "
+            "or give it on standard input (-x)"
         )
     return _with_value(name, words[1], words[2], words[3:])
 

@@ -1,18 +1,20 @@
 """What the shell shows: values by what they are, tables, and nothing that moves a cursor."""
 
+import contextlib
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlite.errors import ProtocolViolation
 from memlite.shell.commands import COMMANDS
 from memlite.shell.display import Style
 from memlite.shell.flags import META_FLAGS, reply_flag
 from memlite.shell.help import overview, topic
 from memlite.shell.pretty import Pretty
 from memlite.shell.raw import Raw
-from memlite.shell.replies import Item, Line, Shape
+from memlite.shell.replies import Item, Line, ReplyReader, Shape
 from memlite.shell.text import HEX, JSON, TEXT, clean, form, hex_dump, indent
 from memlite.shell.typed import read_line
 
@@ -212,6 +214,22 @@ def test_raw_adds_nothing_to_a_value():
     assert raw(b"get k", Line(b"END")) == b""
     assert raw(b"stats", Line(b"STAT a 1000"), Line(b"END")) == b"STAT a 1000\n"
     assert raw(b"lru_crawler mgdump all", Line(b"OK"), Line(b"mg a"), Line(b"EN")) == b"mg a\n"
+
+
+@given(
+    st.sampled_from(["get k", "mg k v", "stats", "lru_crawler metadump all", "foo", "watch", "mn"]),
+    st.lists(st.binary(max_size=20) | st.sampled_from([b"VA 2 {x} ", b"VALUE   2", b"HD {} k"])),
+)
+def test_any_reply_can_be_shown(line, heads):
+    request = read_line(line.encode())
+    for display in (Pretty(TERMINAL), Pretty(PIPE), Raw(terminal=True), Raw(terminal=False)):
+        reader = ReplyReader(request.shape, 100)
+        display.begin(request)
+        with contextlib.suppress(ProtocolViolation):
+            for head in heads:
+                for part in () if reader.done else reader.feed(head + b"\r\nhi\r\n"):
+                    display.part(part)
+        display.end()
 
 
 # Help
