@@ -135,6 +135,6 @@ def _credentials(options: Options) -> Credentials | None:
             )
         try:
             password = getpass.getpass(f"Password of {options.user}: ").encode()
-        except EOFError:
+        except (EOFError, UnicodeError):
             raise ConfigError("shell: --user needs a password") from None
     return Credentials(options.user, password)

@@ -102,7 +102,7 @@ class Link:
         self._timeout = timeout
         self._value_at_most = value_at_most
         self._tls = tls
-        self._server_name = server_name or address.host
+        self._server_name = server_name or address.host or None
         self._socket: socket.socket | None = None
 
     def refresh(self) -> bool:

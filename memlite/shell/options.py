@@ -21,9 +21,9 @@ _VALUE_AT_MOST = 64 * 1024 * 1024
 _PASSWORD_AT_MOST = 4096
 
 _EPILOG = f"""\
-What follows the address is one command, whose replies end the program: with 1 if one was an error,
-else 0. Without an address its first word must be a known one. Without a command, lines are read
-from the terminal or from standard input.
+What follows the address is one command; the exit code is 1 if its reply was an
+error, else 0. Without an address its first word must be a known one. Without a
+command, lines are read from the terminal or from standard input.
 
 examples:
   memlite shell
@@ -35,7 +35,8 @@ examples:
   memlite shell --tls --cacert ca.pem --user ada cache:11212
   printf 'set a 0 0 1\\r\\nx\\r\\nget a\\r\\n' | memlite shell cache:11211
 
-The password of --user is read from --password-file, else from {PASSWORD_VARIABLE}, else asked for.
+The password of --user is read from --password-file, else from
+{PASSWORD_VARIABLE}, else asked for.
 """
 
 

@@ -87,7 +87,7 @@ class PromptSource:
         """
         try:
             return getpass.getpass(f"Password of {user}: ").encode()
-        except EOFError:
+        except (EOFError, UnicodeError):
             raise TypedError("no password; nothing was sent") from None
 
     def _value_line(self, missing: int) -> bytes:
@@ -109,8 +109,7 @@ class _Completer(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
         before = document.text_before_cursor
-        typed = len(before) - len(before.rstrip(" ").rpartition(" ")[2])
-        start = 0 if before.endswith(" ") else typed - len(before)
+        start = -len(before.rpartition(" ")[2])
         for found in candidates(before):
             yield Completion(found.word, start, display=found.shown, display_meta=found.meaning)
 

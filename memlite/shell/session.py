@@ -73,7 +73,7 @@ class Session:
         self.failed = False
         """Whether anything went wrong so far."""
         self.reachable = False
-        """Whether the server was there the last time it was needed."""
+        """Whether the last attempt to connect succeeded."""
         self._display = display
         self._output = output
         self._errors = errors
@@ -83,7 +83,7 @@ class Session:
 
         Args:
             source: of the lines.
-            interactive: ctrl-c ends a command, not the session.
+            interactive: ctrl-c ends a command, not the session; nor does a server that is away.
         """
         while True:
             try:
@@ -97,6 +97,8 @@ class Session:
                     return
                 if typed is not None:
                     self.carry_out(typed, source.password)
+                if isinstance(typed, Request) and not (self.reachable or interactive):
+                    return
             except TypedError as error:
                 self.complain(str(error))
                 source.skip(error.announced)
@@ -161,7 +163,6 @@ class Session:
                     self._write(self._display.part(part))
         except LinkError as error:
             self._write(self._display.end(whole=False))
-            self.reachable = False
             self.complain(str(error))
         except KeyboardInterrupt:
             self._write(self._display.end(whole=False))

@@ -88,9 +88,11 @@ def test_other_command_lines_are_well_formed() -> None:
         assert parse(line.partition("  #")[0].split()[2:])
 
 
-def test_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert parse(["--help"]) is None
     text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
     _, _, table = PAGE.partition("## Options")
     assert set(re.findall(r"--[a-z-]+", table)) - {"---"} == set(
         re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", text)
