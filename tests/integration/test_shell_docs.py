@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from memlite.shell.options import parse
-from tests.integration.conftest import needs_memcached
 from tests.integration.servers import RunningServer, running
 
 ROOT = Path(__file__).parents[2]
@@ -44,16 +43,10 @@ def talk(conversation: str, server: RunningServer) -> None:
     assert run.stderr == ""
 
 
-@pytest.mark.parametrize("conversation", [text for text in CONVERSATIONS if "> mg " not in text])
+@pytest.mark.parametrize("conversation", CONVERSATIONS)
 def test_conversations(conversation: str) -> None:
+    assert len(CONVERSATIONS) >= 3
     with running("memlite") as server:
-        talk(conversation, server)
-
-
-@needs_memcached
-def test_a_conversation_in_meta_commands() -> None:
-    (conversation,) = (text for text in CONVERSATIONS if "> mg " in text)
-    with running("memcached") as server:
         talk(conversation, server)
 
 
