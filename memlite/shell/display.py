@@ -1,5 +1,6 @@
 """What a display is, and the styles of one."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,8 +59,8 @@ class Display(Protocol):
     def begin(self, request: Request) -> None:
         """A reply to `request` follows."""
 
-    def part(self, part: Part) -> bytes:
-        """Return what to write for the next part of the reply; perhaps nothing yet."""
+    def part(self, part: Part) -> Iterator[bytes]:
+        """Yield what to write for the next part of the reply, bit by bit; perhaps nothing yet."""
 
     def end(self, *, whole: bool = True) -> bytes:
         """Return what is still to be written; the reply has ended, or broke off (not `whole`)."""

@@ -41,20 +41,30 @@ class Pretty:
         self._request = request
         self._parts = self._found = 0
 
-    def part(self, part: Part) -> bytes:
-        """Return the lines for the next part."""
+    def part(self, part: Part) -> Iterator[bytes]:
+        """Yield the lines for the next part."""
+        for line in self._lines(part):
+            yield f"{line}\n".encode()
+
+    def _lines(self, part: Part) -> Iterator[str]:
         self._parts += 1
         if isinstance(part, Item):
             self._found += 1
-            return _encoded([*self._take_table(), self.style.dim(self._head(part)),
-                             *self._value(part.value)])  # fmt: skip
+            yield from self._take_table()
+            yield self.style.dim(self._head(part))
+            yield from self._value(part.value)
+            return
         word, _, rest = part.text.partition(b" ")
         if word == b"STAT" and rest:
             name, _, value = rest.partition(b" ")
             self._found += 1
             self._rows.append((clean(name), clean(value)))
-            return _encoded(self._take_table()) if len(self._rows) >= _ROWS_AT_ONCE else b""
-        return _encoded([*self._take_table(), *self._line(part)])
+            if len(self._rows) < _ROWS_AT_ONCE:
+                return
+            yield from self._take_table()
+        else:
+            yield from self._take_table()
+            yield from self._line(part)
 
     def end(self, *, whole: bool = True) -> bytes:
         """Return what is left of a table, or that there was nothing to show."""
@@ -62,7 +72,7 @@ class Pretty:
         if whole and not self._parts:
             gone = self._request.shape is Shape.LAST
             lines.append(self.style.dim("(the server is gone)" if gone else "(no reply)"))
-        return _encoded(lines)
+        return "".join(f"{line}\n" for line in lines).encode()
 
     def _line(self, line: Line) -> list[str]:
         text, shown = line.text, clean(line.text)
@@ -121,7 +131,7 @@ class Pretty:
             text = indent(value)
         else:
             # Cut before it is cleaned: an escape is not torn apart, nor is a megabyte searched.
-            some = value[: _TEXT_SHOWN * 4] if self.style.terminal else value
+            some = value[: _TEXT_SHOWN * 4 + 4] if self.style.terminal else value
             text = clean(_whole_characters(some), lines=True).removesuffix("\n")
         if self.style.terminal and len(text) > _TEXT_SHOWN:
             yield text[:_TEXT_SHOWN]
@@ -176,7 +186,3 @@ def _whole_characters(data: bytes) -> bytes:
             )
             return data[:-length] if needs > length else data
     return data
-
-
-def _encoded(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,5 +1,7 @@
 """Replies as they came: values without anything around them, lines as lines."""
 
+from collections.abc import Iterator
+
 from memlite.shell.replies import Item, Part, Shape
 from memlite.shell.text import clean
 from memlite.shell.typed import Request
@@ -26,16 +28,19 @@ class Raw:
         """Remember what will frame the reply."""
         self._frames = (b"END", b"EN", b"OK") if request.shape is Shape.DUMP else (b"END", b"EN")
 
-    def part(self, part: Part) -> bytes:
-        """Return a value or a line."""
+    def part(self, part: Part) -> Iterator[bytes]:
+        """Yield a value or a line."""
         data = part.value if isinstance(part, Item) else part.text
         if not isinstance(part, Item) and data in self._frames:
-            return b""
-        between = b"\n" if self._open else b""
+            return
+        if self._open:
+            yield b"\n"
         self._open = isinstance(part, Item)
         if self._terminal:
             data = clean(data, lines=True).encode()
-        return between + data + (b"" if self._open else b"\n")
+        yield data
+        if not self._open:
+            yield b"\n"
 
     def end(self, *, whole: bool = True) -> bytes:
         """Return a line end where a terminal needs one."""

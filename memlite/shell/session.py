@@ -160,7 +160,8 @@ class Session:
             with closing(self.link.ask(request.data, request.shape)) as parts:
                 for part in parts:
                     self.failed = self.failed or is_error(part)
-                    self._write(self._display.part(part))
+                    self._output.stream.writelines(self._display.part(part))
+                    self._output.stream.flush()
         except LinkError as error:
             self._write(self._display.end(whole=False))
             self.complain(str(error))

@@ -22,6 +22,7 @@ _JSON_AT_MOST = 1024 * 1024
 # Deeper is not indented further, or a megabyte would become hundreds.
 _DEPTH_AT_MOST = 20
 _HEX_ROW = 16
+_AS_ASCII = bytes(byte if 0x20 <= byte < 0x7F else ord(".") for byte in range(256))
 
 
 def clean(data: bytes, *, lines: bool = False) -> str:
@@ -89,5 +90,4 @@ def hex_dump(value: bytes) -> Iterator[str]:
     for start in range(0, len(value), _HEX_ROW):
         row = value[start : start + _HEX_ROW]
         left, right = row[:8].hex(" "), row[8:].hex(" ")
-        ascii_text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        yield f"{start:08x}  {left:<23}  {right:<23}  |{ascii_text}|"
+        yield f"{start:08x}  {left:<23}  {right:<23}  |{row.translate(_AS_ASCII).decode()}|"

@@ -23,10 +23,14 @@ TERMINAL = Style(terminal=True, colour=True, width=80)
 PLAIN_TERMINAL = Style(terminal=True, width=80)
 
 
+def written(display, parts):
+    return b"".join(data for part in parts for data in display.part(part))
+
+
 def shown(style, line, *parts):
     display = Pretty(style)
     display.begin(read_line(line))
-    return (b"".join(map(display.part, parts)) + display.end()).decode()
+    return (written(display, parts) + display.end()).decode()
 
 
 # Values
@@ -99,7 +103,7 @@ def test_nothing_that_moves_a_cursor_is_shown(style, character):
         assert character not in text
     display = Raw(terminal=True)
     display.begin(read_line(b"get k"))
-    assert raw not in b"".join(map(display.part, parts))
+    assert raw not in written(display, parts)
 
 
 @given(st.binary(max_size=100))
@@ -166,8 +170,8 @@ def test_a_table_stays_within_the_terminal_and_within_bounds():
     assert "v" * 200 in shown(PIPE, b"stats", long, Line(b"END"))
     display = Pretty(PIPE)
     display.begin(read_line(b"stats"))
-    written = [display.part(Line(b"STAT a 1")) for _ in range(2500)]
-    assert [index for index, data in enumerate(written) if data] == [999, 1999]
+    pieces = [written(display, [Line(b"STAT a 1")]) for _ in range(2500)]
+    assert [index for index, data in enumerate(pieces) if data] == [999, 1999]
 
 
 def test_dumps_are_shown_line_by_line():
@@ -189,6 +193,8 @@ def test_a_terminal_gets_the_beginning_of_a_long_value_and_a_file_all_of_it():
         PLAIN_TERMINAL, b"get k", item
     )
     assert text in shown(PIPE, b"get k", item)
+    widest = Item(b"VALUE k 0 80000", "👩".encode() * 20_000)
+    assert "(the first 16,384 characters of 80,000 bytes" in shown(PLAIN_TERMINAL, b"get k", widest)
     item = Item(b"VALUE k 0 1024", bytes(1024))
     assert len(shown(PLAIN_TERMINAL, b"get k", item).splitlines()) == 18
     assert len(shown(PIPE, b"get k", item).splitlines()) == 65
@@ -202,7 +208,7 @@ def test_a_cut_within_a_character_is_no_damage():
 def raw(line, *parts, terminal=False):
     display = Raw(terminal=terminal)
     display.begin(read_line(line))
-    return b"".join(map(display.part, parts)) + display.end()
+    return written(display, parts) + display.end()
 
 
 def test_raw_adds_nothing_to_a_value():
@@ -228,7 +234,7 @@ def test_any_reply_can_be_shown(line, heads):
         with contextlib.suppress(ProtocolViolation):
             for head in heads:
                 for part in () if reader.done else reader.feed(head + b"\r\nhi\r\n"):
-                    display.part(part)
+                    written(display, [part])
         display.end()
 
 
