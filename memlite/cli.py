@@ -57,6 +57,12 @@ SUBCOMMANDS = {
             "memlite.testing.gcs_emulator.command",
             "gcs",
         ),
+        Subcommand(
+            "shell",
+            "an interactive client for this and other memcached servers",
+            "memlite.shell.command",
+            "shell",
+        ),
     )
 }
 

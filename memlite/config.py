@@ -20,8 +20,8 @@ __all__ = ["OPTIONS", "REFUSED", "Config", "Option", "Settings", "load"]
 MEGABYTE = 1024 * 1024
 _SIZE = re.compile(r"([0-9]+)([kmgKMG]?)")
 _ENVIRONMENT_PREFIX = "MEMLITE_"
-# Read by the build, the tests and the load tester, not by the server.
-_FOREIGN_VARIABLES = ("MEMLITE_COMPILED", "MEMLITE_TEST_", "MEMLITE_BENCH_")
+# Read by the build, the tests and other commands, not by the server.
+_FOREIGN_VARIABLES = ("MEMLITE_COMPILED", "MEMLITE_TEST_", "MEMLITE_BENCH_", "MEMLITE_SHELL_")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 

@@ -1,0 +1,140 @@
+"""``memlite shell``: the interactive client as a program."""
+
+import getpass
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from memlite import signals
+from memlite.errors import ConfigError, StartError
+from memlite.shell.display import Style
+from memlite.shell.link import Credentials, Link
+from memlite.shell.options import PASSWORD_VARIABLE, Options, parse, password_from, tls_context
+from memlite.shell.pretty import Pretty
+from memlite.shell.raw import Raw
+from memlite.shell.script import ScriptSource
+from memlite.shell.session import Output, Session
+from memlite.shell.typed import TypedError, read_words
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the shell.
+
+    Args:
+        arguments: the command line behind the subcommand's name.
+
+    Returns:
+        The exit code: 0; 1 when a command failed (never of an interactive session); 130 when
+        interrupted.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        StartError: a package that the terminal needs is missing.
+    """
+    options = parse(arguments)
+    if options is None:
+        return 0
+    signals.release()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # As an exception: the prompt must give the terminal back as it was.
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _run(options: Options) -> int:
+    interactive = not options.words and sys.stdin.isatty() and sys.stdout.isatty()
+    prompt = _prompt() if interactive else None
+    style = _style(sys.stdout.isatty())
+    link = Link(
+        options.address,
+        timeout=options.timeout,
+        value_at_most=options.value_at_most,
+        tls=tls_context(options),
+        server_name=options.sni,
+        credentials=_credentials(options),
+    )
+    display = Raw(terminal=style.terminal) if options.raw else Pretty(style)
+    session = Session(
+        link,
+        display,
+        Output(sys.stdout.buffer, style),
+        Output(sys.stderr.buffer, _style(sys.stderr.isatty())),
+    )
+    source = ScriptSource(sys.stdin.buffer, options.value_at_most)
+    try:
+        if options.words:
+            _one_command(options, session, source)
+        elif prompt is not None:
+            prompt(session)
+            return 0
+        else:
+            session.run(source)
+    finally:
+        link.close()
+    return 1 if session.failed else 0
+
+
+def _one_command(options: Options, session: Session, source: ScriptSource) -> None:
+    words = [os.fsencode(word) for word in options.words]
+    value = None
+    try:
+        if options.value_from_input:
+            value = source.everything()
+        typed = read_words(words, value)
+        if typed is not None:
+            session.carry_out(typed, source.password)
+    except TypedError as error:
+        session.complain(str(error))
+
+
+def _prompt() -> Callable[[Session], None]:
+    try:
+        from memlite.shell.prompt import run
+    except ModuleNotFoundError as error:
+        if (error.name or "memlite").partition(".")[0] == "memlite":
+            raise
+        raise StartError(
+            f"shell: {error.name} is not installed, which a terminal needs: "
+            "pip install 'memlite[shell]'; lines from a pipe work without"
+        ) from None
+    return run
+
+
+def _style(terminal: bool) -> Style:
+    dumb = os.environ.get("TERM", "") in ("", "dumb")
+    return Style(
+        terminal=terminal,
+        colour=terminal and not dumb and not os.environ.get("NO_COLOR"),
+        width=shutil.get_terminal_size().columns if terminal else 80,
+    )
+
+
+def _credentials(options: Options) -> Credentials | None:
+    if not options.user:
+        return None
+    password = password_from(options)
+    if password is None:
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                f"shell: --user needs a password: --password-file or {PASSWORD_VARIABLE}"
+            )
+        try:
+            password = getpass.getpass(f"Password of {options.user}: ").encode()
+        except (EOFError, UnicodeError):
+            raise ConfigError("shell: --user needs a password") from None
+    return Credentials(options.user, password)

@@ -1,0 +1,71 @@
+"""What ``help`` says."""
+
+import textwrap
+
+from memlite.shell.commands import ARGUMENTS, COMMANDS, Command
+from memlite.shell.display import Style
+from memlite.shell.flags import META_FLAGS
+
+__all__ = ["overview", "topic"]
+
+_GROUPS = {
+    "read": "Read",
+    "store": "Store",
+    "change": "Change",
+    "meta": "Meta commands",
+    "server": "Server",
+    "shell": "Shell",
+}
+_WIDTH_AT_MOST = 100
+
+
+def overview(style: Style) -> str:
+    """Return the list of commands."""
+    column = max(len(command.usage) for command in COMMANDS.values()) + 4
+    lines = []
+    for group, title in _GROUPS.items():
+        lines.append(style.bold(title))
+        lines += [
+            f"  {command.usage.ljust(column - 2)}{style.dim(command.summary)}"
+            for command in COMMANDS.values()
+            if command.group == group
+        ]
+    lines += ["", "What is not listed is sent as it is. 'help set' says more about set."]
+    return "\n".join(lines) + "\n"
+
+
+def topic(name: str, style: Style) -> str:
+    """Return what there is to say about a command; that there is nothing, if there is none."""
+    command = COMMANDS.get("quit" if name == "exit" else name)
+    if command is None:
+        return "no such command; 'help' lists them\n"
+    lines = [
+        f"{style.bold(command.name)} {command.syntax}".rstrip(),
+        f"  {command.summary}",
+        "",
+        *(["  " + style.dim("example: ") + command.example, ""] if command.example != name else []),
+    ]
+    for paragraph in filter(None, command.more.split("\n")):
+        lines += [*_wrapped(paragraph, style, "  "), ""]
+    lines += _listed(command, style)
+    while not lines[-1]:
+        lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+def _listed(command: Command, style: Style) -> list[str]:
+    flags = META_FLAGS.get(command.name)
+    rows = flags or ARGUMENTS.get(command.name)
+    if not rows:
+        return []
+    column = max(map(len, rows)) + 4
+    lines = ["  " + style.bold("flags" if flags else "what may follow")]
+    for word, meaning in rows.items():
+        first, *others = _wrapped(meaning, style, " " * (column + 2))
+        lines += [f"    {word.ljust(column - 2)}{first.strip()}", *others]
+    return lines
+
+
+def _wrapped(text: str, style: Style, margin: str) -> list[str]:
+    width = min(style.width, _WIDTH_AT_MOST)
+    return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=margin)

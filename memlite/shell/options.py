@@ -1,0 +1,255 @@
+"""The command line of ``memlite shell``."""
+
+import argparse
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from memlite.errors import ConfigError
+from memlite.shell.commands import COMMANDS
+from memlite.shell.link import Address, parse_address
+
+__all__ = ["PASSWORD_VARIABLE", "Options", "parse", "password_from", "tls_context"]
+
+PASSWORD_VARIABLE = "MEMLITE_SHELL_PASSWORD"  # noqa: S105 - where it is, not what
+_NAME = "memlite shell"
+_TIMEOUT = 5.0
+_VALUE_AT_MOST = 64 * 1024 * 1024
+_PASSWORD_AT_MOST = 4096
+
+_EPILOG = f"""\
+What follows the address is one command; the exit code is 1 if its reply was an
+error, else 0. Without an address its first word must be a known one. Without a
+command, lines are read from the terminal or from standard input.
+
+examples:
+  memlite shell
+  memlite shell cache:11211 get greeting
+  memlite shell cache:11211 set greeting "hello world"
+  memlite shell --raw cache:11211 get logo > logo.png
+  memlite shell -x cache:11211 set logo < logo.png
+  memlite shell /run/memlite/socket stats items
+  memlite shell --tls --cacert ca.pem --user ada cache:11212
+  printf 'set a 0 0 1\\r\\nx\\r\\nget a\\r\\n' | memlite shell cache:11211
+
+The password of --user is read from --password-file, else from
+{PASSWORD_VARIABLE}, else asked for.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says.
+
+    Attributes:
+        address: of the server.
+        words: the command to carry out; none: read lines.
+        raw: whether to show values as they are.
+        value_from_input: whether the value of the command comes on standard input.
+        timeout: seconds; None: for ever.
+        value_at_most: bytes of the longest value.
+        user: who to authenticate as; empty: nobody.
+        password_file: where the password is.
+        tls: whether to encrypt.
+        cacert: file of the authorities to trust, in place of the system's.
+        cert: file of the certificate to show.
+        key: file of its key, if it is another.
+        skip_verify: whether any certificate will do.
+        sni: the name to ask for and to see certified; empty: the host's.
+    """
+
+    address: Address
+    words: tuple[str, ...]
+    raw: bool
+    value_from_input: bool
+    timeout: float | None
+    value_at_most: int
+    user: str
+    password_file: Path | None
+    tls: bool
+    cacert: Path | None
+    cert: Path | None
+    key: Path | None
+    skip_verify: bool
+    sni: str
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"shell: {message} ({_NAME} --help lists the options)")
+
+
+def parse(arguments: Sequence[str]) -> Options | None:
+    """Return what the command line says; None when it asked for help, which is printed.
+
+    Raises:
+        ConfigError: it is wrong.
+    """
+    parser = _parser()
+    try:
+        found = parser.parse_args(arguments)
+        address, words = _address(found.words)
+        if address is not None:
+            # Options may stand behind the address too, but not within the command.
+            parser.parse_args(words, namespace=found)
+            words = found.words
+    except SystemExit:
+        return None
+    given = [
+        name for name in ("cacert", "cert", "key", "skip_verify", "sni") if getattr(found, name)
+    ]
+    if given and not found.tls:
+        flag = "tls-skip-verify" if given[0] == "skip_verify" else given[0]
+        raise ConfigError(f"shell: --{flag} is for --tls")
+    if found.key and not found.cert:
+        raise ConfigError("shell: --key is for --cert")
+    if found.password_file and not found.user:
+        raise ConfigError("shell: --password-file is for --user")
+    if any(not character.isprintable() or character == " " for character in found.user):
+        raise ConfigError("shell: --user must not have spaces or control characters")
+    if found.value_from_input and not words:
+        raise ConfigError("shell: -x is for a command, such as: set logo")
+    return Options(
+        address=address or Address(),
+        words=tuple(words),
+        raw=found.raw,
+        value_from_input=found.value_from_input,
+        timeout=found.timeout or None,
+        value_at_most=found.value_at_most,
+        user=found.user,
+        password_file=found.password_file,
+        tls=found.tls,
+        cacert=found.cacert,
+        cert=found.cert,
+        key=found.key,
+        skip_verify=found.skip_verify,
+        sni=found.sni,
+    )
+
+
+def tls_context(options: Options) -> ssl.SSLContext | None:
+    """Return what makes for the connection that the options ask for; None: a plain one.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    if not options.tls:
+        return None
+    flag, path = "--cacert", options.cacert
+    try:
+        context = ssl.create_default_context(cafile=path)
+        if options.cert:
+            flag, path = ("--key", options.key) if options.key else ("--cert", options.cert)
+            # An empty password: never ask for one.
+            context.load_cert_chain(options.cert, options.key, password="")
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(f"shell: {flag} {path}: not what it should be (PEM)") from None
+    except OSError as error:
+        raise ConfigError(f"shell: {flag} {path}: {error.strerror}") from None
+    if options.skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def password_from(options: Options) -> bytes | None:
+    """Return the password that a file or the environment holds; None: it must be asked for.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if options.password_file:
+        try:
+            with options.password_file.open("rb") as file:
+                return file.readline(_PASSWORD_AT_MOST).rstrip(b"\r\n")
+        except OSError as error:
+            raise ConfigError(
+                f"shell: --password-file {options.password_file}: {error.strerror}"
+            ) from None
+    text = os.environ.get(PASSWORD_VARIABLE)
+    return None if text is None else os.fsencode(text)
+
+
+def _address(words: list[str]) -> tuple[Address | None, list[str]]:
+    """Return the address that may stand before the command, and the rest."""
+    if not words or words[0] in COMMANDS:
+        return None, words
+    return parse_address(words[0]), words[1:]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=_NAME,
+        usage=f"{_NAME} [options] [HOST:PORT | /path/to/socket] [COMMAND ...]",
+        description="An interactive client for servers that speak memcached's text protocol.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    add("--raw", action="store_true", help="show values as they are, and nothing around them")
+    add(
+        "-x",
+        dest="value_from_input",
+        action="store_true",
+        help="take the value of the command from standard input",
+    )
+    add(
+        "--timeout",
+        type=_seconds,
+        default=_TIMEOUT,
+        metavar="SECONDS",
+        help="how long to wait for the server; 0: for ever (default: %(default)g)",
+    )
+    add(
+        "--max-value",
+        dest="value_at_most",
+        type=_size,
+        default=_VALUE_AT_MOST,
+        metavar="BYTES",
+        help="the longest value to send or take: 500k, 1g (default: 64m)",
+    )
+    group = parser.add_argument_group("authentication")
+    group.add_argument(
+        "--user", default="", metavar="NAME", help="authenticate first (memcached -Y)"
+    )
+    group.add_argument(
+        "--password-file", type=Path, metavar="FILE", help="its first line is the password"
+    )
+    add = parser.add_argument_group("TLS").add_argument
+    add("--tls", action="store_true", help="encrypt the connection")
+    add("--cacert", type=Path, metavar="FILE", help="trust these authorities, not the system's")
+    add("--cert", type=Path, metavar="FILE", help="show this certificate")
+    add("--key", type=Path, metavar="FILE", help="the certificate's key, if in another file")
+    add(
+        "--tls-skip-verify",
+        dest="skip_verify",
+        action="store_true",
+        help="take any certificate: encrypted, but perhaps with somebody else",
+    )
+    add("--sni", default="", metavar="NAME", help="the server's name, if not HOST")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86400:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 86400, not {text}")
+    return seconds
+
+
+def _size(text: str) -> int:
+    number, unit = text[:-1], text[-1:].lower()
+    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(unit)
+    if factor is None:
+        number, factor = text, 1
+    if not (number.isascii() and number.isdigit() and len(number) <= 12):
+        raise argparse.ArgumentTypeError(f"not a size such as 500k or 64m: {text!r}")
+    return int(number) * factor

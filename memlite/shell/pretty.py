@@ -1,0 +1,188 @@
+"""Replies for people: values by what they are, statistics as a table."""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from memlite.shell.display import Style
+from memlite.shell.flags import reply_flag
+from memlite.shell.replies import Item, Line, Part, Shape, is_error
+from memlite.shell.text import HEX, JSON, clean, form, hex_dump, indent
+from memlite.shell.typed import Request
+
+__all__ = ["Pretty"]
+
+_ROWS_AT_ONCE = 1000
+# Of a value, on a terminal; a file gets all of it.
+_TEXT_SHOWN = 16 * 1024
+_HEX_LINES_SHOWN = 16
+# Numbers that count nothing.
+_NAMES = {"pid", "time", "tcpport", "udpport"}
+_OUTCOMES = {b"HD": "done", b"EN": "not found", b"NF": "not found", b"NS": "not stored",
+             b"EX": "exists, with another cas unique"}  # fmt: skip
+
+
+class Pretty:
+    """Shows replies for people.
+
+    Args:
+        style: what the output can show.
+    """
+
+    def __init__(self, style: Style) -> None:
+        self.style = style
+        self._request = Request(b"", Shape.LINE, ())
+        self._rows: list[tuple[str, str]] = []
+        self._parts = 0
+        self._found = 0
+
+    def begin(self, request: Request) -> None:
+        """Remember what was asked for."""
+        self._request = request
+        self._parts = self._found = 0
+
+    def part(self, part: Part) -> Iterator[bytes]:
+        """Yield the lines for the next part."""
+        for line in self._lines(part):
+            yield f"{line}\n".encode()
+
+    def _lines(self, part: Part) -> Iterator[str]:
+        self._parts += 1
+        if isinstance(part, Item):
+            self._found += 1
+            yield from self._take_table()
+            yield self.style.dim(self._head(part))
+            yield from self._value(part.value)
+            return
+        word, _, rest = part.text.partition(b" ")
+        if word == b"STAT" and rest:
+            name, _, value = rest.partition(b" ")
+            self._found += 1
+            self._rows.append((clean(name), clean(value)))
+            if len(self._rows) < _ROWS_AT_ONCE:
+                return
+            yield from self._take_table()
+        else:
+            yield from self._take_table()
+            yield from self._line(part)
+
+    def end(self, *, whole: bool = True) -> bytes:
+        """Return what is left of a table, or that there was nothing to show."""
+        lines = self._take_table()
+        if whole and not self._parts:
+            gone = self._request.shape is Shape.LAST
+            lines.append(self.style.dim("(the server is gone)" if gone else "(no reply)"))
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def _line(self, line: Line) -> list[str]:
+        text, shown = line.text, clean(line.text)
+        if is_error(line):
+            return [self.style.red(shown)]
+        shape = self._request.shape
+        if shape is Shape.ITEMS and text == b"END":
+            return self._misses()
+        if shape in (Shape.ROWS, Shape.DUMP):
+            if text in (b"END", b"EN"):
+                return [] if self._found else [self.style.dim("(nothing)")]
+            if shape is Shape.DUMP and text == b"OK":
+                return []
+            self._found += 1
+        word, *flags = shown.split(" ")
+        outcome = _OUTCOMES.get(text[:2]) if len(word) == 2 else None
+        if outcome is None or shape not in (Shape.META, Shape.FENCED):
+            return [shown]
+        said = ", ".join([outcome, *map(reply_flag, filter(None, flags))])
+        return [f"{shown}  {self.style.dim(f'({said})')}"]
+
+    def _misses(self) -> list[str]:
+        words = self._request.words
+        asked = len(words) - (2 if words[0] in (b"gat", b"gats") else 1)
+        if not self._found:
+            return [self.style.dim("(not found)")]
+        if self._found < asked:
+            return [self.style.dim(f"({self._found} of {asked} found)")]
+        return []
+
+    def _head(self, item: Item) -> str:
+        """Return what there is to know of an item beside its value."""
+        words = [clean(word) for word in item.head.split(b" ")]
+        if words[0] == "VALUE":
+            key, said = words[1], [f"flags {words[2]}"]
+            if len(words) > 4:
+                said.append(f"cas {words[4]}")
+        else:
+            key = next((word[1:] for word in words[2:] if word[:1] == "k"), "")
+            if not key and len(self._request.words) > 1:
+                key = clean(self._request.words[1])
+            said = [reply_flag(word) for word in words[2:] if word[:1] not in ("k", "")]
+        size = len(item.value)
+        size_text = f"{self.style.number(size)} byte{'' if size == 1 else 's'}"
+        return f"{key}: {', '.join([size_text, *said])}"
+
+    def _value(self, value: bytes) -> Iterator[str]:
+        if not value:
+            yield self.style.dim("(empty)")
+            return
+        how = form(value)
+        if how == HEX:
+            yield from self._hex(value)
+            return
+        if how == JSON:
+            text = indent(value)
+        else:
+            # Cut before it is cleaned: an escape is not torn apart, nor is a megabyte searched.
+            some = value[: _TEXT_SHOWN * 4 + 4] if self.style.terminal else value
+            text = clean(_whole_characters(some), lines=True).removesuffix("\n")
+        if self.style.terminal and len(text) > _TEXT_SHOWN:
+            yield text[:_TEXT_SHOWN]
+            yield self._more(_TEXT_SHOWN, "characters", len(value))
+        else:
+            yield text
+
+    def _hex(self, value: bytes) -> Iterator[str]:
+        rows = hex_dump(value)
+        yield from islice(rows, _HEX_LINES_SHOWN) if self.style.terminal else rows
+        if self.style.terminal and len(value) > _HEX_LINES_SHOWN * 16:
+            yield self._more(_HEX_LINES_SHOWN * 16, "bytes", len(value))
+
+    def _more(self, shown: int, what: str, size: int) -> str:
+        return self.style.dim(f"(the first {shown:,} {what} of {size:,} bytes; see help get)")
+
+    def _take_table(self) -> list[str]:
+        """Return the rows collected so far, names to the left, numbers to the right."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return []
+        values = [self._cell(name, value) for name, value in rows]
+        names_width = max(len(name) for name, _ in rows)
+        if self.style.terminal:
+            names_width = min(names_width, self.style.width // 2)
+        numbers_width = max((len(value) for value in values if _is_number(value)), default=0)
+        lines = []
+        for (name, _), value in zip(rows, values, strict=True):
+            cell = value.rjust(numbers_width) if _is_number(value) else value
+            cell = self.style.clip(cell, self.style.width - names_width - 2)
+            lines.append(
+                f"{self.style.clip(name, names_width).ljust(names_width)}  {cell}".rstrip()
+            )
+        return lines
+
+    def _cell(self, name: str, value: str) -> str:
+        if self.style.terminal and name not in _NAMES and re.fullmatch(r"-?[0-9]{4,20}", value):
+            return f"{int(value):,}"
+        return value
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9][0-9,]*(\.[0-9]+)?", text) is not None
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Return `data` without the first bytes of a UTF-8 character whose rest was cut off."""
+    for length in range(1, min(4, len(data) + 1)):
+        if data[-length] & 0xC0 != 0x80:
+            needs = (
+                1 if data[-length] < 0xC0 else 2 + (data[-length] >= 0xE0) + (data[-length] >= 0xF0)
+            )
+            return data[:-length] if needs > length else data
+    return data

@@ -1,0 +1,118 @@
+"""The prompt of an interactive session: editing, history, completion."""
+
+import getpass
+from collections import deque
+from collections.abc import Iterable
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import DummyHistory
+
+from memlite.shell.completion import candidates, hint
+from memlite.shell.history import KeptHistory, history_path
+from memlite.shell.session import Session
+from memlite.shell.typed import TypedError
+
+__all__ = ["run"]
+
+
+def run(session: Session) -> None:
+    """Talk to whoever sits at the terminal, until they leave."""
+    if session.connect():
+        session.say(f"connected to {session.link.address}; help lists commands, ctrl-d leaves")
+    session.run(PromptSource(session), interactive=True)
+
+
+class PromptSource:
+    """Reads lines from the terminal.
+
+    Args:
+        session: shown in the prompt.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lines: PromptSession[str] = PromptSession(
+            history=KeptHistory(history_path()),
+            completer=_Completer(),
+            complete_while_typing=False,
+            bottom_toolbar=self._toolbar,
+        )
+        self._values: PromptSession[str] = PromptSession(history=DummyHistory())
+        # What was pasted together, from the second line on.
+        self._pasted: deque[str] = deque()
+
+    def line(self) -> bytes | None:
+        """Return the next line; None when they leave (ctrl-d). Ctrl-c empties the line."""
+        while not self._pasted:
+            where = str(self._session.link.address) if self._session.reachable else "not connected"
+            try:
+                self._pasted.extend(self._lines.prompt(f"{where}> ").split("\n"))
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return None
+        return _bytes(self._pasted.popleft())
+
+    def value(self, length: int) -> bytes:
+        """Return a value, typed in one line or several (with a line end between).
+
+        Raises:
+            TypedError: it became longer than `length`, or they gave up (ctrl-c, ctrl-d).
+        """
+        value = b""
+        while True:
+            value += self._value_line(length - len(value))
+            if len(value) == length:
+                return value
+            value += b"\n"
+            if len(value) == length:
+                return value
+            if len(value) > length:
+                raise TypedError(
+                    f"{len(value) - 1:,} bytes instead of {length:,}; nothing was sent"
+                )
+
+    def skip(self, length: int | None) -> None:
+        """Forget what was pasted behind a line that was refused: it may be its value."""
+        self._pasted.clear()
+
+    def password(self, user: str) -> bytes:
+        """Return what is typed, which is not shown.
+
+        Raises:
+            TypedError: they gave up.
+        """
+        try:
+            return getpass.getpass(f"Password of {user}: ").encode()
+        except (EOFError, UnicodeError):
+            raise TypedError("no password; nothing was sent") from None
+
+    def _value_line(self, missing: int) -> bytes:
+        if not self._pasted:
+            try:
+                typed = self._values.prompt(f"{missing:,} byte{'s' * (missing != 1)}> ")
+            except (KeyboardInterrupt, EOFError):
+                raise TypedError("no value; nothing was sent") from None
+            self._pasted.extend(typed.split("\n"))
+        return _bytes(self._pasted.popleft())
+
+    def _toolbar(self) -> StyleAndTextTuples:
+        text = hint(self._lines.default_buffer.text)
+        return [("", f" {text}" if text else " TAB completes, help lists commands")]
+
+
+class _Completer(Completer):
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        start = -len(before.rpartition(" ")[2])
+        for found in candidates(before):
+            yield Completion(found.word, start, display=found.shown, display_meta=found.meaning)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

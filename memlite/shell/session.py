@@ -1,0 +1,181 @@
+"""Carries out what was typed, line by line, whoever types it."""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from memlite.shell.display import Display, Style
+from memlite.shell.help import overview, topic
+from memlite.shell.link import Credentials, Link, LinkError
+from memlite.shell.replies import is_error
+from memlite.shell.text import clean
+from memlite.shell.typed import Awaiting, Local, Request, Typed, TypedError, read_line
+
+__all__ = ["Output", "Session", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where something is written, and what may be written there."""
+
+    stream: BinaryIO
+    style: Style
+
+
+class Source(Protocol):
+    """Where lines come from."""
+
+    def line(self) -> bytes | None:
+        """Return the next line, without its end; None: there are no more.
+
+        Raises:
+            TypedError: it cannot be taken.
+        """
+
+    def value(self, length: int) -> bytes:
+        """Return the value that a storage command announced.
+
+        Args:
+            length: its bytes.
+
+        Raises:
+            TypedError: it is not of that length.
+        """
+
+    def skip(self, length: int | None) -> None:
+        """Leave out what belongs to a line that was refused.
+
+        Args:
+            length: bytes of the value it announced; None: it announced none.
+        """
+
+    def password(self, user: str) -> bytes:
+        """Return a user's password, asked for without showing it.
+
+        Raises:
+            TypedError: there is nobody to ask.
+        """
+
+
+class Session:
+    """A conversation with a server.
+
+    Args:
+        link: to the server.
+        display: of its replies.
+        output: for replies.
+        errors: for what the shell itself says.
+    """
+
+    def __init__(self, link: Link, display: Display, output: Output, errors: Output) -> None:
+        self.link = link
+        self.failed = False
+        """Whether anything went wrong so far."""
+        self.reachable = False
+        """Whether the last attempt to connect succeeded."""
+        self._display = display
+        self._output = output
+        self._errors = errors
+
+    def run(self, source: Source, *, interactive: bool = False) -> None:
+        """Carry out lines until there are no more, or one says quit.
+
+        Args:
+            source: of the lines.
+            interactive: ctrl-c ends a command, not the session; nor does a server that is away.
+        """
+        while True:
+            try:
+                line = source.line()
+                if line is None:
+                    return
+                typed = read_line(line)
+                if isinstance(typed, Awaiting):
+                    typed = typed.request(source.value(typed.length))
+                if isinstance(typed, Local) and typed.name == "quit":
+                    return
+                if typed is not None:
+                    self.carry_out(typed, source.password)
+                if isinstance(typed, Request) and not (self.reachable or interactive):
+                    return
+            except TypedError as error:
+                self.complain(str(error))
+                source.skip(error.announced)
+            except KeyboardInterrupt:
+                if not interactive:
+                    raise
+                self.say("(stopped)")
+
+    def carry_out(self, typed: Typed, password: Callable[[str], bytes]) -> None:
+        """Send a request and show the reply, or do what the shell does itself.
+
+        Raises:
+            TypedError: something is missing.
+        """
+        if isinstance(typed, Request):
+            self._ask(typed)
+        elif isinstance(typed, Awaiting):
+            raise TypedError("a value is missing")
+        elif typed.name == "help":
+            arguments = typed.arguments
+            style = self._output.style
+            text = topic(arguments[0], style) if arguments else overview(style)
+            self._write(text.encode())
+        elif typed.name == "auth":
+            if len(typed.arguments) != 1:
+                raise TypedError("usage: auth USER; see 'help auth'")
+            (user,) = typed.arguments
+            self.link.credentials = Credentials(user, password(user))
+            self.link.close()
+            self.connect()
+
+    def connect(self) -> bool:
+        """Connect if need be, and say what came of it; return whether there is a connection."""
+        try:
+            if self.link.refresh():
+                self.say(f"({self.link.address} had closed the connection; connected again)")
+        except LinkError as error:
+            self.reachable = False
+            self.complain(str(error))
+        else:
+            self.reachable = True
+        return self.reachable
+
+    def say(self, text: str) -> None:
+        """Tell something beside the replies."""
+        self._tell(self._errors.style.dim(clean(text.encode())))
+
+    def complain(self, text: str) -> None:
+        """Tell what went wrong."""
+        self.failed = True
+        shown = clean(text.encode("utf-8", "backslashreplace"))
+        self._tell(self._errors.style.red(f"(error) {shown}"))
+
+    def _ask(self, request: Request) -> None:
+        if not self.connect():
+            return
+        self._display.begin(request)
+        try:
+            with closing(self.link.ask(request.data, request.shape)) as parts:
+                for part in parts:
+                    self.failed = self.failed or is_error(part)
+                    self._output.stream.writelines(self._display.part(part))
+                    self._output.stream.flush()
+        except LinkError as error:
+            self._write(self._display.end(whole=False))
+            self.complain(str(error))
+        except KeyboardInterrupt:
+            self._write(self._display.end(whole=False))
+            raise
+        else:
+            self._write(self._display.end())
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._output.stream.write(data)
+            self._output.stream.flush()
+
+    def _tell(self, text: str) -> None:
+        self._errors.stream.write(f"{text}\n".encode())
+        self._errors.stream.flush()

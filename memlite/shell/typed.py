@@ -1,0 +1,276 @@
+r"""What is typed, turned into what is sent.
+
+A storage command comes in one of two forms, which the character behind the key tells apart::
+
+    set greeting "hello world" 0 60     a quote: the value, its length is counted
+    set greeting 0 60 11                memcached's own: the value follows, of so many bytes
+
+Its numbers are checked, for a server that refuses the line takes the value for commands. All else
+is sent as it was typed.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memlite.errors import MemliteError
+from memlite.shell.commands import COMMANDS, LOCAL, STORAGE
+from memlite.shell.replies import FENCE, Shape
+
+__all__ = ["Awaiting", "Local", "Request", "Typed", "TypedError", "read_line", "read_words"]
+
+
+class TypedError(MemliteError):
+    """What was typed cannot be sent. Its text is one line that says why.
+
+    Attributes:
+        announced: bytes of a value that follows all the same, and must not be taken for commands.
+    """
+
+    def __init__(self, text: str, announced: int | None = None) -> None:
+        super().__init__(text)
+        self.announced = announced
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something to send.
+
+    Attributes:
+        data: the bytes, with the fence if `shape` wants one.
+        shape: what the reply will look like.
+        words: the words of its line.
+    """
+
+    data: bytes
+    shape: Shape
+    words: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Awaiting:
+    """A storage command whose value has yet to come.
+
+    Attributes:
+        words: the words of its line.
+        length: bytes of the value.
+    """
+
+    words: tuple[bytes, ...]
+    length: int
+
+    def request(self, value: bytes) -> Request:
+        """Return what to send, with a value of `length` bytes."""
+        data = b"%b\r\n%b\r\n%b" % (b" ".join(self.words), value, FENCE)
+        return Request(data, Shape.FENCED, self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Something the shell does itself, one of `commands.LOCAL`."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+
+Typed = Request | Awaiting | Local
+
+_QUOTED = re.compile(rb"\s*(\S+)\s+(\S+)\s+(?=[\"'])")
+_PIECE = re.compile(
+    rb"""(?P<plain>[^"'\\]+)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(?P<quote>["'])|\\""",
+    re.DOTALL,
+)
+_ESCAPES = {
+    b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"a": b"\a", b"b": b"\b",
+    b"\\": b"\\", b'"': b'"', b"'": b"'",
+}  # fmt: skip
+_KEY_AT_MOST = 250
+
+
+def read_line(line: bytes) -> Typed | None:
+    """Return what a line asks for; None of an empty one.
+
+    Args:
+        line: without its end.
+
+    Raises:
+        TypedError: it cannot be sent.
+    """
+    words = line.split()
+    if not words:
+        return None
+    name = words[0].decode("latin-1")
+    if name in LOCAL:
+        return _local(name, words[1:])
+    if name not in STORAGE:
+        return _plain(line.strip(), words)
+    found = _QUOTED.match(line)
+    if found is None:
+        try:
+            return _by_length(name, words)
+        except TypedError as error:
+            raise TypedError(str(error), _announced(name, words)) from None
+    value, end = _unquote(line, found.end())
+    rest = line[end:]
+    if rest[:1].strip():
+        raise TypedError("there must be a space behind the closing quote")
+    return _with_value(name, words[1], value, rest.split())
+
+
+def read_words(words: Sequence[bytes], value: bytes | None = None) -> Typed | None:
+    """Return what one command given as words asks for, as on the command line of another shell.
+
+    The word behind the key of a storage command is its value as it is: no quotes, no escapes.
+    One word with spaces in it is a line.
+
+    Args:
+        words: not empty.
+        value: of a storage command, if it is not among the words.
+
+    Raises:
+        TypedError: it cannot be sent, or is not clear.
+    """
+    if len(words) == 1 and value is None:
+        return read_line(words[0])
+    name = words[0].decode("latin-1")
+    if name not in STORAGE:
+        if value is not None:
+            raise TypedError(f"{name} takes no value (-x)")
+        return read_line(b" ".join(words))
+    if value is not None:
+        if len(words) < 2:
+            raise _usage(name)
+        return _with_value(name, words[1], value, words[2:])
+    if len(words) < 3:
+        raise _usage(name)
+    if words[2].isdigit() and (name == "ms" or _looks_by_length(name, list(words))):
+        key, number = words[1].decode("utf-8", "backslashreplace"), words[2].decode()
+        raise TypedError(
+            f"is {number} the value? Then quote it: '{name} {key} \"{number}\" ...'; "
+            "or give it on standard input (-x)"
+        )
+    return _with_value(name, words[1], words[2], words[3:])
+
+
+def _local(name: str, words: Sequence[bytes]) -> Local:
+    arguments = tuple(word.decode("utf-8", "backslashreplace") for word in words)
+    return Local("quit" if name == "exit" else name, arguments)
+
+
+def _plain(line: bytes, words: list[bytes]) -> Request:
+    """Return the request of a command without a value, or of one the shell does not know."""
+    command = COMMANDS.get(words[0].decode("latin-1"))
+    shape = command.reply if command else Shape.FENCED
+    if words[0] == b"lru_crawler" and words[1:2] in ([b"metadump"], [b"mgdump"]):
+        shape = Shape.DUMP
+    quiet = (shape is Shape.LINE and words[-1] == b"noreply") or (
+        shape is Shape.META and any(word.startswith(b"q") for word in words[2:])
+    )
+    if quiet:
+        shape = Shape.FENCED
+    fence = FENCE if shape is Shape.FENCED else b""
+    return Request(b"%b\r\n%b" % (line, fence), shape, tuple(words))
+
+
+def _looks_by_length(name: str, words: list[bytes]) -> bool:
+    wanted = 6 if name == "cas" else 5
+    return len(words) in (wanted, wanted + 1) and all(_is_number(word) for word in words[2:wanted])
+
+
+def _by_length(name: str, words: list[bytes]) -> Awaiting:
+    """Return a storage command in memcached's own form."""
+    if name == "ms":
+        if len(words) < 3 or not words[2].isdigit():
+            raise _usage(name)
+        length, numbers = words[2], []
+    else:
+        if not _looks_by_length(name, words) or words[6 if name == "cas" else 5 :] not in (
+            [],
+            [b"noreply"],
+        ):
+            raise _usage(name)
+        length, numbers = words[4], [*words[2:4], *(words[5:6] if name == "cas" else ())]
+        if not length.isdigit():
+            raise TypedError("a value cannot have a negative length")
+    _check(words[1], numbers)
+    if len(length) > 20:
+        raise TypedError("the value is too long")
+    return Awaiting(tuple(words), int(length))
+
+
+def _announced(name: str, words: list[bytes]) -> int | None:
+    """Return how many bytes a line announces that is wrong in another way; None: it does not."""
+    length = b"".join(words[2:3] if name == "ms" else words[4:5])
+    return int(length) if length.isdigit() and len(length) <= 20 else None
+
+
+def _with_value(name: str, key: bytes, value: bytes, rest: Sequence[bytes]) -> Request:
+    """Return a storage command whose value is known."""
+    length = b"%d" % len(value)
+    words: list[bytes]
+    if name == "ms":
+        _check(key, ())
+        words = [b"ms", key, length, *rest]
+    else:
+        numbers = list(rest)
+        tail = [numbers.pop()] if numbers[-1:] == [b"noreply"] else []
+        unique = []
+        if name == "cas":
+            if len(numbers) not in (1, 3):
+                raise _usage(name)
+            unique = [numbers.pop()]
+        if len(numbers) > 2 or not all(map(_is_number, [*numbers, *unique])):
+            raise _usage(name)
+        flags, exptime = [*numbers, b"0", b"0"][:2] if len(numbers) != 1 else [*numbers, b"0"]
+        _check(key, [flags, exptime, *unique])
+        words = [name.encode(), key, flags, exptime, length, *unique, *tail]
+    return Awaiting(tuple(words), len(value)).request(value)
+
+
+def _check(key: bytes, numbers: Sequence[bytes]) -> None:
+    """Refuse a line of which a server would not take the value.
+
+    Args:
+        key: the key.
+        numbers: none, or flags, exptime and perhaps the cas unique.
+    """
+    if not key or len(key) > _KEY_AT_MOST:
+        raise TypedError(f"a key has 1 to {_KEY_AT_MOST} bytes, this one {len(key):,}")
+    if any(byte <= 0x20 or byte == 0x7F for byte in key):
+        raise TypedError("a key has no spaces and no control characters")
+    limits = (("flags", 0, 2**32), ("exptime", -(2**31), 2**31), ("the cas unique", 0, 2**64))
+    for text, (what, least, end) in zip(numbers, limits, strict=False):
+        if not least <= int(text) < end:
+            raise TypedError(f"{what} must be from {least} to {end - 1}")
+
+
+def _is_number(word: bytes) -> bool:
+    return re.fullmatch(rb"-?[0-9]{1,20}", word) is not None
+
+
+def _usage(name: str) -> TypedError:
+    return TypedError(f"usage: {COMMANDS[name].usage}; see 'help {name}'")
+
+
+def _unquote(line: bytes, start: int) -> tuple[bytes, int]:
+    """Return the value whose opening quote is at `start`, and where what is behind it begins."""
+    quote = line[start : start + 1]
+    pieces: list[bytes] = []
+    position = start + 1
+    while found := _PIECE.match(line, position):
+        position = found.end()
+        escape = found["escape"]
+        if found["quote"] == quote:
+            return b"".join(pieces), position
+        if found["plain"] is not None or found["quote"]:
+            pieces.append(found[0])
+        elif quote == b"'":
+            pieces.append(escape if escape in (b"\\", b"'") else found[0])
+        elif found["hex"] is not None:
+            pieces.append(bytes.fromhex(found["hex"].decode()))
+        elif escape in _ESCAPES:
+            pieces.append(_ESCAPES[escape])
+        else:
+            shown = found[0].decode("utf-8", "backslashreplace")
+            raise TypedError(rf"unknown escape {shown}; a backslash is \\")
+    raise TypedError("the quote is not closed")
