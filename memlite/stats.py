@@ -50,6 +50,8 @@ class Counters:
         "total_items",
         "touch_hits",
         "touch_misses",
+        "udp_dropped",
+        "udp_refused",
     )
 
     bytes_read: int
@@ -87,6 +89,8 @@ class Counters:
     total_items: int
     touch_hits: int
     touch_misses: int
+    udp_dropped: int
+    udp_refused: int
 
     def __init__(self) -> None:
         self.reset()
