@@ -42,25 +42,24 @@ def split(request_id: int, parts: Sequence[bytes]) -> Iterator[bytes]:
 
     Args:
         request_id: of the request.
-        parts: the reply, at most `MESSAGE_SIZE` bytes. None at all is one datagram that says so.
+        parts: the reply, 1 to `MESSAGE_SIZE` bytes.
     """
     total = -(-sum(map(len, parts)) // PAYLOAD_SIZE)
-    if total <= 1:
-        yield b"".join((_HEADER.pack(request_id, 0, total, 0), *parts))
+    if total == 1:
+        yield b"".join((_HEADER.pack(request_id, 0, 1, 0), *parts))
         return
     sequence = 0
     datagram = bytearray(_HEADER.pack(request_id, sequence, total, 0))
     room = PAYLOAD_SIZE
     for part in parts:
         view = memoryview(part)
-        while len(view) >= room:
+        while len(view) > room:
             datagram += view[:room]
             yield bytes(datagram)
             view = view[room:]
             sequence += 1
-            datagram = bytearray(_HEADER.pack(request_id, sequence & 0xFFFF, total, 0))
+            datagram = bytearray(_HEADER.pack(request_id, sequence, total, 0))
             room = PAYLOAD_SIZE
         datagram += view
         room -= len(view)
-    if room < PAYLOAD_SIZE:
-        yield bytes(datagram)
+    yield bytes(datagram)

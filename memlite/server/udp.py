@@ -213,7 +213,7 @@ class _Request:
     """
 
     __slots__ = (
-        "_allowance", "_asked", "_more", "_parser", "_quit", "_service", "_waiting",
+        "_allowance", "_asked", "_more", "_parser", "_service", "_waiting",
         "address", "commands", "id", "number", "out",
     )  # fmt: skip
 
@@ -223,7 +223,6 @@ class _Request:
         self._allowance = service.reply_bytes
         self._asked = 0  # keys of the present command, counted in `UdpService.keys`
         self._more = False  # commands are left
-        self._quit = False
         self._waiting = False  # for the backend
         self.address = address
         self.id = request_id
@@ -275,7 +274,7 @@ class _Request:
             size = len(_TOO_LARGE)
             self._more = False
         self._allowance -= size
-        if not (size or self._quit) or self._service.send(self, parts, size):
+        if not size or self._service.send(self, parts, size):
             self.go_on()
 
     def go_on(self) -> None:
@@ -318,8 +317,7 @@ class _Request:
     # What handlers expect of a connection
 
     def close(self) -> None:
-        """Answer ``quit`` as memcached does, with a datagram that says that there is none."""
-        self._quit = True
+        """Do nothing (``quit``): there is none, and the parser has passed over what follows."""
 
     def settle(self) -> None:
         """Send the reply that the backend has let wait for."""
