@@ -33,9 +33,13 @@ __all__ = ["UdpService"]
 _log = logging.getLogger("memlite")
 
 # Requests under way, at one socket: those that wait for the backend, for their next command's turn
-# or for the network to take their reply. And the keys they may ask a slow backend for, together.
+# or for the network to take their reply. Their bytes, of which 64 KiB may be ten thousand commands;
+# the keys they may ask a slow backend for; and the bytes of replies that are not out, all together.
+# Beyond any of them the next is dropped.
 _UNDER_WAY = 256
+_BYTES_UNDER_WAY = 256 * 1024
 _KEYS_UNDER_WAY = 256
+_UNSENT_BYTES = 4 * 1024 * 1024
 # Bytes of replies to one request: the largest item with its lines, or statistics where items are
 # small.
 _REPLIES_AT_LEAST = 64 * 1024
@@ -74,7 +78,9 @@ class UdpService(asyncio.DatagramProtocol):
         self.keys = 0
         self._counters = server.counters
         self._requests: set[_Request] = set()
-        self._unsent: deque[tuple[_Request, Iterator[bytes]]] = deque()
+        self._bytes = 0  # of their datagrams
+        self._unsent: deque[tuple[_Request, Iterator[bytes], int]] = deque()
+        self._unsent_bytes = 0
         self._turn_due = False  # whether `_send_share` is to be called
         self._write_paused = False
         self._stopping = False
@@ -125,12 +131,21 @@ class UdpService(asyncio.DatagramProtocol):
         found = frames.unwrap(data)
         if found is None:
             counters.udp_refused += 1
-        elif len(self._requests) >= _UNDER_WAY or self._stopping:
+        elif self._stopping or self._busy(len(data)):
             counters.udp_dropped += 1
         else:
-            request = _Request(self, address, found[0])
+            request = _Request(self, address, found[0], len(data))
             self._requests.add(request)
+            self._bytes += len(data)
             request.serve(found[1])
+
+    def _busy(self, size: int) -> bool:
+        """Whether a request of `size` bytes is one too many."""
+        return (
+            len(self._requests) >= _UNDER_WAY
+            or self._bytes + size > _BYTES_UNDER_WAY
+            or self._unsent_bytes > _UNSENT_BYTES
+        )
 
     def error_received(self, exc: Exception) -> None:
         """Lose what could not be sent: whoever is there knows that datagrams get lost."""
@@ -159,7 +174,8 @@ class UdpService(asyncio.DatagramProtocol):
         if size <= frames.PAYLOAD_SIZE and not self._write_paused:
             self._write(next(datagrams), request)
             return True
-        self._unsent.append((request, datagrams))
+        self._unsent.append((request, datagrams, size))
+        self._unsent_bytes += size
         self._send_soon()
         return False
 
@@ -178,7 +194,7 @@ class UdpService(asyncio.DatagramProtocol):
         self._turn_due = False
         if not self._unsent or self._write_paused:
             return
-        request, datagrams = self._unsent.popleft()
+        request, datagrams, size = self._unsent.popleft()
         room = _SHARE
         for datagram in islice(datagrams, _SHARE):
             self._write(datagram, request)
@@ -186,14 +202,16 @@ class UdpService(asyncio.DatagramProtocol):
             if self._write_paused:
                 break
         if room == 0 or self._write_paused:
-            self._unsent.append((request, datagrams))
+            self._unsent.append((request, datagrams, size))
         else:
+            self._unsent_bytes -= size
             request.go_on()
         self._send_soon()
 
     def forget(self, request: "_Request") -> None:
         """Count a request out."""
-        self._requests.discard(request)
+        self._requests.remove(request)
+        self._bytes -= request.size
         if self._stopping and not self._requests:
             self._transport.close()
 
@@ -208,16 +226,17 @@ class _Request:
         address: where it seems to come from.
         id: what its sender calls it.
         number: the socket's file descriptor, for the log.
+        size: bytes of the datagram.
         out: the present command's reply.
         commands: the handler.
     """
 
     __slots__ = (
         "_allowance", "_asked", "_more", "_parser", "_service", "_waiting",
-        "address", "commands", "id", "number", "out",
+        "address", "commands", "id", "number", "out", "size",
     )  # fmt: skip
 
-    def __init__(self, service: UdpService, address: _Address, request_id: int) -> None:
+    def __init__(self, service: UdpService, address: _Address, request_id: int, size: int) -> None:
         server = service.server
         self._service = service
         self._allowance = service.reply_bytes
@@ -226,6 +245,7 @@ class _Request:
         self._waiting = False  # for the backend
         self.address = address
         self.id = request_id
+        self.size = size
         self.number = service.number
         self.out: list[bytes] = []
         # A first byte of 0x80 is the binary protocol's; the text parser refuses it.
