@@ -14,18 +14,20 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from memlite.engine import StoreEngine
 from memlite.errors import ProtocolViolation
 from memlite.protocol import TextParser, frames, replies
 from memlite.server.commands import TextCommands
-from memlite.server.deferred import DeferredCommands
+from memlite.server.deferred import Deferred
+from memlite.server.deferred_text import DeferredText
+from memlite.server.dialects import Dialect
 from memlite.server.sockets import Listener
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
-    from memlite.server.deferred import DeferredConnection
+    from memlite.server.deferred_connection import DeferredConnection
     from memlite.server.server import Server
 
 __all__ = ["UdpService"]
@@ -248,13 +250,15 @@ class _Request:
         self.size = size
         self.number = service.number
         self.out: list[bytes] = []
-        # A first byte of 0x80 is the binary protocol's; the text parser refuses it.
-        self._parser = TextParser(service.limits)
-        self.commands: _Commands | _WaitingCommands
+        # A first byte of 0x80 would be the binary protocol's; the text parser refuses it.
+        dialect = _TEXT
+        self._parser = dialect.parser(service.limits)
+        self.commands: Any
+        connection = cast("DeferredConnection", self)
         if isinstance(server.engine, StoreEngine):
-            self.commands = _WaitingCommands(server, server.engine, self)
+            self.commands = dialect.deferred(server, server.engine, connection)
         else:
-            self.commands = _Commands(server, self)
+            self.commands = dialect.commands(server.engine, server.admin, connection, self.out)
 
     def serve(self, data: bytes = b"") -> None:
         """Carry out the next command.
@@ -279,7 +283,7 @@ class _Request:
             self.end()
             return
         server.counters.udp_refused += refused
-        if isinstance(commands, DeferredCommands):
+        if isinstance(commands, Deferred):
             commands.timed = False
             self._waiting = commands.pending
         if not self._waiting:
@@ -317,7 +321,7 @@ class _Request:
         service.keys -= self._asked
         self._asked = 0
         self._more = self._waiting = False
-        if isinstance(self.commands, DeferredCommands):
+        if isinstance(self.commands, Deferred):
             self.commands.detach()
         # It refers to this request, and this to it; the collector that would find them is slow.
         del self.commands
@@ -341,7 +345,7 @@ class _Request:
 
     def settle(self) -> None:
         """Send the reply that the backend has let wait for."""
-        if self._waiting and not cast("DeferredCommands", self.commands).pending:
+        if self._waiting and not self.commands.pending:
             self._waiting = False
             self._answer()
 
@@ -362,9 +366,6 @@ class _Commands(TextCommands):
 
     __slots__ = ()
 
-    def __init__(self, server: "Server", request: _Request) -> None:
-        super().__init__(server.engine, server.admin, cast("Connection", request), request.out)
-
     def admin(self, words: list[bytes], noreply: bool) -> None:
         """Any other command."""
         if _streams(words):
@@ -373,17 +374,8 @@ class _Commands(TextCommands):
             super().admin(words, noreply)
 
 
-class _WaitingCommands(DeferredCommands):
+class _WaitingCommands(DeferredText):
     """A request's commands, on a backend that must be asked."""
-
-    def __init__(self, server: "Server", engine: StoreEngine, request: _Request) -> None:
-        super().__init__(server, engine, cast("DeferredConnection", request))
-        self._request = request
-
-    def detach(self) -> None:
-        """Let go of the request."""
-        super().detach()
-        del self._request
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""
@@ -409,7 +401,7 @@ class _WaitingCommands(DeferredCommands):
         if len(keys) > _KEYS_UNDER_WAY:
             self.reject(_TOO_MANY_KEYS, False)
             return False
-        self._request.ask_for(len(keys))
+        cast("_Request", self._connection).ask_for(len(keys))
         return True
 
     def admin(self, words: list[bytes], noreply: bool) -> None:
@@ -418,3 +410,6 @@ class _WaitingCommands(DeferredCommands):
             self.reject(replies.ERROR, noreply)
         else:
             super().admin(words, noreply)
+
+
+_TEXT = Dialect(TextParser, _Commands, _WaitingCommands)
