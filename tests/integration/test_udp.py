@@ -80,6 +80,8 @@ REQUESTS = [
     b"append a 0 0 1\r\n3\r\n", b"prepend a 0 0 1\r\n1\r\n", b"get a\r\n", b"incr a 5\r\n",
     b"decr a 1000\r\n", b"touch a 0\r\n", b"cas a 0 0 1 18446744073709551615\r\n1\r\n",
     b"incr a 1 noreply\r\n", b"get a\r\n", b"delete a\r\n", b"delete a\r\n",
+    b"mn\r\n", b"ms f 2\r\nhi\r\n", b"mg f v k\r\n", b"mg nope v q\r\nmg f v q\r\nmn\r\n",
+    b"md f q\r\nmn\r\n",
     # Errors.
     b"nonsense\r\n", b"   \r\n", b"set a 0 0 1\r\n12345\r\n", b"incr b x\r\n",
     b"touch b x\r\n", b"delete " + b"k" * 251 + b"\r\n", b"x" * 3000 + b"\r\n",
@@ -87,7 +89,6 @@ REQUESTS = [
     b"flush_all 1000000 noreply\r\n", b"cache_memlimit 64\r\n",
     # What is not whole is not kept.
     b"get a", b"\0", b"x" * 3000, b"set a 0 0 1", b"get big\r\nget a",
-    b"get big\r\nquit\r\nget big\r\n",
     *([b"\r\n", b"get\r\n", b"shutdown\r\n"] if RECENT else []),
 ]  # fmt: skip
 HEADERS = [

@@ -293,9 +293,7 @@ async def test_watch_and_dumps_have_no_place_here(one):
 async def test_memory_answers_as_well():
     async with serving(None) as one:
         one.send(b"set a 0 0 1\r\n1\r\nget a\r\nwatch\r\nquit\r\nget a\r\n")
-        await one.expect(
-            (1, b"STORED\r\n"), (1, b"VALUE a 0 1\r\n1\r\nEND\r\n"), (1, b"ERROR\r\n")
-        )
+        await one.expect((1, b"STORED\r\n"), (1, b"VALUE a 0 1\r\n1\r\nEND\r\n"), (1, b"ERROR\r\n"))
         await one.until(lambda: not one.service.under_way)
         one.send(b"get b\r\n", 2)
         await one.expect((2, b"END\r\n"))
