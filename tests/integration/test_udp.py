@@ -361,8 +361,8 @@ def test_a_flood_harms_nobody(
     finally:
         over.set()
         thread.join()
-    # Of two cores one floods, and the server has the other to itself at best.
-    assert sorted(waits)[len(waits) // 2] < 0.25, waits
+    # A get of 30,000 keys takes 25 ms, and a client waits for a few; of two cores one floods.
+    assert sorted(waits)[len(waits) // 2] < 2, waits
     assert memlite.process.poll() is None
     with Datagrams(memlite) as client:
         assert client.works()
