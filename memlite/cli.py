@@ -20,6 +20,8 @@ from memlite.server import process
 if TYPE_CHECKING:
     import asyncio
 
+    from memlite.server.sockets import Listener
+
 __all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
 
 _log = logging.getLogger("memlite")
@@ -145,14 +147,12 @@ def _serve(settings: Settings) -> int:
         ]
     else:
         listeners = sockets.listen_tcp(config.listen, config.port, config.listen_backlog)
+    try:
+        if config.udp_port and not config.unix_socket:
+            listeners += sockets.listen_udp(config.listen, config.udp_port)
         for listener in listeners:
             if not (sockets.is_loopback(listener) or config.asks_for_password):
-                _log.warning(
-                    "listening on %s without authentication: whoever can reach it can read and "
-                    "change the cache",
-                    listener.label.partition(":")[2],
-                )
-    try:
+                _warn_of_strangers(listener)
         # Before the user and the directory change: the new one may not be allowed to read Python's
         # files, and paths may be relative.
         server = Server(config, listeners)
@@ -187,6 +187,17 @@ def _serve(settings: Settings) -> int:
     return 0
 
 
+def _warn_of_strangers(listener: "Listener") -> None:
+    _log.warning(
+        "listening on %s%s without authentication: whoever can reach it can read and change the "
+        "cache%s",
+        listener.label.partition(":")[2],
+        " (UDP)" if listener.udp else "",
+        # A request of 15 bytes is answered with a megabyte, and nothing tells who sent it.
+        ", and have others flooded, by requests in their name" if listener.udp else "",
+    )
+
+
 def _loop_factory(choice: str) -> "Callable[[], asyncio.AbstractEventLoop] | None":
     """Return what makes the event loop of ``--loop``; None for asyncio's own."""
     if choice == "asyncio":
@@ -208,13 +219,13 @@ def _say_what_has_no_effect(settings: Settings) -> None:
     on_unix_socket = settings.config.unix_socket is not None
     if on_unix_socket and settings.sources["port"] != "default":
         _log.info("%s: has no effect with -s", settings.sources["port"])
+    if on_unix_socket and settings.config.udp_port:
+        _log.info("%s: has no effect with -s", settings.sources["udp-port"])
     if not on_unix_socket and settings.sources["unix-mask"] != "default":
         _log.info("%s: has no effect without -s", settings.sources["unix-mask"])
     for key in settings.config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)
-    if settings.config.udp_port:
-        _log.warning("-U: this version does not speak UDP; nothing listens on it")
 
 
 # Texts

@@ -212,11 +212,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("port", "TCP port to listen on; 0 or -1 for any free one", "p", "NUM", _PORT),
     Option(
         "udp-port",
-        "UDP port; not in this version: a port is accepted and nothing listens on it",
+        "UDP port to listen on as well, and TCP's too unless -p is given; 0 for none, -1 for any "
+        "free one",
         "U",
         "NUM",
         _PORT,
-        effect=False,
     ),
     Option(
         "unix-socket",

@@ -53,6 +53,8 @@ class Counters:
         "total_items",
         "touch_hits",
         "touch_misses",
+        "udp_dropped",
+        "udp_refused",
     )
 
     auth_cmds: int
@@ -93,6 +95,8 @@ class Counters:
     total_items: int
     touch_hits: int
     touch_misses: int
+    udp_dropped: int
+    udp_refused: int
 
     def __init__(self) -> None:
         self.reset()

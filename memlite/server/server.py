@@ -30,6 +30,7 @@ from memlite.server.dialects import BINARY, TEXT
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.udp import UdpService
 from memlite.server.users import users_of
 from memlite.stats import Counters
 
@@ -58,13 +59,16 @@ class Server:
 
     Args:
         config: the settings.
-        listeners: bound sockets to accept connections from; the server closes them.
+        listeners: bound sockets to accept connections or take datagrams from; the server closes
+            them.
         clock: tells the time; tests pass one that they move.
         backend: makes the backend, instead of what the settings ask for.
 
     Attributes:
         auth: lets clients in; None where all may come.
         connections: those that are open.
+        listeners: those of connections.
+        udp: what serves datagrams, one for each socket.
         dialect: the protocol a connection speaks.
         negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
@@ -84,7 +88,7 @@ class Server:
         backend: Callable[[Context], Backend] | None = None,
     ) -> None:
         self.config = config
-        self.listeners = list(listeners)
+        self.listeners = [one for one in listeners if not one.udp]
         self.clock = clock or Clock()
         self.counters = Counters()
         self.limits = Limits(
@@ -104,6 +108,7 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
+        self.udp = [UdpService(self, one) for one in listeners if one.udp]
         self.dialect = BINARY if config.protocol == "binary" else TEXT
         self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
@@ -279,6 +284,8 @@ class Server:
         else:
             for connection in list(self.connections):
                 connection.abort()
+            for service in self.udp:
+                service.abort()
 
     async def run(
         self, ready: Callable[[], None] = lambda: None, stopping: Callable[[], None] = lambda: None
@@ -323,10 +330,14 @@ class Server:
         ]
         for listener in self.listeners:
             listener.sock.listen(self.config.listen_backlog)
+        for service in self.udp:
+            await service.open()
         self._tick()
         report = asyncio.ensure_future(self._report()) if self.config.stats_interval else None
         for listener in self.listeners:
             _log.info("server listening (%s)", listener.label)
+        for service in self.udp:
+            _log.info("server listening (%s)", service.listener.label)
         ready()
         try:
             patience = await stop
@@ -335,6 +346,8 @@ class Server:
                 listener.remove_file()
                 server.close()
                 listener.close()
+            for service in self.udp:
+                service.stop()
             await self._drain(patience)
         finally:
             if report is not None:
@@ -372,7 +385,7 @@ class Server:
     async def _drain(self, patience: float) -> None:
         """Let connections finish what they have begun, then close them."""
         deadline = self.loop.time() + patience
-        while self.connections:
+        while self.connections or any(service.under_way for service in self.udp):
             for connection in list(self.connections):
                 if not connection.busy:
                     connection.close()
@@ -381,6 +394,8 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in list(self.connections):
             connection.abort()
+        for service in self.udp:
+            service.abort()
         await asyncio.sleep(0)
 
     def _tick(self) -> None:

@@ -6,13 +6,22 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from memlite.errors import StartError
 
-__all__ = ["Listener", "is_loopback", "listen_tcp", "listen_unix", "parse_address", "write_ports"]
+__all__ = [
+    "Listener",
+    "is_loopback",
+    "listen_tcp",
+    "listen_udp",
+    "listen_unix",
+    "parse_address",
+    "write_ports",
+]
 
 # Windows has no UNIX sockets; no family equals None.
 AF_UNIX: int | None = getattr(socket, "AF_UNIX", None)
@@ -24,11 +33,11 @@ _log = logging.getLogger("memlite")
 
 @dataclass(slots=True)
 class Listener:
-    """A bound, listening socket.
+    """A bound socket that listens, or takes datagrams.
 
     Attributes:
         sock: the socket.
-        label: ``tcp:HOST:PORT`` or ``unix:PATH``, as in ``stats conns``.
+        label: ``tcp:HOST:PORT``, ``udp:HOST:PORT`` or ``unix:PATH``, as in ``stats conns``.
         file: a UNIX socket's file, as an absolute path; None once it is removed.
         inode: the device and number by which the file is known again.
     """
@@ -40,8 +49,13 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The TCP port; 0 for a UNIX socket."""
+        """The TCP or UDP port; 0 for a UNIX socket."""
         return 0 if self.sock.family == AF_UNIX else int(self.sock.getsockname()[1])
+
+    @property
+    def udp(self) -> bool:
+        """Whether it takes datagrams."""
+        return self.sock.type == socket.SOCK_DGRAM
 
     def close(self) -> None:
         """Close it, and remove a UNIX socket's file. A second time does nothing."""
@@ -69,13 +83,13 @@ def _inode(file: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def address_label(family: int, name: object) -> str:
+def address_label(family: int, name: object, protocol: str = "tcp") -> str:
     """Return a socket name as ``stats conns`` shows it."""
     if family == AF_UNIX:
         return f"unix:{os.fsdecode(name) if isinstance(name, str | bytes) else ''}"
     if isinstance(name, tuple) and family == socket.AF_INET6:
-        return f"tcp6:[{name[0]}]:{name[1]}"
-    return f"tcp:{name[0]}:{name[1]}" if isinstance(name, tuple) else "tcp:?"
+        return f"{protocol}6:[{name[0]}]:{name[1]}"
+    return f"{protocol}:{name[0]}:{name[1]}" if isinstance(name, tuple) else f"{protocol}:?"
 
 
 def parse_address(text: str, default_port: int) -> tuple[str, int]:
@@ -118,16 +132,43 @@ def listen_tcp(addresses: Sequence[str], port: int, backlog: int) -> list[Listen
     Raises:
         StartError: an address does not resolve, or is taken or forbidden.
     """
+    return _listen_each(addresses, port, "TCP", partial(_listen, backlog=backlog))
+
+
+def listen_udp(addresses: Sequence[str], port: int) -> list[Listener]:
+    """Take datagrams on each address, as `listen_tcp` listens for connections.
+
+    A port that an address names goes for UDP as well, as in memcached.
+
+    Args:
+        addresses: as `parse_address` takes them.
+        port: for those that name none; less than 0 for a free one.
+
+    Raises:
+        StartError: an address does not resolve, or is taken or forbidden.
+    """
+    return _listen_each(addresses, port, "UDP", _bind_udp)
+
+
+_Name = tuple[str | int, ...] | tuple[int, bytes]
+_Listen = Callable[[int, _Name], Listener]
+
+
+def _listen_each(
+    addresses: Sequence[str], port: int, protocol: str, listen: _Listen
+) -> list[Listener]:
     port = max(port, 0)
     listeners: list[Listener] = []
     try:
         if addresses:
             for address in dict.fromkeys(addresses):
                 host, own_port = parse_address(address, port)
-                listeners += _listen_host(host, own_port, backlog)
+                listeners += _listen_host(host, own_port, protocol, listen)
         else:
-            listeners += _listen_host(LOOPBACK[0], port, backlog)
-            listeners += _listen_ipv6_loopback(port or listeners[0].port, backlog, asked=bool(port))
+            listeners += _listen_host(LOOPBACK[0], port, protocol, listen)
+            listeners += _listen_ipv6_loopback(
+                port or listeners[0].port, protocol, listen, asked=bool(port)
+            )
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -135,18 +176,17 @@ def listen_tcp(addresses: Sequence[str], port: int, backlog: int) -> list[Listen
     return listeners
 
 
-def _listen_host(host: str, port: int, backlog: int) -> list[Listener]:
+def _listen_host(host: str, port: int, protocol: str, listen: _Listen) -> list[Listener]:
+    kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
     try:
-        found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = socket.getaddrinfo(host or None, port, type=kind, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise StartError(f"-l: cannot resolve {host!r}: {reason}") from None
     listeners: list[Listener] = []
     for family, _, _, _, name in found:
         try:
-            listeners.append(_listen(family, name, backlog))
+            listeners.append(listen(family, name))
         except OSError as error:
             # A wildcard or a host name also stands for IPv6, which a machine may not have.
             if listeners and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
@@ -155,24 +195,26 @@ def _listen_host(host: str, port: int, backlog: int) -> list[Listener]:
                 listener.close()
             reason = os.strerror(error.errno or 0)
             raise StartError(
-                f"failed to listen on TCP port {port} of {name[0]!s}: {reason}"
+                f"failed to listen on {protocol} port {port} of {name[0]!s}: {reason}"
             ) from None
     return listeners
 
 
-def _listen_ipv6_loopback(port: int, backlog: int, *, asked: bool) -> list[Listener]:
+def _listen_ipv6_loopback(
+    port: int, protocol: str, listen: _Listen, *, asked: bool
+) -> list[Listener]:
     """Listen on ::1 as well, where "localhost" may lead first; not every machine has it."""
     try:
-        return [_listen(socket.AF_INET6, (LOOPBACK[1], port), backlog)]
+        return [listen(socket.AF_INET6, (LOOPBACK[1], port))]
     except OSError as error:
         if error.errno == errno.EADDRINUSE and asked:
             raise StartError(
-                f"failed to listen on TCP port {port} of ::1: {os.strerror(error.errno)}"
+                f"failed to listen on {protocol} port {port} of ::1: {os.strerror(error.errno)}"
             ) from None
         return []
 
 
-def _listen(family: int, name: tuple[str | int, ...] | tuple[int, bytes], backlog: int) -> Listener:
+def _listen(family: int, name: _Name, backlog: int) -> Listener:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform == "win32":
@@ -190,6 +232,22 @@ def _listen(family: int, name: tuple[str | int, ...] | tuple[int, bytes], backlo
         sock.close()
         raise
     return Listener(sock, address_label(family, sock.getsockname()))
+
+
+def _bind_udp(family: int, name: _Name) -> Listener:
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        # No SO_REUSEADDR: a second server would take the datagrams of the first, silently.
+        if sys.platform == "win32":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind(name)
+    except BaseException:
+        sock.close()
+        raise
+    return Listener(sock, address_label(family, sock.getsockname(), "udp"))
 
 
 def listen_unix(path: str, mask: int, backlog: int) -> Listener:
@@ -248,7 +306,7 @@ def _remove_stale(path: str) -> None:
 
 
 def write_ports(listeners: Sequence[Listener]) -> None:
-    """Write the TCP ports to the file that ``MEMCACHED_PORT_FILENAME`` names, if it does.
+    """Write the ports to the file that ``MEMCACHED_PORT_FILENAME`` names, if it does.
 
     Test harnesses written for memcached start it on a free port and read from there which.
 
@@ -259,7 +317,8 @@ def write_ports(listeners: Sequence[Listener]) -> None:
     if not path:
         return
     lines = [
-        f"TCP {'INET6' if one.sock.family == socket.AF_INET6 else 'INET'}: {one.port}\n"
+        f"{'UDP' if one.udp else 'TCP'} "
+        f"{'INET6' if one.sock.family == socket.AF_INET6 else 'INET'}: {one.port}\n"
         for one in listeners
         if one.port
     ]

@@ -27,6 +27,7 @@ __all__ = [
     "settings",
     "sizes",
     "slabs",
+    "udp",
 ]
 
 Pairs = Iterator[tuple[str, object]]
@@ -64,10 +65,11 @@ def _general(server: "Server") -> Pairs:
     yield "rusage_user", f"{user:.6f}"
     yield "rusage_system", f"{system:.6f}"
     yield "max_connections", server.config.conn_limit
-    yield "curr_connections", len(server.connections)
+    connections = len(server.connections) + len(server.udp)
+    yield "curr_connections", connections
     yield "total_connections", counters.total_connections
     yield "rejected_connections", counters.rejected_connections
-    yield "connection_structures", len(server.connections)
+    yield "connection_structures", connections
     yield from _zeros(
         "response_obj_oom",
         "response_obj_count",
@@ -166,7 +168,7 @@ def settings(server: "Server") -> Pairs:
     yield "maxbytes", server.table.limit
     yield "maxconns", config.conn_limit
     yield "tcpport", next((one.port for one in server.listeners if one.port), 0)
-    yield "udpport", 0
+    yield "udpport", next((one.listener.port for one in server.udp), 0)
     yield "inter", ",".join(config.listen) or "NULL"
     yield "verbosity", server.verbosity
     yield "oldest", int(engine.flush_pending)
@@ -177,7 +179,8 @@ def settings(server: "Server") -> Pairs:
     yield "growth_factor", f"{config.slab_growth_factor:.2f}"
     yield "chunk_size", config.slab_min_size
     yield "num_threads", config.threads
-    yield "num_threads_per_udp", 0
+    # memcached's rule: one where there are several sockets to serve.
+    yield "num_threads_per_udp", 1 if len(config.listen) > 1 else config.threads
     yield "stat_key_prefix", config.prefix_delimiter or ":"
     yield "detail_enabled", _on(engine.prefixes is not None)
     yield "reqs_per_event", config.max_reqs_per_event
@@ -302,6 +305,12 @@ def connections(server: "Server", asking: "Connection") -> Pairs:
         yield f"{number}:addr", listener.label
         yield f"{number}:state", "conn_listening"
         yield f"{number}:secs_since_last_cmd", int(server.clock.now() - server.clock.started)
+    for service in server.udp:
+        number = service.number
+        yield f"{number}:UDP", "UDP"
+        yield f"{number}:addr", service.listener.label
+        yield f"{number}:state", "conn_read"
+        yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - service.last_command
     for connection in sorted(server.connections, key=lambda one: one.number):
         number = connection.number
         yield f"{number}:addr", connection.peer
@@ -361,6 +370,13 @@ def backend(server: "Server") -> Pairs:
         yield from server.backend.stats().items()
 
 
+def udp(server: "Server") -> Pairs:
+    """``stats udp``, memlite's own: what came as datagrams and was not answered."""
+    yield "requests_under_way", sum(service.under_way for service in server.udp)
+    yield "refused", server.counters.udp_refused
+    yield "dropped", server.counters.udp_dropped
+
+
 GROUPS: dict[bytes, Callable[["Server"], Pairs]] = {
     b"settings": settings,
     b"backend": backend,
@@ -368,6 +384,7 @@ GROUPS: dict[bytes, Callable[["Server"], Pairs]] = {
     b"slabs": slabs,
     b"sizes": sizes,
     b"latency": latency,
+    b"udp": udp,
 }
 
 

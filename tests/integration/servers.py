@@ -42,6 +42,7 @@ class RunningServer:
     kind: str
     process: subprocess.Popen[bytes]
     port: int = 0
+    udp_port: int = 0
     path: str = ""
     log: Path = Path(os.devnull)
 
@@ -173,6 +174,8 @@ def running(
             found = re.search(r"TCP INET: (\d+)", ports.read_text())
             assert found, ports.read_text()
             server.port = int(found[1])
+            found = re.search(r"UDP INET: (\d+)", ports.read_text())
+            server.udp_port = int(found[1]) if found else 0
         with server.connect():
             pass
         yield server

@@ -14,6 +14,7 @@ from memlite.server.sockets import (
     address_label,
     is_loopback,
     listen_tcp,
+    listen_udp,
     listen_unix,
     parse_address,
     write_ports,
@@ -98,6 +99,11 @@ def test_parse_address_refuses(text):
 )
 def test_address_label(family, name, label):
     assert address_label(family, name) == label
+
+
+def test_address_label_of_udp():
+    assert address_label(socket.AF_INET, ("1.2.3.4", 5), "udp") == "udp:1.2.3.4:5"
+    assert address_label(socket.AF_INET6, ("::1", 5, 0, 0), "udp") == "udp6:[::1]:5"
 
 
 # TCP
@@ -206,6 +212,41 @@ def test_ipv6_loopback_in_use_where_the_port_was_asked_for(opened):
 def test_an_address_of_another_machine():
     with pytest.raises(StartError, match=os.strerror(errno.EADDRNOTAVAIL)):
         listen_tcp(["192.0.2.1"], 0, BACKLOG)  # TEST-NET-1, which nobody has
+
+
+# UDP
+
+
+def test_udp_takes_the_same_addresses(opened):
+    opened += listen_udp(["127.0.0.1", "127.0.0.2:0"], -1)
+    assert [one.sock.getsockname()[0] for one in opened] == ["127.0.0.1", "127.0.0.2"]
+    for one in opened:
+        assert one.udp
+        assert one.port > 0
+        assert not one.sock.getblocking()
+        assert one.label == f"udp:{one.sock.getsockname()[0]}:{one.port}"
+
+
+def test_udp_without_an_address_only_this_machine_is_let_in(opened):
+    opened += listen_udp([], -1)
+    hosts = [listener.sock.getsockname()[0] for listener in opened]
+    assert hosts == (["127.0.0.1", "::1"] if has_ipv6() else ["127.0.0.1"])
+    assert len({listener.port for listener in opened}) == 1
+
+
+@pytest.mark.parametrize("platform", ["linux", "win32"])
+def test_a_udp_port_cannot_be_shared(platform, monkeypatch, opened):
+    monkeypatch.setattr(sockets.socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    monkeypatch.setattr(sockets.sys, "platform", platform)
+    opened += listen_udp(["127.0.0.1"], -1)
+    sock = opened[0].sock
+    assert not sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+    assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)) == (platform == "win32")
+    with pytest.raises(
+        StartError, match=f"UDP port {opened[0].port} of 127.0.0.1: Address"
+    ) as error:
+        listen_udp(["127.0.0.1"], opened[0].port)
+    assert error.value.exit_code == 71
 
 
 # UNIX sockets
@@ -331,9 +372,10 @@ def test_write_ports(tmp_path, monkeypatch, opened):
     file = tmp_path / "ports"
     monkeypatch.setenv("MEMCACHED_PORT_FILENAME", str(file))
     opened += listen_tcp(["127.0.0.1"], 0, BACKLOG)
+    opened += listen_udp(["127.0.0.1"], -1)
     opened.append(listen_unix(str(tmp_path / "s"), 0o700, BACKLOG))
     write_ports(opened)
-    assert file.read_text() == f"TCP INET: {opened[0].port}\n"
+    assert file.read_text() == f"TCP INET: {opened[0].port}\nUDP INET: {opened[1].port}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ports", "s"]
 
 
