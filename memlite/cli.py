@@ -125,6 +125,7 @@ def _serve(settings: Settings) -> int:
     from memlite.server import sockets
     from memlite.server.server import Server
     from memlite.server.service import ServiceManager
+    from memlite.server.tls import Tls
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
@@ -133,14 +134,19 @@ def _serve(settings: Settings) -> int:
     process.raise_file_limit(config.conn_limit)
     if config.enable_coredumps:
         process.allow_coredumps()
+    # Before anybody can connect: those who could would be let down if it failed.
+    tls = Tls(config.extended) if config.enable_ssl else None
     if config.unix_socket:
         listeners = [
             sockets.listen_unix(config.unix_socket, config.unix_mask, config.listen_backlog)
         ]
     else:
-        listeners = sockets.listen_tcp(config.listen, config.port, config.listen_backlog)
+        listeners = sockets.listen_tcp(
+            config.listen, config.port, config.listen_backlog, tls=config.enable_ssl
+        )
         for listener in listeners:
-            if not sockets.is_loopback(listener):
+            known = tls is not None and listener.tls and tls.asks_for_certificates(listener.tls)
+            if not known and not sockets.is_loopback(listener):
                 _log.warning(
                     "listening on %s without authentication: whoever can reach it can read and "
                     "change the cache",
@@ -149,7 +155,7 @@ def _serve(settings: Settings) -> int:
     try:
         # Before the user and the directory change: the new one may not be allowed to read Python's
         # files, and paths may be relative.
-        server = Server(config, listeners)
+        server = Server(config, listeners, tls=tls)
         loop_factory = _loop_factory(config.loop)
         process.become(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (

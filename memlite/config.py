@@ -52,6 +52,7 @@ class Config:
     disable_dumping: bool = False
     disable_watch: bool = False
     enable_shutdown: bool = False
+    enable_ssl: bool = False
     prefix_delimiter: str = ""
     threads: int = 4
     slab_growth_factor: float = 1.25
@@ -222,12 +223,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "listen",
         "address to listen on: host, host:port or [IPv6]:port; repeated or separated by commas. "
-        "Without it only this machine can connect (memcached: everybody)",
+        "Without it only this machine can connect (memcached: everybody). With -Z it may begin "
+        "with notls:, btls: (TLS, and no client certificate is asked for) or mtls: (one is "
+        "required)",
         "l",
         "ADDR",
         _addresses,
         "append",
     ),
+    Option("enable-ssl", "TLS on all TCP addresses; needs -o ssl_chain_cert", "Z"),
     Option("daemon", "run as a daemon; the command returns when it is ready", "d"),
     Option("enable-coredumps", "maximize the core file limit", "r"),
     Option(
@@ -379,7 +383,6 @@ OPTIONS: tuple[Option, ...] = (
 
 REFUSED: Mapping[str, tuple[str, str]] = {
     "S": ("enable-sasl", "SASL authentication"),
-    "Z": ("enable-ssl", "TLS"),
     "Y": ("auth-file", "authentication"),
     "e": ("memory-file", "a memory file"),
     "N": ("napi-ids", "NAPI id support"),
@@ -442,10 +445,10 @@ def _read_flags(arguments: Sequence[str]) -> tuple[_Layer, str | None, frozenset
     shorts = "".join(
         option.short + (":" if option.metavar else "") for option in OPTIONS if option.short
     )
-    shorts += "hViSZY:e:N:"
+    shorts += "hViSY:e:N:"
     longs = [option.name + ("=" if option.metavar else "") for option in OPTIONS]
     longs += ["help", "version", "license", "print-config", "config="]
-    longs += ["enable-sasl", "enable-ssl", "auth-file=", "memory-file=", "napi-ids="]
+    longs += ["enable-sasl", "auth-file=", "memory-file=", "napi-ids="]
     try:
         pairs, rest = getopt.getopt(list(arguments), shorts, longs)
     except getopt.GetoptError as error:
@@ -567,6 +570,8 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
         raise ConfigError(f"--near-cache: must be 0 or at least 1m, not {config.near_cache}")
     if config.unix_socket and config.listen:
         raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
+    if config.enable_ssl and "ssl_chain_cert" not in config.extended.given:
+        raise ConfigError("-Z: TLS needs a certificate: -o ssl_chain_cert=FILE,ssl_key=FILE")
     return config
 
 

@@ -18,13 +18,16 @@ from memlite.config import MEGABYTE, Config
 from memlite.engine import MemoryEngine, StoreEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
+from memlite.errors import ConfigError
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
 from memlite.server.deferred import DeferredCommands, DeferredConnection
+from memlite.server.handshake import Acceptor, Handshake
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.tls import Tls, is_violation
 from memlite.stats import Counters
 
 __all__ = ["Server"]
@@ -53,11 +56,14 @@ class Server:
     Args:
         config: the settings.
         listeners: bound sockets to accept connections from; the server closes them.
+        tls: of those that speak it.
         clock: tells the time; tests pass one that they move.
         backend: makes the backend, instead of what the settings ask for.
 
     Attributes:
         connections: those that are open.
+        handshakes: those that are not agreed on yet, with TLS; the oldest first.
+        certificates_read: unix time at which those of TLS were.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
@@ -71,12 +77,15 @@ class Server:
         config: Config,
         listeners: Sequence[Listener],
         *,
+        tls: Tls | None = None,
         clock: Clock | None = None,
         backend: Callable[[Context], Backend] | None = None,
     ) -> None:
         self.config = config
         self.listeners = list(listeners)
+        self.tls = tls
         self.clock = clock or Clock()
+        self.certificates_read = self.clock.now()
         self.counters = Counters()
         self.limits = Limits(
             item_size=config.max_item_size,
@@ -91,6 +100,7 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
+        self.handshakes: dict[Handshake, None] = {}
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -151,8 +161,7 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in; False when it is one too many."""
-        if len(self.connections) >= self.config.conn_limit:
-            self.counters.rejected_connections += 1
+        if not self.make_room():
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
@@ -160,9 +169,30 @@ class Server:
             _log.debug("<%d new client connection", connection.number)
         return True
 
-    def dismiss(self, connection: Connection) -> None:
-        """Count a connection out."""
+    def make_room(self) -> bool:
+        """See whether ``-c`` allows one more connection; if not, count it as rejected.
+
+        The oldest of those that have not finished their handshake gives way: who opens connections
+        and leaves it at that keeps nobody out.
+        """
+        if len(self.connections) + len(self.handshakes) < self.config.conn_limit:
+            return True
+        if self.handshakes:
+            next(iter(self.handshakes)).abandon()
+            return True
+        self.counters.rejected_connections += 1
+        return False
+
+    def dismiss(self, connection: Connection, error: Exception | None = None) -> None:
+        """Count a connection out.
+
+        Args:
+            connection: which.
+            error: what ended it.
+        """
         self.connections.discard(connection)
+        if is_violation(error):
+            self.counters.ssl_proto_errors += 1
         if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
@@ -210,6 +240,27 @@ class Server:
         """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
+
+    def refresh_certificates(self) -> None:
+        """Read those of TLS again, for connections that are still to come.
+
+        Raises:
+            ConfigError: they cannot be used, those before stay in use; or there is no TLS.
+        """
+        if self.tls is None:
+            raise ConfigError("Error TLS not enabled")
+        self.tls.reload()
+        self.certificates_read = self.clock.now()
+
+    def reload(self) -> None:
+        """Read again what may change while the server runs (SIGHUP)."""
+        if self.tls is not None:
+            try:
+                self.refresh_certificates()
+            except ConfigError as error:
+                _log.error("SIGHUP: certificates are those from before: %s", error)
+            else:
+                _log.info("SIGHUP: certificates read again")
 
     def reset_statistics(self) -> None:
         """Set the counters to zero (``stats reset``)."""
@@ -265,16 +316,7 @@ class Server:
         ready: Callable[[], None],
         stopping: Callable[[], None],
     ) -> None:
-        servers = [
-            await self.loop.create_server(
-                self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
-            )
-            if listener.port
-            else await self.loop.create_unix_server(
-                self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
-            )
-            for listener in self.listeners
-        ]
+        servers = [await self._accept_from(listener) for listener in self.listeners]
         for listener in self.listeners:
             listener.sock.listen(self.config.listen_backlog)
         self._tick()
@@ -288,6 +330,8 @@ class Server:
             for listener, server in zip(self.listeners, servers, strict=True):
                 listener.remove_file()
                 server.close()
+            await asyncio.sleep(0)
+            for listener in self.listeners:
                 listener.close()
             await self._drain(patience)
         finally:
@@ -296,6 +340,13 @@ class Server:
             for handle in (self._tick_handle, self._flush_handle):
                 if handle is not None:
                     handle.cancel()
+
+    async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer | Acceptor:
+        if listener.tls:
+            assert self.tls is not None  # noqa: S101 - who makes such listeners has it
+            return Acceptor(self, listener, self.tls, self._connect)
+        create = self.loop.create_server if listener.port else self.loop.create_unix_server
+        return await create(self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE)
 
     def _connect(self) -> Connection:
         if self.config.protocol == "binary":
@@ -309,7 +360,7 @@ class Server:
             "SIGINT": self.request_stop,
             "SIGTERM": self.request_stop,
             "SIGUSR1": lambda: self.request_stop(graceful=True),
-            "SIGHUP": lambda: _log.info("SIGHUP: nothing to read again in this version"),
+            "SIGHUP": self.reload,
         }
         for name, action in actions.items():
             # Windows has no such signals for loops, and threads (tests) none at all.
@@ -328,6 +379,8 @@ class Server:
     async def _drain(self, patience: float) -> None:
         """Let connections finish what they have begun, then close them."""
         deadline = self.loop.time() + patience
+        for handshake in list(self.handshakes):
+            handshake.abandon()
         while self.connections:
             for connection in list(self.connections):
                 if not connection.busy:
