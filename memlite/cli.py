@@ -20,6 +20,9 @@ from memlite.server import process
 if TYPE_CHECKING:
     import asyncio
 
+    from memlite.server.sockets import Listener
+    from memlite.server.tls import Tls
+
 __all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
 
 _log = logging.getLogger("memlite")
@@ -144,14 +147,7 @@ def _serve(settings: Settings) -> int:
         listeners = sockets.listen_tcp(
             config.listen, config.port, config.listen_backlog, tls=config.enable_ssl
         )
-        for listener in listeners:
-            known = tls is not None and listener.tls and tls.asks_for_certificates(listener.tls)
-            if not known and not sockets.is_loopback(listener):
-                _log.warning(
-                    "listening on %s without authentication: whoever can reach it can read and "
-                    "change the cache",
-                    listener.label.partition(":")[2],
-                )
+        _say_who_can_connect(listeners, tls)
     try:
         # Before the user and the directory change: the new one may not be allowed to read Python's
         # files, and paths may be relative.
@@ -187,6 +183,22 @@ def _serve(settings: Settings) -> int:
     return 0
 
 
+def _say_who_can_connect(listeners: "Sequence[Listener]", tls: "Tls | None") -> None:
+    from memlite.server.sockets import is_loopback
+
+    for listener in listeners:
+        where = listener.label.partition(":")[2]
+        if tls is not None and tls.requires_certificate(listener.tls):
+            if not tls.has_ca:
+                _log.warning("nobody can connect to %s without -o ssl_ca_cert", where)
+        elif not is_loopback(listener):
+            _log.warning(
+                "listening on %s without authentication: whoever can reach it can read and "
+                "change the cache",
+                where,
+            )
+
+
 def _loop_factory(choice: str) -> "Callable[[], asyncio.AbstractEventLoop] | None":
     """Return what makes the event loop of ``--loop``; None for asyncio's own."""
     if choice == "asyncio":
@@ -210,9 +222,13 @@ def _say_what_has_no_effect(settings: Settings) -> None:
         _log.info("%s: has no effect with -s", settings.sources["port"])
     if not on_unix_socket and settings.sources["unix-mask"] != "default":
         _log.info("%s: has no effect without -s", settings.sources["unix-mask"])
+    if on_unix_socket and settings.config.enable_ssl:
+        _log.info("%s: has no effect with -s", settings.sources["enable-ssl"])
     for key in settings.config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)
+        elif key.startswith("ssl_") and not settings.config.enable_ssl:
+            _log.info("-o %s: has no effect without -Z", key)
     if settings.config.udp_port:
         _log.warning("-U: this version does not speak UDP; nothing listens on it")
     if settings.config.protocol == "binary":

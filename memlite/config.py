@@ -570,8 +570,6 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
         raise ConfigError(f"--near-cache: must be 0 or at least 1m, not {config.near_cache}")
     if config.unix_socket and config.listen:
         raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
-    if config.enable_ssl and "ssl_chain_cert" not in config.extended.given:
-        raise ConfigError("-Z: TLS needs a certificate: -o ssl_chain_cert=FILE,ssl_key=FILE")
     return config
 
 

@@ -66,7 +66,7 @@ SIGNALS = """
 | --- | --- |
 | SIGINT, SIGTERM | stop: replies that are under way go out (1 s at most), then exit with 0 |
 | SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (10 s at most) |
-| SIGHUP | nothing to read again in this version; does no harm |
+| SIGHUP | read certificates and key again (`-Z`), for new connections; those that are open stay |
 | a second of these three | stop at once |
 | any of them while memlite starts | as soon as it has started |
 | `MEMCACHED_PORT_FILENAME` | names a file that gets the open ports, a line `TCP INET: 11211` each |
@@ -96,7 +96,7 @@ def page() -> str:
             f"{idle}.\n",
             "\n## Refused\n\nmemcached has these and this version of memlite has not; to start ",
             "without what they promise would be worse than not to start: ",
-            f"{refused}, and of `-o` all `ssl_…`, `ext_…` and `proxy_…` keys.\n",
+            f"{refused}, and of `-o` all `ext_…` and `proxy_…` keys.\n",
             SIGNALS,
         )
     )

@@ -240,6 +240,7 @@ class _Run:
                     client=plan.client,
                     verify=plan.verify,
                     timeout=plan.timeout,
+                    tls=target.tls,
                 )
             )
             self._next_client += connections

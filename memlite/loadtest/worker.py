@@ -19,6 +19,7 @@ from memlite.loadtest.clients.text import Settings, TextClients
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.loadtest.supply import Supply
+from memlite.loadtest.tls import TlsClient
 from memlite.loadtest.workload import Workload
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Task:
         verify: whether to check values.
         timeout: seconds for a request.
         preload: store keys, and measure nothing.
+        tls: how to speak it; None for not.
     """
 
     address: tuple[str, int] | str
@@ -64,6 +66,7 @@ class Task:
     verify: bool = False
     timeout: float = 5.0
     preload: bool = False
+    tls: TlsClient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,7 @@ class _Measurement:
         self._messages = messages
         self._recorder = Recorder()
         self._glance = self._recorder.glance
+        self._tls = task.tls.context() if task.tls else None
 
     async def run(self) -> Recording:
         task = self._task
@@ -197,7 +201,11 @@ class _Measurement:
             return list(itertools.islice(operations, count))
 
         settings = Settings(
-            task.address, _PRELOAD_CONNECTIONS, _PRELOAD_PIPELINE, timeout=task.timeout
+            task.address,
+            _PRELOAD_CONNECTIONS,
+            _PRELOAD_PIPELINE,
+            timeout=task.timeout,
+            tls=self._tls,
         )
         clients = TextClients(settings, take, self._recorder)
         await clients.connect()
@@ -218,7 +226,13 @@ class _Measurement:
         if not await self._go():
             return self._recorder.end()
         cpu = self._begin()
-        await burst(task.address, requests, patience=task.timeout, recorder=self._recorder)
+        await burst(
+            task.address,
+            requests,
+            patience=task.timeout,
+            recorder=self._recorder,
+            tls=self._tls,
+        )
         return self._end(cpu)
 
     def _begin(self) -> float:
@@ -248,6 +262,7 @@ class _Measurement:
             task.timeout,
             supply.check,
             supply.keep,
+            self._tls,
         )
         clients = TextClients(settings, supply.take, self._recorder, supply.plain)
         try:
@@ -304,6 +319,7 @@ class _Measurement:
             timeout=task.timeout,
             think_time=load.think_time,
             check=streams[0].check if task.verify else None,
+            tls=self._tls,
         )
         self._glance = clients.glance
         await asyncio.to_thread(clients.connect)

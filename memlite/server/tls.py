@@ -28,14 +28,16 @@ class Tls:
     """The server's certificate and what it asks of clients.
 
     Args:
-        options: those of ``-o``, with an ``ssl_chain_cert``.
+        options: those of ``-o``.
 
     Raises:
-        ConfigError: a file cannot be used, or no cipher is left.
+        ConfigError: there is no certificate, a file cannot be used, or no cipher is left.
     """
 
     def __init__(self, options: ExtendedOptions) -> None:
         given = options.given
+        if "ssl_chain_cert" not in given:
+            raise ConfigError("-Z: TLS needs a certificate: -o ssl_chain_cert=FILE,ssl_key=FILE")
         self._ciphers = given.get("ssl_ciphers")
         self._min_version = _MIN_VERSIONS[options.ssl_min_version]
         self._verify = {
@@ -65,17 +67,17 @@ class Tls:
         """
         return self._contexts[mode]
 
-    def asks_for_certificates(self, mode: str) -> bool:
+    def requires_certificate(self, mode: str) -> bool:
         """Whether a client without a certificate is turned away.
 
         Args:
             mode: its `Listener.tls`.
         """
-        return self._verify[mode] is ssl.CERT_REQUIRED
+        return self._verify.get(mode) is ssl.CERT_REQUIRED
 
     @property
-    def accepts_certificates(self) -> bool:
-        """Whether there is anything to check a client's certificate against."""
+    def has_ca(self) -> bool:
+        """Whether there is anything to check clients' certificates against."""
         return self._ca is not None
 
     def _context(self, verify: ssl.VerifyMode) -> ssl.SSLContext:

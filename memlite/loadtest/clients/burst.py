@@ -1,6 +1,7 @@
 """New clients, all at once: each connects, sets a key of its own, gets it and leaves."""
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ async def burst(
     *,
     patience: float,
     recorder: Recorder,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Run so many clients at once, and return when all have left.
 
@@ -31,17 +33,20 @@ async def burst(
         requests: each client's set and get.
         patience: seconds after which a client gives up.
         recorder: what is written into: ``connect``, ``set`` and ``get``.
+        tls: what they connect with; None for no TLS.
     """
 
     async def one(store: "Operation", read: "Operation") -> None:
         client = _Client(recorder)
         try:
             async with asyncio.timeout(patience):
-                await client.run(address, store.request, read.request)
+                await client.run(address, tls, store.request, read.request)
         except TimeoutError:
             client.failed("timeout")
         except ConnectionRefusedError:
             client.failed("connection refused")
+        except ssl.SSLError:
+            client.failed("TLS handshake failed")
         except OSError:
             client.failed("connection reset")
         except ProtocolViolation as error:
@@ -55,12 +60,18 @@ class _Client:
         self._recorder = recorder
         self._reader = ReplyReader(keep=True)
 
-    async def run(self, address: tuple[str, int] | str, store: bytes, read: bytes) -> None:
+    async def run(
+        self,
+        address: tuple[str, int] | str,
+        tls: ssl.SSLContext | None,
+        store: bytes,
+        read: bytes,
+    ) -> None:
         began = perf_counter_ns()
         if isinstance(address, str):
             reader, writer = await asyncio.open_unix_connection(address)
         else:
-            reader, writer = await asyncio.open_connection(*address)
+            reader, writer = await asyncio.open_connection(*address, ssl=tls)
         try:
             self._note("connect", began)
             self._streams = reader, writer

@@ -1,5 +1,6 @@
 """Real pymemcache clients, each in a thread, doing what a workload's requests say."""
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ class PymemcacheClients:
         timeout: seconds for a request.
         think_time: seconds between a reply and the next request.
         check: tells whether a value is one that was stored under a key; None not to look.
+        tls: what they connect with; None for no TLS.
     """
 
     def __init__(
@@ -64,11 +66,12 @@ class PymemcacheClients:
         timeout: float,
         think_time: float = 0.0,
         check: Check | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._ended = threading.Event()
         self._go = threading.Event()
         self._clients = [
-            _Client(address, take, timeout, think_time, check, self._go, self._ended)
+            _Client(address, tls, take, timeout, think_time, check, self._go, self._ended)
             for take in streams
         ]
 
@@ -130,6 +133,7 @@ class _Client(threading.Thread):
     def __init__(
         self,
         address: tuple[str, int] | str,
+        tls: ssl.SSLContext | None,
         take: "Callable[[], Operation | None]",
         timeout: float,
         think_time: float,
@@ -146,7 +150,12 @@ class _Client(threading.Thread):
         self._check = check
         self._go, self._ended = go, ended
         self._client = Client(
-            address, connect_timeout=timeout, timeout=timeout, no_delay=True, default_noreply=False
+            address,
+            connect_timeout=timeout,
+            timeout=timeout,
+            no_delay=True,
+            default_noreply=False,
+            tls_context=tls,
         )
         self._calls = _Calls(self._client)
         self._parser = TextParser(Limits(item_size=1 << 30))
@@ -297,6 +306,8 @@ def _kind(error: Exception) -> str:
         return "timeout"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, ssl.SSLError):
+        return "TLS failed"
     if isinstance(error, OSError):
         return "connection reset"
     text = error.args[0] if error.args else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
@@ -38,6 +39,7 @@ class Settings(NamedTuple):
         timeout: seconds after which a request counts as failed.
         check: tells whether a value is one that was stored under a key; None not to look.
         keep: whether replies' values are needed, for that or for what follows on them.
+        tls: what connections are made with; None for none.
     """
 
     address: tuple[str, int] | str
@@ -47,6 +49,7 @@ class Settings(NamedTuple):
     timeout: float = 5.0
     check: Check | None = None
     keep: bool = False
+    tls: ssl.SSLContext | None = None
 
 
 class TextClients:
@@ -98,7 +101,7 @@ class TextClients:
         if isinstance(address, str):
             _, one = await self._loop.create_unix_connection(self._new, address)
         else:
-            _, one = await self._loop.create_connection(self._new, *address)
+            _, one = await self._loop.create_connection(self._new, *address, ssl=self.settings.tls)
         return one
 
     def _new(self) -> Link:
@@ -269,4 +272,6 @@ class TextClients:
 def _connect_error(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, ssl.SSLError):
+        return "TLS handshake failed"
     return "cannot connect" if isinstance(error, OSError) else "timeout"
