@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind."""
-        self._server.dismiss(self, exc)
+        self._server.dismiss(self)
         self._held.clear()
         self.out.clear()
         self._unsent.clear()
@@ -151,8 +151,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Stay open while commands that came before the end are still to be answered."""
         self._eof = True
-        # Over TLS a transport closes both ways at once, whatever it is told.
-        return (self._stalled or self.waiting) and self._transport.can_write_eof()
+        return self._stalled or self.waiting
 
     def pause_writing(self) -> None:
         """Stop serving: the peer does not take its replies."""
@@ -256,7 +255,7 @@ class Connection(asyncio.Protocol):
             self._flush()
         if self._unsent:
             self._closing = True
-        elif not self._transport.is_closing():  # asyncio's for TLS is of no use after a second time
+        else:
             self._transport.close()
 
     def kick(self) -> bool:
@@ -264,7 +263,7 @@ class Connection(asyncio.Protocol):
         new = not (self._closing or self._transport.is_closing())
         if self._unsent or self._transport.get_write_buffer_size():
             self._transport.abort()
-        elif new:
+        else:
             self._transport.close()
         return new
 

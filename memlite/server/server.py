@@ -23,11 +23,11 @@ from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
 from memlite.server.deferred import DeferredCommands, DeferredConnection
-from memlite.server.handshake import Acceptor, Handshake
+from memlite.server.encrypted import TlsTransport
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
-from memlite.server.tls import Tls, is_violation
+from memlite.server.tls import Tls
 from memlite.stats import Counters
 
 __all__ = ["Server"]
@@ -100,7 +100,7 @@ class Server:
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
-        self.handshakes: dict[Handshake, None] = {}
+        self.handshakes: dict[TlsTransport, None] = {}
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -178,21 +178,14 @@ class Server:
         if len(self.connections) + len(self.handshakes) < self.config.conn_limit:
             return True
         if self.handshakes:
-            next(iter(self.handshakes)).abandon()
+            next(iter(self.handshakes)).give_up("others need the room")
             return True
         self.counters.rejected_connections += 1
         return False
 
-    def dismiss(self, connection: Connection, error: Exception | None = None) -> None:
-        """Count a connection out.
-
-        Args:
-            connection: which.
-            error: what ended it.
-        """
+    def dismiss(self, connection: Connection) -> None:
+        """Count a connection out."""
         self.connections.discard(connection)
-        if is_violation(error):
-            self.counters.ssl_proto_errors += 1
         if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
@@ -330,8 +323,6 @@ class Server:
             for listener, server in zip(self.listeners, servers, strict=True):
                 listener.remove_file()
                 server.close()
-            await asyncio.sleep(0)
-            for listener in self.listeners:
                 listener.close()
             await self._drain(patience)
         finally:
@@ -341,12 +332,15 @@ class Server:
                 if handle is not None:
                     handle.cancel()
 
-    async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer | Acceptor:
-        if listener.tls:
-            assert self.tls is not None  # noqa: S101 - who makes such listeners has it
-            return Acceptor(self, listener, self.tls, self._connect)
+    async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer:
         create = self.loop.create_server if listener.port else self.loop.create_unix_server
-        return await create(self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE)
+        connect = self._connect_tls(listener.tls) if listener.tls else self._connect
+        return await create(connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE)
+
+    def _connect_tls(self, mode: str) -> Callable[[], TlsTransport]:
+        tls = self.tls
+        assert tls is not None  # noqa: S101 - who makes such listeners has it
+        return lambda: TlsTransport(self, tls.context(mode), self._connect)
 
     def _connect(self) -> Connection:
         if self.config.protocol == "binary":
@@ -380,7 +374,7 @@ class Server:
         """Let connections finish what they have begun, then close them."""
         deadline = self.loop.time() + patience
         for handshake in list(self.handshakes):
-            handshake.abandon()
+            handshake.give_up("the server stops")
         while self.connections:
             for connection in list(self.connections):
                 if not connection.busy:

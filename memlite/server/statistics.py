@@ -15,7 +15,7 @@ from memlite.server.tls import MIN_VERSION_NAMES
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
-    from memlite.server.handshake import Handshake
+    from memlite.server.encrypted import TlsTransport
     from memlite.server.server import Server
 
 __all__ = [
@@ -332,11 +332,9 @@ def connections(server: "Server", asking: "Connection") -> Pairs:
         yield f"{number}:addr", listener.label
         yield f"{number}:state", "conn_listening"
         yield f"{number}:secs_since_last_cmd", int(server.clock.now() - server.clock.started)
-    peers: list[Connection | Handshake] = [*server.connections, *server.handshakes]
+    peers: list[Connection | TlsTransport] = [*server.connections, *server.handshakes]
     for connection in sorted(peers, key=lambda one: one.number):
         number = connection.number
-        if number < 0:  # lost, and about to be told
-            continue
         yield f"{number}:addr", connection.peer
         yield f"{number}:listen_addr", connection.listener
         yield f"{number}:state", "conn_parse_cmd" if connection is asking else connection.state

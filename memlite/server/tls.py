@@ -9,7 +9,7 @@ from pathlib import Path
 from memlite.errors import ConfigError
 from memlite.extended import ExtendedOptions
 
-__all__ = ["MIN_VERSION_NAMES", "Tls", "is_violation"]
+__all__ = ["MIN_VERSION_NAMES", "Tls"]
 
 # By -o ssl_min_version: what OpenSSL calls it, and what "stats settings" does.
 _MIN_VERSIONS = (
@@ -125,12 +125,3 @@ def _reason(error: OSError) -> str:
 def _refuse_passphrase() -> str:
     # OpenSSL would ask for it on the terminal.
     raise OSError(errno.EACCES, "it is encrypted; write it without: openssl pkey -in KEY -out NEW")
-
-
-# What OpenSSL calls it when a peer leaves without a word, or speaks after ours.
-_PARTINGS = ("APPLICATION_DATA_AFTER_CLOSE_NOTIFY", "UNEXPECTED_EOF_WHILE_READING")
-
-
-def is_violation(error: Exception | None) -> bool:
-    """Whether `error`, of a connection that was agreed on, is the peer's breach of TLS."""
-    return isinstance(error, ssl.SSLError) and error.reason not in _PARTINGS

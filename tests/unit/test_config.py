@@ -49,7 +49,8 @@ VALUES = {
     "stats-interval": ("2.5", "2.5", 2.5),
 }
 SWITCHES = {
-    "enable-shutdown", "enable-ssl", "daemon", "enable-coredumps", "disable-evictions", "lock-memory",
+    "enable-shutdown", "enable-ssl", "daemon",
+    "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
     "debug-commands", "write-back",
 }  # fmt: skip
