@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memlite.backends import RENEWED, USED, Item, wire_form
+from memlite.backends import RENEWED, USED, Item, Marks, wire_form
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.prefixes import PrefixStats
@@ -66,10 +66,12 @@ class Engine:
             item is None
             or (item.expires and item.expires <= self.clock.now())
             or item.size > COPY_AT_MOST
+            or item.marks is not None  # its key may be no word, and was not asked for then
             or self.prefixes is not None
         ):
             return None
         item.uses = USED
+        item.accessed = self.clock.second
         self.counters.get_hits += 1
         return item.wire + b"END\r\n"
 
@@ -85,6 +87,7 @@ class Engine:
             item = lookup(key)
             if item is not None and (not item.expires or item.expires > self.clock.now()):
                 item.uses = USED
+                item.accessed = self.clock.second
                 hits += 1
                 out.append(item.wire)
             else:
@@ -96,7 +99,7 @@ class Engine:
         table = self.table
         item = table.get(key)
         if item is not None and (not item.expires or item.expires > self.clock.now()):
-            item.uses = USED
+            self._bump(item)
             self.counters.get_hits += 1
         else:
             self._count_miss(key, item)
@@ -104,6 +107,10 @@ class Engine:
         if self.prefixes is not None:
             self.prefixes.record_get(key, item is not None)
         return item
+
+    def _bump(self, item: Item) -> None:
+        item.uses = USED
+        item.accessed = self.clock.second
 
     def _count_miss(self, key: bytes, expired: Item | None) -> None:
         self.counters.get_misses += 1
@@ -139,7 +146,7 @@ class Engine:
 
     def unique(self, item: Item) -> int:
         """Return the cas unique that gets shows for an item; 0 for all with ``-C``."""
-        return item.version if self.cas_enabled else 0
+        return item.unique if self.cas_enabled else 0
 
     # Storing
 
@@ -164,10 +171,13 @@ class Engine:
         """Store if absent; see `semantics.add`. A present item counts as if stored anew."""
         outcome = self._store(key, flags, exptime, value, semantics.add)
         if outcome is Outcome.NOT_STORED:
-            item = self.table.get(key)
-            if item is not None:
-                item.uses = USED if item.fetched else RENEWED
+            self._renew(key)
         return outcome
+
+    def _renew(self, key: bytes) -> None:
+        item = self.table.get(key)
+        if item is not None:
+            item.uses = USED if item.fetched else RENEWED
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
@@ -188,6 +198,10 @@ class Engine:
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
         outcome = self._store(key, flags, exptime, value, decide)
+        self._count_cas(outcome)
+        return outcome
+
+    def _count_cas(self, outcome: Outcome) -> None:
         counters = self.counters
         if outcome is Outcome.STORED:
             counters.cas_hits += 1
@@ -195,7 +209,6 @@ class Engine:
             counters.cas_badval += 1
         else:
             counters.cas_misses += 1
-        return outcome
 
     def _store(
         self,
@@ -210,10 +223,14 @@ class Engine:
             self.prefixes.record_set(key)
         current = self.peek(key)
         expires = semantics.expiry(exptime, self.clock.now())
-        outcome, content = decide(current, Content(value, flags, expires))
+        return self._carry_out(key, len(value), decide(current, Content(value, flags, expires)))
+
+    def _carry_out(self, key: bytes, sent: int, decision: Decision) -> Outcome:
+        """Store what was decided, of which the client has sent so many bytes."""
+        outcome, content = decision
         if content is None:
             return outcome
-        if current is not None and len(content.value) != len(value):
+        if len(content.value) != sent:
             # Only append and prepend make a value longer than the parser let through.
             total = item_total(len(key), content.flags, len(content.value), cas=self.cas_enabled)
             if total > self._item_size:
@@ -228,13 +245,22 @@ class Engine:
         if removes:
             self.table.delete(key)
 
-    def _put(self, key: bytes, old: Item | None, value: bytes, flags: int, expires: float) -> None:
+    def _put(
+        self,
+        key: bytes,
+        old: Item | None,
+        value: bytes,
+        flags: int,
+        expires: float,
+        marks: Marks | None = None,
+    ) -> None:
         self._version = version = self._version + 1
         counters = self.counters
         wire = wire_form(key, flags, value)
         try:
             if old is None:
-                item = Item(wire, len(value), flags, expires, version, self.clock.second)
+                second = self.clock.second
+                item = Item(wire, len(value), flags, expires, version, second, marks)
                 if self.table.pop_flushed(key) is not None:
                     self._count_reclaimed(key, item)
                 self.table.put(key, item)
@@ -247,7 +273,8 @@ class Engine:
                 item.flags = flags
                 item.expires = expires
                 item.version = version
-                item.stored = self.clock.second
+                item.accessed = self.clock.second
+                item.marks = marks
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
@@ -320,8 +347,9 @@ class Engine:
             counters.touch_misses += 1
             return None
         counters.touch_hits += 1
-        item = self.table.retime(key, item, semantics.expiry(exptime, self.clock.now()))
-        item.uses = USED
+        item = self.table.alter(key, item)
+        item.expires = semantics.expiry(exptime, self.clock.now())
+        self._bump(item)
         return item
 
     # Making room
@@ -344,7 +372,7 @@ class Engine:
         if not item.fetched:
             counters.evicted_unfetched += 1
             self.sizes.evicted_unfetched[size_class] += 1
-        self.sizes.evicted_time[size_class] = self.clock.second - item.stored
+        self.sizes.evicted_time[size_class] = self.clock.second - item.accessed
 
     def _drop_expired(self, key: bytes, item: Item) -> None:
         if not item.fetched:

@@ -9,7 +9,7 @@ from memlite import __version__
 from memlite.config import MEGABYTE
 from memlite.errors import ConfigError
 from memlite.protocol import replies
-from memlite.protocol.text import signed, signed_32, unsigned
+from memlite.protocol.numbers import signed, signed_32, unsigned
 from memlite.server import statistics
 
 if TYPE_CHECKING:

@@ -22,7 +22,9 @@ from memlite.errors import ConfigError
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
-from memlite.server.deferred import DeferredCommands, DeferredConnection
+from memlite.server.deferred import Deferred
+from memlite.server.deferred_connection import DeferredConnection
+from memlite.server.dialects import TEXT
 from memlite.server.encrypted import TlsTransport
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
@@ -64,6 +66,8 @@ class Server:
         connections: those that are open.
         handshakes: those that are not agreed on yet, with TLS; the oldest first.
         certificates_read: unix time at which those of TLS were.
+        dialect: the protocol a connection speaks.
+        negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
@@ -101,6 +105,8 @@ class Server:
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
         self.handshakes: dict[TlsTransport, None] = {}
+        self.dialect = TEXT
+        self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -204,7 +210,7 @@ class Server:
         self._other_reads += not due
         sampled = due or not self._other_reads % LatencySampler.INTERVAL
         handler = connection.commands
-        if isinstance(handler, DeferredCommands):  # which measures until the reply is there
+        if isinstance(handler, Deferred):  # which measures until the reply is there
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
