@@ -226,14 +226,16 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         if self._ended or self._closing or self._connection is None:
             return
         self._ended = True
-        if not self._connection.eof_received():
+        if self._connection.eof_received():
+            self._socket.pause_reading()  # what comes now is nobody's
+        else:
             self.close()
 
     # asyncio.Transport, for the connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt and send it."""
-        if self._closing:
+        if self._closing or not data:
             return
         try:
             self._session.write(data)

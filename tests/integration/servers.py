@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,16 @@ def memcached_version() -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups())
 
 
+def memcached_has_tls() -> bool:
+    """Whether the memcached to compare with was built with it."""
+    path = memcached_path()
+    return (
+        path is not None
+        and "enable-ssl"
+        in subprocess.run([path, "-h"], capture_output=True, text=True, check=False).stdout
+    )
+
+
 @dataclass
 class RunningServer:
     """A server process that accepts connections."""
@@ -44,6 +55,7 @@ class RunningServer:
     port: int = 0
     path: str = ""
     log: Path = Path(os.devnull)
+    tls: ssl.SSLContext | None = None
 
     def connect(self, timeout: float = 10) -> "Wire":
         if self.path:
@@ -52,6 +64,8 @@ class RunningServer:
             sock.connect(self.path)
         else:
             sock = socket.create_connection(("127.0.0.1", self.port), timeout)
+            if self.tls is not None:
+                sock = self.tls.wrap_socket(sock, server_hostname="127.0.0.1")
         return Wire(sock)
 
     def ask(self, request: bytes) -> bytes:
@@ -150,8 +164,9 @@ def running(
     *arguments: str,
     environment: dict[str, str] | None = None,
     unix: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[RunningServer]:
-    """Run one of `_KINDS`, or ``memcached``, with further arguments."""
+    """Run one of `_KINDS`, or ``memcached``, with further arguments; `tls` is the clients'."""
     folder = Path(tempfile.mkdtemp(prefix="memlite-test-"))
     folder.chmod(0o777)  # a server that gives up root writes its ports there too
     ports, path, log = folder / "ports", folder / "socket", folder / "log"
@@ -167,7 +182,7 @@ def running(
             env={**os.environ, "MEMCACHED_PORT_FILENAME": str(ports), **(environment or {})},
         )
     try:
-        server = RunningServer(kind, process, path=str(path) if unix else "", log=log)
+        server = RunningServer(kind, process, path=str(path) if unix else "", log=log, tls=tls)
         _wait_for(path if unix else ports, server)
         if not unix:
             found = re.search(r"TCP INET: (\d+)", ports.read_text())
