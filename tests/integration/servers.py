@@ -53,6 +53,7 @@ class RunningServer:
     kind: str
     process: subprocess.Popen[bytes]
     port: int = 0
+    further_ports: tuple[int, ...] = ()
     path: str = ""
     log: Path = Path(os.devnull)
     tls: ssl.SSLContext | None = None
@@ -185,9 +186,10 @@ def running(
         server = RunningServer(kind, process, path=str(path) if unix else "", log=log, tls=tls)
         _wait_for(path if unix else ports, server)
         if not unix:
-            found = re.search(r"TCP INET: (\d+)", ports.read_text())
+            found = re.findall(r"TCP INET: (\d+)", ports.read_text())
             assert found, ports.read_text()
-            server.port = int(found[1])
+            server.port, *further = map(int, found)
+            server.further_ports = tuple(further)
         with server.connect():
             pass
         yield server

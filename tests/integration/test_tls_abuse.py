@@ -102,8 +102,9 @@ def errors(server: RunningServer) -> int:
     return int(server.stats()["ssl_handshake_errors"])
 
 
-def closed(sock: socket.socket) -> bool:
-    """Whether the server closes, whatever it says before."""
+def closed(sock: socket.socket, within: float = 5) -> bool:
+    """Whether the server closes so soon, in seconds (handshakes have ten), whatever it says."""
+    sock.settimeout(within)
     try:
         while sock.recv(65536):
             pass
@@ -186,8 +187,8 @@ def test_a_thousand_that_never_finish(start: Start, served: Issued, kind: str) -
             assert sum(key.endswith(":listen_addr") for key in shown) == 1001
         # 3 KB for who is silent, OpenSSL's buffers for others.
         assert server.resident_kib() - resident < 40_000
-        assert closed(silent[0])
-        assert closed(started[-1])
+        assert closed(silent[0], within=20)
+        assert closed(started[-1], within=20)
         assert 9 < time.monotonic() - began < 20  # the ten seconds they have
         assert wait_until(lambda: server.stats()["curr_connections"] == "1")
         assert server.log.read_text() == ""
