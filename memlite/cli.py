@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from memlite.server.sockets import Listener
+    from memlite.server.tls import Tls
 
 __all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
 
@@ -133,6 +134,7 @@ def _serve(settings: Settings) -> int:
     from memlite.server import sockets
     from memlite.server.server import Server
     from memlite.server.service import ServiceManager
+    from memlite.server.tls import Tls
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
@@ -141,21 +143,23 @@ def _serve(settings: Settings) -> int:
     process.raise_file_limit(config.conn_limit)
     if config.enable_coredumps:
         process.allow_coredumps()
+    # Before anybody can connect: those who could would be let down if it failed.
+    tls = Tls(config.extended) if config.enable_ssl else None
     if config.unix_socket:
         listeners = [
             sockets.listen_unix(config.unix_socket, config.unix_mask, config.listen_backlog)
         ]
     else:
-        listeners = sockets.listen_tcp(config.listen, config.port, config.listen_backlog)
+        listeners = sockets.listen_tcp(
+            config.listen, config.port, config.listen_backlog, tls=config.enable_ssl
+        )
     try:
         if config.udp_port and not config.unix_socket:
-            listeners += sockets.listen_udp(config.listen, config.udp_port)
-        for listener in listeners:
-            if not (sockets.is_loopback(listener) or config.asks_for_password):
-                _warn_of_strangers(listener)
+            listeners += sockets.listen_udp(config.listen, config.udp_port, tls=config.enable_ssl)
+        _say_who_can_connect(listeners, tls, config)
         # Before the user and the directory change: the new one may not be allowed to read Python's
         # files, and paths may be relative.
-        server = Server(config, listeners)
+        server = Server(config, listeners, tls=tls)
         loop_factory = _loop_factory(config.loop)
         process.become(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (
@@ -185,6 +189,20 @@ def _serve(settings: Settings) -> int:
         for listener in listeners:
             listener.close()
     return 0
+
+
+def _say_who_can_connect(
+    listeners: "Sequence[Listener]", tls: "Tls | None", config: Config
+) -> None:
+    from memlite.server.sockets import is_loopback
+
+    for listener in listeners:
+        where = listener.label.partition(":")[2]
+        if tls is not None and tls.requires_certificate(listener.tls):
+            if not tls.has_ca:
+                _log.warning("nobody can connect to %s without -o ssl_ca_cert", where)
+        elif not (is_loopback(listener) or config.asks_for_password):
+            _warn_of_strangers(listener)
 
 
 def _warn_of_strangers(listener: "Listener") -> None:
@@ -223,9 +241,13 @@ def _say_what_has_no_effect(settings: Settings) -> None:
         _log.info("%s: has no effect with -s", settings.sources["udp-port"])
     if not on_unix_socket and settings.sources["unix-mask"] != "default":
         _log.info("%s: has no effect without -s", settings.sources["unix-mask"])
+    if on_unix_socket and settings.config.enable_ssl:
+        _log.info("%s: has no effect with -s", settings.sources["enable-ssl"])
     for key in settings.config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)
+        elif key.startswith("ssl_") and not settings.config.enable_ssl:
+            _log.info("-o %s: has no effect without -Z", key)
 
 
 # Texts

@@ -55,6 +55,7 @@ class Config:
     enable_sasl: bool = False
     auth_timeout: int = 30
     enable_shutdown: bool = False
+    enable_ssl: bool = False
     prefix_delimiter: str = ""
     threads: int = 4
     slab_growth_factor: float = 1.25
@@ -230,12 +231,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "listen",
         "address to listen on: host, host:port or [IPv6]:port; repeated or separated by commas. "
-        "Without it only this machine can connect (memcached: everybody)",
+        "Without it only this machine can connect (memcached: everybody). With -Z it may begin "
+        "with notls:, btls: (TLS, and no client certificate is asked for) or mtls: (one is "
+        "required)",
         "l",
         "ADDR",
         _addresses,
         "append",
     ),
+    Option("enable-ssl", "TLS on all TCP addresses; needs -o ssl_chain_cert", "Z"),
     Option("daemon", "run as a daemon; the command returns when it is ready", "d"),
     Option("enable-coredumps", "maximize the core file limit", "r"),
     Option(
@@ -407,7 +411,6 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 REFUSED: Mapping[str, tuple[str, str]] = {
-    "Z": ("enable-ssl", "TLS"),
     "e": ("memory-file", "a memory file"),
     "N": ("napi-ids", "NAPI id support"),
 }
@@ -469,10 +472,10 @@ def _read_flags(arguments: Sequence[str]) -> tuple[_Layer, str | None, frozenset
     shorts = "".join(
         option.short + (":" if option.metavar else "") for option in OPTIONS if option.short
     )
-    shorts += "hViZe:N:"
+    shorts += "hVie:N:"
     longs = [option.name + ("=" if option.metavar else "") for option in OPTIONS]
     longs += ["help", "version", "license", "print-config", "config="]
-    longs += ["enable-ssl", "memory-file=", "napi-ids="]
+    longs += ["memory-file=", "napi-ids="]
     try:
         pairs, rest = getopt.getopt(list(arguments), shorts, longs)
     except getopt.GetoptError as error:

@@ -32,6 +32,38 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "maxconns_fast": ExtendedOption("refuse connections over the limit at once (always so)"),
     "no_lru_crawler": ExtendedOption('leave the crawler\'s fields out of "stats"; nothing else'),
     "no_lru_maintainer": ExtendedOption('leave the maintainer\'s out of "stats"; nothing else'),
+    "ssl_ca_cert": ExtendedOption(
+        "with -Z: the certificates of those who may sign clients' certificates (a PEM file)",
+        text=True,
+        low=0,
+    ),
+    "ssl_chain_cert": ExtendedOption(
+        "with -Z: the server's certificate and those up to its root (a PEM file)", text=True, low=0
+    ),
+    "ssl_ciphers": ExtendedOption(
+        "with -Z: ciphers of TLS 1.2, in OpenSSL's notation", text=True, low=0
+    ),
+    "ssl_key": ExtendedOption(
+        "with -Z: the private key, unencrypted (a PEM file; default: in ssl_chain_cert)",
+        text=True,
+        low=0,
+    ),
+    "ssl_keyformat": ExtendedOption("with -Z: the key's format; only 1, PEM", low=1, high=1),
+    "ssl_min_version": ExtendedOption(
+        "with -Z: the oldest version of TLS: 2 for 1.2 (the default), 3 for 1.3; 0 and 1 for 1.0 "
+        "and 1.1",
+        low=0,
+        high=3,
+    ),
+    "ssl_session_cache": ExtendedOption(
+        'with -Z: show ssl_new_sessions in "stats"; sessions are resumed without it, too'
+    ),
+    "ssl_verify_mode": ExtendedOption(
+        "with -Z: clients' certificates: 0, none is asked for (the default); 1, one that is "
+        "presented must be valid; 2 and 3, one is required",
+        low=0,
+        high=3,
+    ),
     "track_sizes": ExtendedOption('enable "stats sizes"'),
     # Accepted, without effect: they tune memcached's hash table, slabs, LRU threads and loggers.
     "drop_privileges": ExtendedOption(),
@@ -63,6 +95,8 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "slab_chunk_max": ExtendedOption(low=1),
     "slab_reassign": ExtendedOption(),
     "slab_sizes": ExtendedOption(text=True, low=0),
+    "ssl_kernel_tls": ExtendedOption(),
+    "ssl_wbuf_size": ExtendedOption(low=0),
     "tail_repair_time": ExtendedOption(low=10),
     "temporary_ttl": ExtendedOption(low=0),
     "warm_lru_pct": ExtendedOption(low=1, high=80),
@@ -70,11 +104,10 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "watcher_logbuf_size": ExtendedOption(low=1),
     "worker_logbuf_size": ExtendedOption(low=1),
 }
-"""The keys memlite accepts. Those of TLS, extstore and the proxy promise what is not there, and
-are refused."""
+"""The keys memlite accepts. Those of extstore and the proxy promise what is not there, and are
+refused."""
 
 _REFUSED = {
-    "ssl_": "TLS",
     "ext_": "external storage",
     "proxy_": "the proxy",
     "sock_cookie_id": "socket cookies",
@@ -101,6 +134,16 @@ class ExtendedOptions:
     def idle_timeout(self) -> int:
         """Seconds after which an idle connection is closed; 0 for never."""
         return int(self.given.get("idle_timeout", 0))
+
+    @property
+    def ssl_min_version(self) -> int:
+        """The oldest version of TLS: 0 to 3 for 1.0 to 1.3."""
+        return int(self.given.get("ssl_min_version", 2))
+
+    @property
+    def ssl_verify_mode(self) -> int:
+        """What becomes of clients' certificates: 0 none, 1 request, 2 require, 3 once."""
+        return int(self.given.get("ssl_verify_mode", 0))
 
     @property
     def track_sizes(self) -> bool:
@@ -164,5 +207,7 @@ def _check(key: str, option: ExtendedOption, value: str) -> str:
         kind = "a number" if option.fraction else "a whole number"
         raise ValueError(f"{key} must be {kind}, not {value!r}") from None
     if not option.low <= number <= option.high:
+        if option.low == option.high:
+            raise ValueError(f"{key} can only be {option.low:g}, not {value}")
         raise ValueError(f"{key} must be between {option.low:g} and {option.high:g}, not {value}")
     return value

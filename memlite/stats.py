@@ -46,6 +46,9 @@ class Counters:
         "lru_crawler_starts",
         "reclaimed",
         "rejected_connections",
+        "ssl_handshake_errors",
+        "ssl_new_sessions",
+        "ssl_proto_errors",
         "storage_errors",
         "store_no_memory",
         "store_too_large",
@@ -88,6 +91,9 @@ class Counters:
     lru_crawler_starts: int
     reclaimed: int
     rejected_connections: int
+    ssl_handshake_errors: int
+    ssl_new_sessions: int
+    ssl_proto_errors: int
     store_no_memory: int
     storage_errors: int
     store_too_large: int

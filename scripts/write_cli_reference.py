@@ -66,7 +66,7 @@ SIGNALS = """
 | --- | --- |
 | SIGINT, SIGTERM | stop: replies that are under way go out (1 s at most), then exit with 0 |
 | SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (10 s at most) |
-| SIGHUP | read the users file (`-Y`) again; connections stay open |
+| SIGHUP | read the users file (`-Y`) and certificates and key (`-Z`) again; connections stay open |
 | a second of these three | stop at once |
 | any of them while memlite starts | as soon as it has started |
 | `MEMCACHED_SASL_PWDB` | with `-S`: names the users file, where `-Y` does not |
@@ -97,7 +97,7 @@ def page() -> str:
             f"{idle}.\n",
             "\n## Refused\n\nmemcached has these and this version of memlite has not; to start ",
             "without what they promise would be worse than not to start: ",
-            f"{refused}, and of `-o` all `ssl_…`, `ext_…` and `proxy_…` keys.\n",
+            f"{refused}, and of `-o` all `ext_…` and `proxy_…` keys.\n",
             SIGNALS,
         )
     )

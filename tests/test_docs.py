@@ -1,11 +1,14 @@
 """Every example in the documentation runs, and what it says of the code is so."""
 
+import contextlib
 import dataclasses
 import doctest
 import os
 import re
 import runpy
 import shlex
+import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ from memlite.loadtest.workload_files import load_workload, preset_names
 from memlite.protocol import Limits
 from memlite.protocol.login import TOKEN_LENGTH
 from memlite.server import throttle
+from memlite.server.encrypted import HANDSHAKE_SECONDS
 from memlite.server.users import FILE_LIMIT
 from tests.integration.servers import RunningServer, running
 
@@ -188,6 +192,31 @@ def test_the_backend_on_the_page_about_writing_one(tmp_path: Path) -> None:
         timeout=120,
     )
     assert run.returncode == 0, run.stdout
+
+
+def test_the_page_on_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "how-to" / "use-tls.md"
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl command")
+    monkeypatch.chdir(tmp_path)
+    clients = blocks(page, "python")
+    files = {"PYTHONPATH": str(ROOT)}
+    for commands in blocks(page, "sh"):
+        made, command, flags = commands.partition("\nmemlite ")
+        if not command:
+            continue
+        subprocess.run(["bash", "-e", "-c", made], check=True, capture_output=True, timeout=30)
+        with contextlib.ExitStack() as stack:
+            tls = ssl.create_default_context(cafile="cert.pem")
+            if "ca.pem" in flags:
+                tls.load_cert_chain("client.pem", "client-key.pem")
+            server = stack.enter_context(
+                running("memlite", *shlex.split(flags), environment=files, tls=tls)
+            )
+            program = clients.pop(0).replace("11211", str(server.port))
+            subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=30)
+    assert not clients
+    assert f"closed after {HANDSHAKE_SECONDS:g} seconds" in page.read_text()
 
 
 def test_figures_in_the_documentation_are_the_codes() -> None:

@@ -21,6 +21,7 @@ from memlite.loadtest.progress import watch
 from memlite.loadtest.results import Results
 from memlite.loadtest.summary import print_summary
 from memlite.loadtest.targets import Fresh, Target, parse_address, parse_backend
+from memlite.loadtest.tls import TlsClient
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text, validate
 
@@ -198,16 +199,30 @@ def _knee(options: argparse.Namespace) -> KneeSearch | None:
 
 def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     login = read_login(options.user, options.password_file)
+    tls = _tls(options)
     if options.command == "run":
-        return [parse_address(options.address, login=login)]
+        return [parse_address(options.address, tls=tls, login=login)]
     how = Fresh(options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency)
     if options.data_dir and not options.data_dir.is_dir():
         raise ConfigError(f"bench: --data-dir {options.data_dir} is no directory")
     targets: list[Target] = [parse_backend(text, how) for text in options.backends]
-    targets += [parse_address(text, login=login) for text in options.target]
+    targets += [parse_address(text, tls=tls, login=login) for text in options.target]
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
         raise ConfigError("bench: two targets have the same name; give one another: HOST:PORT=name")
     if not targets:
         raise ConfigError("bench: nothing to compare")
     return targets
+
+
+def _tls(options: argparse.Namespace) -> TlsClient | None:
+    files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
+    if not options.tls:
+        if any(files) or options.tls_skip_verify:
+            raise ConfigError("bench: --tls-... options are for --tls")
+        return None
+    if options.tls_key and not options.tls_cert:
+        raise ConfigError("bench: --tls-key is for --tls-cert")
+    tls = TlsClient(*files, verify=not options.tls_skip_verify)
+    tls.context()  # what is wrong with it is said now
+    return tls

@@ -241,6 +241,7 @@ class _Run:
                     verify=plan.verify,
                     timeout=plan.timeout,
                     login=target.login,
+                    tls=target.tls,
                 )
             )
             self._next_client += connections

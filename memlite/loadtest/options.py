@@ -153,6 +153,7 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     add("--timeout", type=_checked(_duration), default=5.0, metavar="TIME", help="(default: 5s)")
     add("--verify", action="store_true", help="check that each value is one that was stored")
     add("--seed", type=_checked(int), default=1, metavar="NUM", help="(default: %(default)s)")
+    _add_tls(parser)
     knee = parser.add_argument_group("saturation")
     add = knee.add_argument
     add(
@@ -174,6 +175,25 @@ def _add_login(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"its first line is the user's password (default: of {PASSWORD_VARIABLE})",
     )
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("TLS, to servers that run already").add_argument
+    add("--tls", action="store_true", help="speak it")
+    add(
+        "--tls-ca-cert",
+        default="",
+        metavar="FILE",
+        help="PEM file the server's certificate is checked against (default: this machine's)",
+    )
+    add("--tls-cert", default="", metavar="FILE", help="PEM file with the client's certificate")
+    add(
+        "--tls-key",
+        default="",
+        metavar="FILE",
+        help="PEM file with its private key (default: in --tls-cert)",
+    )
+    add("--tls-skip-verify", action="store_true", help="take any certificate of the server's")
 
 
 def _add_knobs(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import psutil
 from memlite.errors import ConfigError, StartError
 from memlite.loadtest.login import Login, LoginRefusedError
 from memlite.loadtest.results import TargetInfo
+from memlite.loadtest.tls import TlsClient
 from memlite.protocol import replies
 
 __all__ = ["KINDS", "Fresh", "Running", "Target", "parse_address", "parse_backend"]
@@ -45,9 +47,11 @@ class Target:
         address: host and port, or a path; known inside.
         details: as in `TargetInfo`.
         login: who clients say they are; None for nobody.
+        tls: how to speak it with the server; None for not.
     """
 
     login: Login | None = None
+    tls: TlsClient | None = None
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -73,7 +77,7 @@ class Target:
 
     def _version(self) -> str:
         try:
-            reply = _ask_version(self.address, self.login)
+            reply = self._ask_version()
         except LoginRefusedError as error:
             raise StartError(f"bench: {self.name}: {error}") from None
         except OSError as error:
@@ -85,6 +89,34 @@ class Target:
         if not reply.startswith(b"VERSION "):
             raise StartError(f"bench: {self.name} does not speak memcached's protocol")
         return reply[8:100].decode("latin-1").strip()
+
+    def _ask_version(self) -> bytes:
+        if isinstance(self.address, str):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(_ANSWER_SECONDS)
+            connection.connect(self.address)
+        else:
+            connection = socket.create_connection(self.address, _ANSWER_SECONDS)
+            if self.tls:
+                connection = self._encrypt(connection, self.address[0], self.tls)
+        with connection, connection.makefile("rb") as lines:
+            if self.login is not None:
+                connection.sendall(self.login.request)
+                self.login.check(lines.readline(1000))
+            connection.sendall(b"version\r\n")
+            line = lines.readline(1000)
+        if not line:
+            raise ConnectionResetError
+        return line
+
+    def _encrypt(self, connection: socket.socket, host: str, tls: TlsClient) -> ssl.SSLSocket:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(connection)
+            encrypted = tls.context().wrap_socket(connection, server_hostname=host)
+            stack.pop_all()
+        cipher = encrypted.cipher()
+        self.details["TLS"] = f"{encrypted.version()}, {cipher[0] if cipher else 'no cipher'}"
+        return encrypted
 
     def usage(self) -> tuple[float, int] | None:
         """Return processor seconds and resident bytes of a local server; None for others."""
@@ -112,14 +144,21 @@ class Running(Target):
         name: for people.
         address: host and port, or the path of a UNIX socket.
         login: see `Target`.
+        tls: see `Target`.
     """
 
     def __init__(
-        self, name: str, address: tuple[str, int] | str, *, login: Login | None = None
+        self,
+        name: str,
+        address: tuple[str, int] | str,
+        *,
+        login: Login | None = None,
+        tls: TlsClient | None = None,
     ) -> None:
         super().__init__(name, "server")
         self.login = login
         self.address = address
+        self.tls = tls
 
     def __enter__(self) -> Self:
         if not isinstance(self.address, str):
@@ -185,7 +224,7 @@ class Server(Target):
             return False
         self.address = (_HOST, int(ports.read_text().rpartition(":")[2]))
         try:
-            _ask_version(self.address)
+            self._ask_version()
         except OSError:
             return False
         return True
@@ -260,24 +299,6 @@ def _last_line(process: subprocess.Popen[str]) -> str:
     return said[-1].removeprefix("memlite: ") if said else "it does not answer"
 
 
-def _ask_version(address: tuple[str, int] | str, login: Login | None = None) -> bytes:
-    if isinstance(address, str):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(_ANSWER_SECONDS)
-        connection.connect(address)
-    else:
-        connection = socket.create_connection(address, _ANSWER_SECONDS)
-    with connection, connection.makefile("rb") as lines:
-        if login is not None:
-            connection.sendall(login.request)
-            login.check(lines.readline(1000))
-        connection.sendall(b"version\r\n")
-        line = lines.readline(1000)
-    if not line:
-        raise ConnectionResetError
-    return line
-
-
 def _listener(host: str, port: int) -> psutil.Process | None:
     """Return the local process that listens there, if that can be seen."""
     try:
@@ -305,24 +326,29 @@ def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def parse_address(text: str, *, login: Login | None = None) -> Running:
+def parse_address(
+    text: str, *, tls: TlsClient | None = None, login: Login | None = None
+) -> Running:
     """Return the target of ``HOST:PORT``, ``HOST:PORT=name`` or ``/path/to/socket``.
 
     Args:
         text: that.
         login: who clients say they are to it; None for nobody.
+        tls: how to speak it with the server; None for not.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it is none of them, or a path and to be spoken TLS with.
     """
     address, _, name = text.partition("=")
     if address.startswith("/"):
+        if tls:
+            raise ConfigError(f"bench: --tls is for HOST:PORT, not for a UNIX socket: {address}")
         return Running(name or address, address, login=login)
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(f"bench: --target must be HOST:PORT or HOST:PORT=name, not {text!r}")
-    return Running(name or address, (host, int(port)), login=login)
+    return Running(name or address, (host, int(port)), login=login, tls=tls)
 
 
 def parse_backend(text: str, how: Fresh) -> Server:

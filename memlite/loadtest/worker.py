@@ -20,6 +20,7 @@ from memlite.loadtest.login import Login
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.loadtest.supply import Supply
+from memlite.loadtest.tls import TlsClient
 from memlite.loadtest.workload import Workload
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Task:
         timeout: seconds for a request.
         preload: store keys, and measure nothing.
         login: who clients say they are; None for nobody.
+        tls: how to speak it; None for not.
     """
 
     address: tuple[str, int] | str
@@ -67,6 +69,7 @@ class Task:
     timeout: float = 5.0
     preload: bool = False
     login: Login | None = None
+    tls: TlsClient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ class _Measurement:
         self._messages = messages
         self._recorder = Recorder()
         self._glance = self._recorder.glance
+        self._tls = task.tls.context() if task.tls else None
 
     async def run(self) -> Recording:
         task = self._task
@@ -205,6 +209,7 @@ class _Measurement:
             _PRELOAD_PIPELINE,
             timeout=task.timeout,
             login=task.login,
+            tls=self._tls,
         )
         clients = TextClients(settings, take, self._recorder)
         await clients.connect()
@@ -231,6 +236,7 @@ class _Measurement:
             patience=task.timeout,
             recorder=self._recorder,
             login=task.login,
+            tls=self._tls,
         )
         return self._end(cpu)
 
@@ -262,6 +268,7 @@ class _Measurement:
             supply.check,
             supply.keep,
             login=task.login,
+            tls=self._tls,
         )
         clients = TextClients(settings, supply.take, self._recorder, supply.plain)
         try:
@@ -319,6 +326,7 @@ class _Measurement:
             think_time=load.think_time,
             check=streams[0].check if task.verify else None,
             login=task.login,
+            tls=self._tls,
         )
         self._glance = clients.glance
         await asyncio.to_thread(clients.connect)

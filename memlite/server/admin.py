@@ -1,11 +1,13 @@
 """Commands that are not about keys: the text protocol's, and what others have of them."""
 
 import logging
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from memlite import __version__
 from memlite.config import MEGABYTE
+from memlite.errors import ConfigError
 from memlite.protocol import replies
 from memlite.protocol.numbers import signed, signed_32, unsigned
 from memlite.server import statistics
@@ -44,6 +46,7 @@ class Admin:
             b"lru_crawler": self._lru_crawler,
             b"slabs": self._slabs,
             b"lru": self._lru,
+            b"refresh_certs": self._refresh_certs,
         }
         if server.config.debug_commands:
             self._commands[b"debugtime"] = self._debugtime
@@ -164,6 +167,13 @@ class Admin:
         else:
             return b"CLIENT_ERROR invalid shutdown mode\r\n"
         return _NOTHING
+
+    def _refresh_certs(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
+        try:
+            self._server.refresh_certificates()
+        except ConfigError as error:
+            return os.fsencode(f"{error}\r\n")
+        return replies.OK
 
     def _debugtime(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         seconds = signed(words[1]) if len(words) > 1 else None

@@ -19,7 +19,7 @@ from memlite.config import MEGABYTE, Config
 from memlite.engine import MemoryEngine, StoreEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
-from memlite.errors import MemliteError
+from memlite.errors import ConfigError, MemliteError
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.auth import Authenticator
@@ -27,9 +27,11 @@ from memlite.server.connection import Connection
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_connection import DeferredConnection
 from memlite.server.dialects import BINARY, TEXT
+from memlite.server.encrypted import TlsTransport
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.tls import Tls
 from memlite.server.udp import UdpService
 from memlite.server.users import users_of
 from memlite.stats import Counters
@@ -61,6 +63,7 @@ class Server:
         config: the settings.
         listeners: bound sockets to accept connections or take datagrams from; the server closes
             them.
+        tls: of those that speak it.
         clock: tells the time; tests pass one that they move.
         backend: makes the backend, instead of what the settings ask for.
 
@@ -69,6 +72,8 @@ class Server:
         connections: those that are open.
         listeners: those of connections.
         udp: what serves datagrams, one for each socket.
+        handshakes: those that are not agreed on yet, with TLS; the oldest first.
+        certificates_read: unix time at which those of TLS were.
         dialect: the protocol a connection speaks.
         negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
@@ -84,12 +89,15 @@ class Server:
         config: Config,
         listeners: Sequence[Listener],
         *,
+        tls: Tls | None = None,
         clock: Clock | None = None,
         backend: Callable[[Context], Backend] | None = None,
     ) -> None:
         self.config = config
         self.listeners = [one for one in listeners if not one.udp]
+        self.tls = tls
         self.clock = clock or Clock()
+        self.certificates_read = self.clock.now()
         self.counters = Counters()
         self.limits = Limits(
             item_size=config.max_item_size,
@@ -109,6 +117,7 @@ class Server:
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
         self.udp = [UdpService(self, one) for one in listeners if one.udp]
+        self.handshakes: dict[TlsTransport, None] = {}
         self.dialect = BINARY if config.protocol == "binary" else TEXT
         self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
@@ -123,6 +132,8 @@ class Server:
         self._reloaders: list[tuple[str, Callable[[], None]]] = []
         if self.auth is not None:
             self._reloaders.append(("users", self.auth.reload))
+        if tls is not None:
+            self._reloaders.append(("certificates", self.refresh_certificates))
         self._observe_verbosity()
 
     def _make_backend(self, make: Callable[[Context], Backend] | None) -> Backend | None:
@@ -174,8 +185,7 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in; False when it is one too many."""
-        if len(self.connections) >= self.config.conn_limit and not self._make_room():
-            self.counters.rejected_connections += 1
+        if not self.make_room():
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
@@ -185,17 +195,24 @@ class Server:
             _log.debug("<%d new client connection", connection.number)
         return True
 
-    def _make_room(self) -> bool:
-        """End the connection that has gone longest without authenticating, if there is one.
+    def make_room(self) -> bool:
+        """See whether ``-c`` allows one more connection; if not, count it as rejected.
 
-        Who opens connections and leaves it at that keeps nobody out.
+        Who opens connections and leaves it at that keeps nobody out: the oldest that has not
+        finished its handshake gives way, or else the oldest that has not authenticated.
         """
+        if len(self.connections) + len(self.handshakes) < self.config.conn_limit:
+            return True
+        if self.handshakes:
+            next(iter(self.handshakes)).give_up("others need the room")
+            return True
         stranger = self.auth.oldest_stranger() if self.auth is not None else None
-        if stranger is None:
-            return False
-        self.connections.discard(stranger)
-        stranger.abort()
-        return True
+        if stranger is not None:
+            self.connections.discard(stranger)
+            stranger.abort()
+            return True
+        self.counters.rejected_connections += 1
+        return False
 
     def dismiss(self, connection: Connection) -> None:
         """Count a connection out."""
@@ -249,6 +266,17 @@ class Server:
         """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
+
+    def refresh_certificates(self) -> None:
+        """Read those of TLS again, for connections that are still to come.
+
+        Raises:
+            ConfigError: they cannot be used, those before stay in use; or there is no TLS.
+        """
+        if self.tls is None:
+            raise ConfigError("Error TLS not enabled")
+        self.tls.reload()
+        self.certificates_read = self.clock.now()
 
     def reload(self) -> None:
         """Read again what may change while the server runs (SIGHUP)."""
@@ -318,16 +346,7 @@ class Server:
         ready: Callable[[], None],
         stopping: Callable[[], None],
     ) -> None:
-        servers = [
-            await self.loop.create_server(
-                self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
-            )
-            if listener.port
-            else await self.loop.create_unix_server(
-                self._connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE
-            )
-            for listener in self.listeners
-        ]
+        servers = [await self._accept_from(listener) for listener in self.listeners]
         for listener in self.listeners:
             listener.sock.listen(self.config.listen_backlog)
         for service in self.udp:
@@ -355,6 +374,16 @@ class Server:
             for handle in (self._tick_handle, self._flush_handle):
                 if handle is not None:
                     handle.cancel()
+
+    async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer:
+        create = self.loop.create_server if listener.port else self.loop.create_unix_server
+        connect = self._connect_tls(listener.tls) if listener.tls else self._connect
+        return await create(connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE)
+
+    def _connect_tls(self, mode: str) -> Callable[[], TlsTransport]:
+        tls = self.tls
+        assert tls is not None  # noqa: S101 - who makes such listeners has it
+        return lambda: TlsTransport(self, tls.context(mode), self._connect)
 
     def _connect(self) -> Connection:
         if isinstance(self.engine, StoreEngine):
@@ -385,6 +414,8 @@ class Server:
     async def _drain(self, patience: float) -> None:
         """Let connections finish what they have begun, then close them."""
         deadline = self.loop.time() + patience
+        for handshake in list(self.handshakes):
+            handshake.give_up("the server stops")
         while self.connections or any(service.under_way for service in self.udp):
             for connection in list(self.connections):
                 if not connection.busy:

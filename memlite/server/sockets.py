@@ -7,7 +7,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,9 @@ AF_UNIX: int | None = getattr(socket, "AF_UNIX", None)
 LOOPBACK = ("127.0.0.1", "::1")
 PORT_FILE_VARIABLE = "MEMCACHED_PORT_FILENAME"
 
+# What may stand before an address, and what its listener then does; see `Listener.tls`.
+_TLS_PREFIXES = {"notls": "", "btls": "btls", "mtls": "mtls"}
+
 _log = logging.getLogger("memlite")
 
 
@@ -38,12 +41,15 @@ class Listener:
     Attributes:
         sock: the socket.
         label: ``tcp:HOST:PORT``, ``udp:HOST:PORT`` or ``unix:PATH``, as in ``stats conns``.
+        tls: ``tls`` where it speaks TLS, ``btls`` where it asks for no client certificate then,
+            ``mtls`` where it requires one; empty where it speaks none.
         file: a UNIX socket's file, as an absolute path; None once it is removed.
         inode: the device and number by which the file is known again.
     """
 
     sock: socket.socket
     label: str
+    tls: str = ""
     file: Path | None = None
     inode: tuple[int, int] | None = None
 
@@ -113,6 +119,24 @@ def parse_address(text: str, default_port: int) -> tuple[str, int]:
     return ("" if host == "*" else host), int(port) if port else default_port
 
 
+def _split_tls(text: str, enabled: bool) -> tuple[str, str]:
+    """Split an address of ``-l`` into `Listener.tls` and the rest.
+
+    Args:
+        text: the address, perhaps with a prefix.
+        enabled: whether there is TLS (``-Z``).
+
+    Raises:
+        StartError: it has a prefix, and there is none.
+    """
+    prefix, colon, rest = text.partition(":")
+    if not colon or prefix not in _TLS_PREFIXES:
+        return "tls" if enabled else "", text
+    if not enabled:
+        raise StartError(f"-l: {prefix!r} in {text!r} is only for servers with TLS (-Z)")
+    return _TLS_PREFIXES[prefix], rest
+
+
 def is_loopback(listener: Listener) -> bool:
     """Whether only this machine can reach it."""
     if listener.sock.family == AF_UNIX:
@@ -121,21 +145,25 @@ def is_loopback(listener: Listener) -> bool:
     return host == "::1" or host.startswith(("127.", "::ffff:127."))
 
 
-def listen_tcp(addresses: Sequence[str], port: int, backlog: int) -> list[Listener]:
+def listen_tcp(
+    addresses: Sequence[str], port: int, backlog: int, *, tls: bool = False
+) -> list[Listener]:
     """Listen on each address, or, when there is none, on this machine's loopback addresses.
 
     Args:
-        addresses: as `parse_address` takes them.
+        addresses: as `parse_address` takes them; with `tls`, perhaps behind ``notls:``, ``btls:``
+            or ``mtls:``.
         port: for those that name none; 0 or less for a free one.
         backlog: connections that may wait to be accepted.
+        tls: whether they are for TLS (``-Z``).
 
     Raises:
         StartError: an address does not resolve, or is taken or forbidden.
     """
-    return _listen_each(addresses, port, "TCP", partial(_listen, backlog=backlog))
+    return _listen_each(addresses, port, "TCP", partial(_listen, backlog=backlog), tls=tls)
 
 
-def listen_udp(addresses: Sequence[str], port: int) -> list[Listener]:
+def listen_udp(addresses: Sequence[str], port: int, *, tls: bool = False) -> list[Listener]:
     """Take datagrams on each address, as `listen_tcp` listens for connections.
 
     A port that an address names goes for UDP as well, as in memcached.
@@ -143,11 +171,13 @@ def listen_udp(addresses: Sequence[str], port: int) -> list[Listener]:
     Args:
         addresses: as `parse_address` takes them.
         port: for those that name none; less than 0 for a free one.
+        tls: whether addresses may have the prefixes of TLS, which datagrams never speak.
 
     Raises:
         StartError: an address does not resolve, or is taken or forbidden.
     """
-    return _listen_each(addresses, port, "UDP", _bind_udp)
+    found = _listen_each(addresses, port, "UDP", _bind_udp, tls=tls)
+    return [replace(one, tls="") for one in found]
 
 
 _Name = tuple[str | int, ...] | tuple[int, bytes]
@@ -155,20 +185,23 @@ _Listen = Callable[[int, _Name], Listener]
 
 
 def _listen_each(
-    addresses: Sequence[str], port: int, protocol: str, listen: _Listen
+    addresses: Sequence[str], port: int, protocol: str, listen: _Listen, *, tls: bool
 ) -> list[Listener]:
     port = max(port, 0)
     listeners: list[Listener] = []
     try:
         if addresses:
-            for address in dict.fromkeys(addresses):
+            for text in dict.fromkeys(addresses):
+                mode, address = _split_tls(text, tls)
                 host, own_port = parse_address(address, port)
-                listeners += _listen_host(host, own_port, protocol, listen)
+                found = _listen_host(host, own_port, protocol, listen)
+                listeners += [replace(one, tls=mode) for one in found]
         else:
             listeners += _listen_host(LOOPBACK[0], port, protocol, listen)
             listeners += _listen_ipv6_loopback(
                 port or listeners[0].port, protocol, listen, asked=bool(port)
             )
+            listeners = [replace(one, tls="tls" if tls else "") for one in listeners]
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -283,7 +316,7 @@ def listen_unix(path: str, mask: int, backlog: int) -> Listener:
     except StartError:
         sock.close()
         raise
-    return Listener(sock, f"unix:{path}", file, inode)
+    return Listener(sock, f"unix:{path}", file=file, inode=inode)
 
 
 def _remove_stale(path: str) -> None:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from memlite import __version__
+from memlite.config import Config
+from memlite.server.tls import MIN_VERSION_NAMES
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
+    from memlite.server.encrypted import TlsTransport
     from memlite.server.server import Server
 
 __all__ = [
@@ -65,11 +68,11 @@ def _general(server: "Server") -> Pairs:
     yield "rusage_user", f"{user:.6f}"
     yield "rusage_system", f"{system:.6f}"
     yield "max_connections", server.config.conn_limit
-    connections = len(server.connections) + len(server.udp)
-    yield "curr_connections", connections
+    current = len(server.connections) + len(server.handshakes) + len(server.udp)
+    yield "curr_connections", current
     yield "total_connections", counters.total_connections
     yield "rejected_connections", counters.rejected_connections
-    yield "connection_structures", connections
+    yield "connection_structures", current
     yield from _zeros(
         "response_obj_oom",
         "response_obj_count",
@@ -138,9 +141,9 @@ def _general(server: "Server") -> Pairs:
         "log_watcher_skipped",
         "log_watcher_sent",
         "log_watchers",
-        "unexpected_napi_ids",
-        "round_robin_fallback",
     )
+    yield from _tls(server)
+    yield from _zeros("unexpected_napi_ids", "round_robin_fallback")
     yield "bytes", server.table.used
     yield "curr_items", len(server.table)
     yield "total_items", counters.total_items
@@ -160,6 +163,17 @@ def _general(server: "Server") -> Pairs:
         "direct_reclaims",
         "lru_bumps_dropped",
     )
+
+
+def _tls(server: "Server") -> Pairs:
+    if server.tls is None:
+        return
+    counters = server.counters
+    if "ssl_session_cache" in server.config.extended.given:
+        yield "ssl_new_sessions", counters.ssl_new_sessions
+    yield "ssl_handshake_errors", counters.ssl_handshake_errors
+    yield "ssl_proto_errors", counters.ssl_proto_errors
+    yield "time_since_server_cert_refresh", int(server.clock.now() - server.certificates_read)
 
 
 def settings(server: "Server") -> Pairs:
@@ -213,9 +227,27 @@ def settings(server: "Server") -> Pairs:
     yield from _zeros("watcher_logbuf_size", "worker_logbuf_size", "read_buf_mem_limit")
     yield "track_sizes", _on(config.extended.track_sizes)
     yield "inline_ascii_response", "no"
+    yield from _tls_settings(config)
     yield "num_napi_ids", 0
     yield "memory_file", "(null)"
     yield "client_flags_size", 4
+
+
+def _tls_settings(config: Config) -> Pairs:
+    extended = config.extended
+    given = extended.given
+    yield "ssl_enabled", _on(config.enable_ssl)
+    yield "ssl_chain_cert", given.get("ssl_chain_cert", "(null)")
+    yield "ssl_key", given.get("ssl_key", "(null)")
+    # memcached shows OpenSSL's flags: 1 verify, 2 fail without a certificate, 4 ask once.
+    yield "ssl_verify_mode", (0, 1, 3, 7)[extended.ssl_verify_mode]
+    yield "ssl_keyformat", 1
+    yield "ssl_ciphers", given.get("ssl_ciphers", "NULL")
+    yield "ssl_ca_cert", given.get("ssl_ca_cert", "NULL")
+    yield "ssl_wbuf_size", int(given.get("ssl_wbuf_size", 16)) * 1024
+    yield "ssl_session_cache", _on("ssl_session_cache" in given)
+    yield "ssl_kernel_tls", _on("ssl_kernel_tls" in given)
+    yield "ssl_min_version", MIN_VERSION_NAMES[extended.ssl_min_version]
 
 
 def items(server: "Server") -> Pairs:
@@ -311,7 +343,8 @@ def connections(server: "Server", asking: "Connection") -> Pairs:
         yield f"{number}:addr", service.listener.label
         yield f"{number}:state", "conn_read"
         yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - service.last_command
-    for connection in sorted(server.connections, key=lambda one: one.number):
+    peers: list[Connection | TlsTransport] = [*server.connections, *server.handshakes]
+    for connection in sorted(peers, key=lambda one: one.number):
         number = connection.number
         yield f"{number}:addr", connection.peer
         yield f"{number}:listen_addr", connection.listener

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,16 @@ def memcached_version() -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups())
 
 
+def memcached_has_tls() -> bool:
+    """Whether the memcached to compare with was built with it."""
+    path = memcached_path()
+    return (
+        path is not None
+        and "enable-ssl"
+        in subprocess.run([path, "-h"], capture_output=True, text=True, check=False).stdout
+    )
+
+
 @dataclass
 class RunningServer:
     """A server process that accepts connections."""
@@ -43,8 +54,10 @@ class RunningServer:
     process: subprocess.Popen[bytes]
     port: int = 0
     udp_port: int = 0
+    further_ports: tuple[int, ...] = ()
     path: str = ""
     log: Path = Path(os.devnull)
+    tls: ssl.SSLContext | None = None
 
     def connect(self, timeout: float = 10) -> "Wire":
         if self.path:
@@ -53,6 +66,8 @@ class RunningServer:
             sock.connect(self.path)
         else:
             sock = socket.create_connection(("127.0.0.1", self.port), timeout)
+            if self.tls is not None:
+                sock = self.tls.wrap_socket(sock, server_hostname="127.0.0.1")
         return Wire(sock)
 
     def ask(self, request: bytes) -> bytes:
@@ -151,8 +166,9 @@ def running(
     *arguments: str,
     environment: dict[str, str] | None = None,
     unix: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[RunningServer]:
-    """Run one of `_KINDS`, or ``memcached``, with further arguments."""
+    """Run one of `_KINDS`, or ``memcached``, with further arguments; `tls` is the clients'."""
     folder = Path(tempfile.mkdtemp(prefix="memlite-test-"))
     folder.chmod(0o777)  # a server that gives up root writes its ports there too
     ports, path, log = folder / "ports", folder / "socket", folder / "log"
@@ -168,14 +184,15 @@ def running(
             env={**os.environ, "MEMCACHED_PORT_FILENAME": str(ports), **(environment or {})},
         )
     try:
-        server = RunningServer(kind, process, path=str(path) if unix else "", log=log)
+        server = RunningServer(kind, process, path=str(path) if unix else "", log=log, tls=tls)
         _wait_for(path if unix else ports, server)
         if not unix:
-            found = re.search(r"TCP INET: (\d+)", ports.read_text())
+            found = re.findall(r"TCP INET: (\d+)", ports.read_text())
             assert found, ports.read_text()
-            server.port = int(found[1])
-            found = re.search(r"UDP INET: (\d+)", ports.read_text())
-            server.udp_port = int(found[1]) if found else 0
+            server.port, *further = map(int, found)
+            server.further_ports = tuple(further)
+            datagrams = re.search(r"UDP INET: (\d+)", ports.read_text())
+            server.udp_port = int(datagrams[1]) if datagrams else 0
         with server.connect():
             pass
         yield server

@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 from memlite.loadtest.files import load
+from tests.integration.certificates import Authority, client_context
 from tests.integration.conftest import needs_memcached
+from tests.integration.servers import running
 
 QUICK = ["--duration", "300ms", "--warm-up", "50ms", "--repetitions", "2", "--keys", "200"]
 
@@ -336,3 +338,79 @@ def test_a_report_of_several_has_a_folder_of_its_own(memlite, tmp_path):
     assert bench("report", "old", "new", cwd=tmp_path).returncode == 0
     assert (tmp_path / "old" / "report.html").read_bytes() == before
     assert len(list(tmp_path.glob("bench-results/*/report.html"))) == 1
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    authority = Authority(tmp_path_factory.mktemp("certificates"))
+    return authority.issue("server"), authority.issue("client")
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates):
+    """A memlite that speaks TLS, with those who show a certificate."""
+    served, known = certificates
+    with running(
+        "memlite", *served.flags, "-o", f"ssl_verify_mode=2,ssl_ca_cert={served.ca}",
+        tls=client_context(served.ca, known),
+    ) as server:  # fmt: skip
+        yield server
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--verify", "--pipeline", "4"],
+        ["--mix", "get=5,cas=1,incr=1", "--rate", "500"],
+        ["--client", "pymemcache"],
+        ["--workload", "concurrent"],
+    ],
+    ids=" ".join,
+)
+def test_tls(encrypted, certificates, tmp_path, options):
+    served, known = certificates
+    files = ["--tls-ca-cert", served.ca, "--tls-cert", known.cert, "--tls-key", known.key]
+    before = int(encrypted.stats()["total_connections"])
+    done = bench("run", address(encrypted), "--clients", 3, *QUICK, *options, "--tls", *files,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = load(tmp_path)
+    assert results.targets[0].details["TLS"].startswith("TLSv1.3, ")
+    points = results.points + results.bursts
+    assert points
+    assert all(one.operations for point in points for one in point.repetitions)
+    stats = encrypted.stats()
+    assert int(stats["total_connections"]) >= before + 3
+    assert stats["ssl_handshake_errors"] == stats["ssl_proto_errors"] == "0"
+
+
+def test_tls_that_cannot_be(memlite, encrypted, certificates, tmp_path):
+    served, known = certificates
+    where = [address(encrypted), "--clients", 1, *QUICK, "--out", tmp_path, "-q"]
+    for arguments, says in (
+        ([*where, "--tls"], "certificate verify failed"),
+        ([*where, "--tls", "--tls-ca-cert", "/nowhere"], "--tls-ca-cert: /nowhere: No such file"),
+        ([*where, "--tls", "--tls-ca-cert", known.key], f"--tls-ca-cert: {known.key}: "),
+        ([*where, "--tls", "--tls-cert", served.cert, "--tls-key", known.key],
+         f"{served.cert} and {known.key}: key values mismatch"),
+        ([*where, "--tls", "--tls-key", known.key], "--tls-key is for --tls-cert"),
+        ([*where, "--tls-skip-verify"], "--tls-... options are for --tls"),
+        (["/a/path", *where[1:], "--tls"], "--tls is for HOST:PORT"),
+        ([address(memlite), *where[1:], "--tls"], f"{address(memlite)}: "),
+    ):  # fmt: skip
+        done = bench("run", *arguments)
+        assert done.returncode in (64, 71), arguments
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_tls_to_anybody(certificates, tmp_path):
+    served, _ = certificates
+    with running("memlite", *served.flags, tls=client_context(served.ca)) as server:
+        done = bench("compare", "--backends", "memory", "--target", address(server) + "=tls",
+                     "--tls", "--tls-skip-verify", "--clients", 2, *QUICK, "--out", tmp_path, "-q",
+                     "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plain, tls = load(tmp_path).targets
+    assert "TLS" not in plain.details
+    assert tls.details["TLS"].startswith("TLSv1.3, ")

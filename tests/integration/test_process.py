@@ -57,8 +57,15 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (["-p", "70000"], "-p: must be at most 65535, not 70000"),
         (["-o", "nonsense"], "-o: unknown option 'nonsense'"),
         (["-o", "idle_timout=3"], "did you mean 'idle_timeout'?"),
-        (["-o", "ssl_key=x"], "TLS is not in this version of memlite"),
-        (["-Z"], "-Z: TLS is not in this version of memlite"),
+        (["-Z"], "-Z: TLS needs a certificate: -o ssl_chain_cert=FILE"),
+        (
+            ["-Z", "-o", "ssl_chain_cert=/nowhere"],
+            "Error loading the certificate chain: /nowhere : No such file or directory",
+        ),
+        (
+            ["-l", "notls:127.0.0.1"],
+            "-l: 'notls' in 'notls:127.0.0.1' is only for servers with TLS",
+        ),
         (["-Y", "file"], "-Y: authentication is not in this version of memlite"),
         (["--config", "/nowhere/memlite.toml"], "/nowhere/memlite.toml: No such file"),
         (["-u", "no-such-user"], "-u: can't find the user no-such-user"),

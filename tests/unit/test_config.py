@@ -51,7 +51,8 @@ VALUES = {
     "stats-interval": ("2.5", "2.5", 2.5),
 }
 SWITCHES = {
-    "enable-shutdown", "daemon", "enable-coredumps", "disable-evictions", "lock-memory",
+    "enable-shutdown", "enable-ssl", "daemon",
+    "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
     "debug-commands", "write-back", "enable-sasl",
 }  # fmt: skip
@@ -470,7 +471,11 @@ def test_extended(text, given):
         ("Modern", "unknown option"),
         ("=5", "unknown option ''"),
         ("zzz", "unknown option 'zzz'"),
-        ("ssl_chain_cert=x", "TLS"),
+        ("ssl_verify_mode=4", "between 0 and 3"),
+        ("ssl_min_version=-1", "between 0 and 3"),
+        ("ssl_keyformat=2", "ssl_keyformat can only be 1, not 2"),
+        ("ssl_chain_cert", "needs a value"),
+        ("ssl_chain", "did you mean 'ssl_chain_cert'?"),
         ("ext_path=x", "external storage"),
         ("proxy_config=x", "proxy"),
         ("a\nb", "unknown option"),

@@ -1,6 +1,7 @@
 """New clients, all at once: each connects, sets a key of its own, gets it and leaves."""
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ async def burst(
     patience: float,
     recorder: Recorder,
     login: Login | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Run so many clients at once, and return when all have left.
 
@@ -34,19 +36,22 @@ async def burst(
         patience: seconds after which a client gives up.
         recorder: what is written into: ``connect``, ``set`` and ``get``.
         login: who clients say they are, as a part of ``connect``; None for nobody.
+        tls: what they connect with; None for no TLS.
     """
 
     async def one(store: "Operation", read: "Operation") -> None:
         client = _Client(recorder)
         try:
             async with asyncio.timeout(patience):
-                await client.run(address, login, store.request, read.request)
+                await client.run(address, tls, login, store.request, read.request)
         except TimeoutError:
             client.failed("timeout")
         except ConnectionRefusedError:
             client.failed("connection refused")
         except LoginRefusedError as error:
             client.failed(str(error))
+        except ssl.SSLError:
+            client.failed("TLS handshake failed")
         except OSError:
             client.failed("connection reset")
         except ProtocolViolation as error:
@@ -61,13 +66,18 @@ class _Client:
         self._reader = ReplyReader(keep=True)
 
     async def run(
-        self, address: tuple[str, int] | str, login: Login | None, store: bytes, read: bytes
+        self,
+        address: tuple[str, int] | str,
+        tls: ssl.SSLContext | None,
+        login: Login | None,
+        store: bytes,
+        read: bytes,
     ) -> None:
         began = perf_counter_ns()
         if isinstance(address, str):
             reader, writer = await asyncio.open_unix_connection(address)
         else:
-            reader, writer = await asyncio.open_connection(*address)
+            reader, writer = await asyncio.open_connection(*address, ssl=tls)
         try:
             if login is not None:
                 writer.write(login.request)

@@ -1,5 +1,6 @@
 """Real pymemcache clients, each in a thread, doing what a workload's requests say."""
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class PymemcacheClients:
         think_time: seconds between a reply and the next request.
         check: tells whether a value is one that was stored under a key; None not to look.
         login: who they say they are; None for nobody.
+        tls: what they connect with; None for no TLS.
     """
 
     def __init__(
@@ -68,11 +70,12 @@ class PymemcacheClients:
         think_time: float = 0.0,
         check: Check | None = None,
         login: Login | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._ended = threading.Event()
         self._go = threading.Event()
         self._clients = [
-            _Client(address, login, take, timeout, think_time, check, self._go, self._ended)
+            _Client(address, login, tls, take, timeout, think_time, check, self._go, self._ended)
             for take in streams
         ]
 
@@ -158,6 +161,7 @@ class _Client(threading.Thread):
         self,
         address: tuple[str, int] | str,
         login: Login | None,
+        tls: ssl.SSLContext | None,
         take: "Callable[[], Operation | None]",
         timeout: float,
         think_time: float,
@@ -180,6 +184,7 @@ class _Client(threading.Thread):
             timeout=timeout,
             no_delay=True,
             default_noreply=False,
+            tls_context=tls,
         )
         self._calls = _Calls(self._client)
         self._parser = TextParser(Limits(item_size=1 << 30))
@@ -332,6 +337,8 @@ def _kind(error: Exception) -> str:
         return "connection refused"
     if isinstance(error, LoginRefusedError):
         return str(error)[:100]
+    if isinstance(error, ssl.SSLError):
+        return "TLS failed"
     if isinstance(error, OSError):
         return "connection reset"
     text = error.args[0] if error.args else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
@@ -40,6 +41,7 @@ class Settings(NamedTuple):
         check: tells whether a value is one that was stored under a key; None not to look.
         keep: whether replies' values are needed, for that or for what follows on them.
         login: who clients say they are; None for nobody.
+        tls: what connections are made with; None for none.
     """
 
     address: tuple[str, int] | str
@@ -50,6 +52,7 @@ class Settings(NamedTuple):
     check: Check | None = None
     keep: bool = False
     login: Login | None = None
+    tls: ssl.SSLContext | None = None
 
 
 class TextClients:
@@ -103,7 +106,7 @@ class TextClients:
         if isinstance(address, str):
             await self._loop.create_unix_connection(lambda: first, address)
         else:
-            await self._loop.create_connection(lambda: first, *address)
+            await self._loop.create_connection(lambda: first, *address, ssl=self.settings.tls)
         if isinstance(first, Introduction):
             async with asyncio.timeout(self.settings.timeout):
                 await first.done
@@ -279,4 +282,6 @@ def _connect_error(error: Exception) -> str:
         return "connection refused"
     if isinstance(error, LoginRefusedError):
         return str(error)
+    if isinstance(error, ssl.SSLError):
+        return "TLS handshake failed"
     return "cannot connect" if isinstance(error, OSError) else "timeout"

@@ -1,0 +1,127 @@
+"""TLS (``-Z``): what clients are shown and asked for, read from files now and again."""
+
+import errno
+import ssl
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from memlite.errors import ConfigError
+from memlite.extended import ExtendedOptions
+
+__all__ = ["MIN_VERSION_NAMES", "Tls"]
+
+# By -o ssl_min_version: what OpenSSL calls it, and what "stats settings" does.
+_MIN_VERSIONS = (
+    ssl.TLSVersion.TLSv1,
+    ssl.TLSVersion.TLSv1_1,
+    ssl.TLSVersion.TLSv1_2,
+    ssl.TLSVersion.TLSv1_3,
+)
+MIN_VERSION_NAMES = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
+# By -o ssl_verify_mode. "Once" differs from "require" where a connection is negotiated anew, which
+# none is.
+_VERIFY_MODES = (ssl.CERT_NONE, ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED, ssl.CERT_REQUIRED)
+
+
+class Tls:
+    """The server's certificate and what it asks of clients.
+
+    Args:
+        options: those of ``-o``.
+
+    Raises:
+        ConfigError: there is no certificate, a file cannot be used, or no cipher is left.
+    """
+
+    def __init__(self, options: ExtendedOptions) -> None:
+        given = options.given
+        if "ssl_chain_cert" not in given:
+            raise ConfigError("-Z: TLS needs a certificate: -o ssl_chain_cert=FILE,ssl_key=FILE")
+        self._ciphers = given.get("ssl_ciphers")
+        self._min_version = _MIN_VERSIONS[options.ssl_min_version]
+        self._verify = {
+            "tls": _VERIFY_MODES[options.ssl_verify_mode],
+            "btls": ssl.CERT_NONE,
+            "mtls": ssl.CERT_REQUIRED,
+        }
+        # A daemon leaves the directory that relative paths are from.
+        self._chain = Path(given["ssl_chain_cert"]).absolute()
+        self._key = Path(given.get("ssl_key", self._chain)).absolute()
+        self._ca = Path(given["ssl_ca_cert"]).absolute() if "ssl_ca_cert" in given else None
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again, for connections that are still to come.
+
+        Raises:
+            ConfigError: one of them cannot be used; what was in use stays so.
+        """
+        self._contexts = {mode: self._context(verify) for mode, verify in self._verify.items()}
+
+    def context(self, mode: str) -> ssl.SSLContext:
+        """Return what a new connection is to be made with.
+
+        Args:
+            mode: its `Listener.tls`.
+        """
+        return self._contexts[mode]
+
+    def requires_certificate(self, mode: str) -> bool:
+        """Whether a client without a certificate is turned away.
+
+        Args:
+            mode: its `Listener.tls`.
+        """
+        return self._verify.get(mode) is ssl.CERT_REQUIRED
+
+    @property
+    def has_ca(self) -> bool:
+        """Whether there is anything to check clients' certificates against."""
+        return self._ca is not None
+
+    def _context(self, verify: ssl.VerifyMode) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with warnings.catch_warnings():
+            # TLS 1.0 and 1.1 are old, but asked for.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version = self._min_version
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        if self._ciphers is not None:
+            try:
+                context.set_ciphers(self._ciphers)
+            except ssl.SSLError:
+                raise ConfigError(
+                    f"Error setting the provided cipher(s): {self._ciphers}"
+                ) from None
+        # By itself, so as to know which of the two files is wrong.
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _load("the certificate chain", self._chain, trial.load_verify_locations)
+        _load(
+            "the key",
+            self._key,
+            lambda key: context.load_cert_chain(self._chain, key, _refuse_passphrase),
+        )
+        if self._ca is not None:
+            _load("the CA certificate", self._ca, context.load_verify_locations)
+        context.verify_mode = verify
+        return context
+
+
+def _load(what: str, path: Path, load: Callable[[Path], None]) -> None:
+    """Let OpenSSL read a file; what goes wrong is told as memcached tells it."""
+    try:
+        load(path)
+    except OSError as error:
+        raise ConfigError(f"Error loading {what}: {path} : {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not such a PEM file").lower().replace("_", " ")
+    return error.strerror or "cannot be read"
+
+
+def _refuse_passphrase() -> str:
+    # OpenSSL would ask for it on the terminal.
+    raise OSError(errno.EACCES, "it is encrypted; write it without: openssl pkey -in KEY -out NEW")
