@@ -96,7 +96,7 @@ class StoreEngine(Engine):
             or item is UNKNOWN
             or (item.expires and item.expires <= self.clock.now())
             or item.size > COPY_AT_MOST
-            or self.prefixes is not None
+            or self.observed
         ):
             return None
         item.uses = USED
@@ -178,6 +178,12 @@ class StoreEngine(Engine):
             if unsettled is not None:
                 writes.append(unsettled)
         return writes
+
+    def _observe_replaced(self, command: str, key: bytes) -> None:
+        """Tell the observer what a storage command finds; set has not looked, but may know."""
+        item = self.backend.peek(key) if command == "set" else self.table.get(key)
+        if item is not UNKNOWN:
+            self._observe_present(key, item)
 
     # What must wait
 

@@ -190,10 +190,10 @@ class Admin:
         if server.config.disable_dumping:
             return b"CLIENT_ERROR stats detail not allowed\r\n"
         if what == b"on":
-            server.engine.prefixes = server.prefixes
+            server.engine.observe(server.prefixes, server.engine.observer)
             return replies.OK
         if what == b"off":
-            server.engine.prefixes = None
+            server.engine.observe(None, server.engine.observer)
             return replies.OK
         if what == b"dump":
             return server.prefixes.dump()

@@ -152,7 +152,7 @@ class TextCommands:
 
     def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
-        self._engine.refuse_large(key, removes=command == b"set")
+        self._engine.refuse_large(key, removes=command == b"set", command=command.decode())
         self.reject(replies.TOO_LARGE, noreply)
 
     # Changing and removing

@@ -87,7 +87,7 @@ class Server:
         self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
-            self.engine.prefixes = self.prefixes
+            self.engine.observe(self.prefixes, None)
         self.admin = Admin(self)
         self.sampler = LatencySampler()
         self.connections: set[Connection] = set()
