@@ -33,6 +33,11 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "no_lru_crawler": ExtendedOption('leave the crawler\'s fields out of "stats"; nothing else'),
     "no_lru_maintainer": ExtendedOption('leave the maintainer\'s out of "stats"; nothing else'),
     "track_sizes": ExtendedOption('enable "stats sizes"'),
+    "watcher_logbuf_size": ExtendedOption(
+        'kilobytes of lines kept for a connection that "watch"es and does not read (default 256)',
+        1,
+        1_048_576,
+    ),
     # Accepted, without effect: they tune memcached's hash table, slabs, LRU threads and loggers.
     "drop_privileges": ExtendedOption(),
     "hash_algorithm": ExtendedOption(text=True, low=0),
@@ -67,7 +72,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "temporary_ttl": ExtendedOption(low=0),
     "warm_lru_pct": ExtendedOption(low=1, high=80),
     "warm_max_factor": ExtendedOption(low=0, fraction=True),
-    "watcher_logbuf_size": ExtendedOption(low=1),
     "worker_logbuf_size": ExtendedOption(low=1),
 }
 """The keys memlite accepts. Those of TLS, extstore and the proxy promise what is not there, and
@@ -101,6 +105,11 @@ class ExtendedOptions:
     def idle_timeout(self) -> int:
         """Seconds after which an idle connection is closed; 0 for never."""
         return int(self.given.get("idle_timeout", 0))
+
+    @property
+    def watcher_logbuf_size(self) -> int:
+        """Bytes of lines kept for a watcher that does not read."""
+        return int(self.given.get("watcher_logbuf_size", 256)) * 1024
 
     @property
     def track_sizes(self) -> bool:

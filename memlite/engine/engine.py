@@ -277,6 +277,8 @@ class Engine:
         self.counters.store_too_large += 1
         if self.observer is not None:
             self.observer.stored(command, key, 0, 0, 0, "too_large")
+            if removes:
+                self._observe_replaced(command, key)
         if removes:
             self.table.delete(key)
 

@@ -17,11 +17,10 @@ class Observer(Protocol):
         commands: whether it wants to know more than which items are evicted.
     """
 
-    @property
-    def commands(self) -> bool: ...
+    commands: bool
 
     def fetched(self, key: bytes, item: Item | None, state: str) -> None:
-        """Take note of a lookup, by whatever command: `FOUND` and the item, or why there is none."""
+        """Take note of a lookup: `FOUND` and the item, or why there is none."""
 
     def stored(
         self, command: str, key: bytes, flags: int, size: int, expires: float, status: str

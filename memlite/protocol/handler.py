@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-__all__ = ["COMMAND_CLASS", "Handler"]
+__all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "Handler"]
 
 
 class Handler(Protocol):
@@ -77,3 +77,23 @@ COMMAND_CLASS = {
     "reject": "other",
 }
 """Every handler method and the class its latency counts in (`memlite.stats.COMMAND_CLASSES`)."""
+
+KEY_ARGUMENT = {
+    "hit": 0,
+    "get": 0,
+    "gets": 0,
+    "gat": 1,
+    "gats": 1,
+    "set": 0,
+    "add": 0,
+    "replace": 0,
+    "append": 0,
+    "prepend": 0,
+    "cas": 0,
+    "delete": 0,
+    "incr": 0,
+    "decr": 0,
+    "touch": 0,
+    "too_large": 1,
+}
+"""Which argument of a handler method is its key, or the list of them."""

@@ -1,6 +1,7 @@
 """The text protocol's reply lines, ready to send, and the few that must be made."""
 
 from collections.abc import Iterable
+from urllib.parse import quote_from_bytes
 
 __all__ = [
     "BAD_DATA_CHUNK",
@@ -21,6 +22,7 @@ __all__ = [
     "TOO_MANY_CONNECTIONS",
     "TOUCHED",
     "stat_lines",
+    "uri_encoded",
     "value_head_with_cas",
 ]
 
@@ -54,3 +56,8 @@ def stat_lines(stats: Iterable[tuple[str, object]]) -> bytes:
     lines = [f"STAT {name} {value}\r\n" for name, value in stats]
     lines.append("END\r\n")
     return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def uri_encoded(key: bytes) -> str:
+    """Return a key as ``watch``, ``metadump`` and ``stats hotkeys`` show it: "a b" is ``a%20b``."""
+    return quote_from_bytes(key, safe="")

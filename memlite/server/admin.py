@@ -8,7 +8,7 @@ from memlite import __version__
 from memlite.config import MEGABYTE
 from memlite.protocol import replies
 from memlite.protocol.text import signed, signed_32, unsigned
-from memlite.server import statistics
+from memlite.server import dumps, statistics
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -20,6 +20,7 @@ _log = logging.getLogger("memlite")
 _U32 = 2**32
 _MAX_VERBOSITY = 3
 _NOTHING = b""
+_PIPELINED = b"ERROR cannot pipeline other commands before %b\r\n"
 _BAD_LINE = b"CLIENT_ERROR bad command line\r\n"
 
 _Words = list[bytes]
@@ -42,6 +43,7 @@ class Admin:
             b"cache_memlimit": self._cache_memlimit,
             b"shutdown": self._shutdown,
             b"lru_crawler": self._lru_crawler,
+            b"watch": self._watch,
             b"slabs": self._slabs,
             b"lru": self._lru,
         }
@@ -103,14 +105,31 @@ class Admin:
             # The colon is memcached's, and clients match it.
             return b"SERVER_ERROR: shutdown not enabled\r\n"
         if len(words) == 1:
+            asking.close_reason = "shutdown"
             asking.close()
             self._server.request_stop()
         elif words[1:] == [b"graceful"]:
+            asking.close_reason = "shutdown"
             asking.close()
             self._server.request_stop(graceful=True)
         else:
             return b"CLIENT_ERROR invalid shutdown mode\r\n"
         return _NOTHING
+
+    def _watch(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
+        if self._server.config.disable_watch:
+            return b"CLIENT_ERROR watch commands not allowed\r\n"
+        if asking.pipelined:
+            return _PIPELINED % b"watch"
+        return self._server.watchers.add(words[1:], asking)
+
+    def _dump(self, command: bytes, which: bytes, asking: "Connection") -> bytes:
+        if self._server.config.disable_dumping:
+            what = b"metadump" if command == b"metadump" else b"key dump"
+            return b"ERROR %b not allowed\r\n" % what
+        if asking.pipelined:
+            return _PIPELINED % command
+        return self._server.dumps.start(command, which, asking)
 
     def _debugtime(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         seconds = signed(words[1]) if len(words) > 1 else None
@@ -126,10 +145,13 @@ class Admin:
         match arguments:
             case [b"enable" | b"disable"]:
                 return replies.OK
+            case [b"metadump" | b"mgdump" as command, which]:
+                return self._dump(command, which, asking)
             case [b"crawl", which]:
-                class_ids = [unsigned(part, 64) for part in which.split(b",")]
-                if which != b"all" and not all(class_ids):
-                    return b"BADCLASS invalid class id\r\n"
+                if which != b"all" and not dumps.parse_classes(which):
+                    return dumps.BAD_CLASS
+                if self._server.dumps.running:
+                    return dumps.BUSY
                 self._server.engine.crawl()
                 return replies.OK
             case [b"tocrawl", count]:
@@ -181,6 +203,10 @@ class Admin:
                 return replies.RESET
             case [b"detail", *rest]:
                 return self._detail(rest[0] if rest else b"")
+            case [b"hotkeys", *_]:
+                if server.config.disable_dumping:
+                    return b"CLIENT_ERROR stats hotkeys not allowed\r\n"
+                return replies.stat_lines(server.hotkeys.report())
             case [b"cachedump", *rest]:
                 return self._cachedump(rest)
         return replies.ERROR

@@ -95,6 +95,7 @@ class DeferredCommands:
     Attributes:
         timed: whether to measure the commands that arrive now.
         ended: whether the client has said ``quit``: what comes behind it is nobody's.
+        behind: whether the administrative command that runs now had to wait for others.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class DeferredCommands:
         self._asked = 0  # keys, by commands that are not done
         self.timed = False
         self.ended = False
+        self.behind = False
 
     @property
     def pending(self) -> bool:
@@ -144,7 +146,7 @@ class DeferredCommands:
             return False
         self._out.append(reply)
         if started:
-            self._measure("get", started)
+            self._measure("get", started, (key,))
         return True
 
     def straight_hit(self, key: bytes) -> bytes | None:
@@ -281,7 +283,7 @@ class DeferredCommands:
     def _attempt(
         self, command: _Command, reads: Reads, keys: Sequence[bytes], run: _Run
     ) -> list[Awaitable[object]] | None:
-        self._inner.out = command.replies
+        self._begin(command)
         try:
             writes = self._engine.attempt(reads, keys, run)
         except VersionConflict:
@@ -338,8 +340,14 @@ class DeferredCommands:
 
     def _rerun(self, command: _Command, run: _Run) -> None:
         command.replies.clear()
-        self._inner.out = command.replies
+        self._begin(command)
         run()
+
+    def _begin(self, command: _Command) -> None:
+        self._inner.out = command.replies
+        if self._engine.observed:
+            connection = self._connection
+            self._server.watchers.number = -1 if connection is None else connection.number
 
     def _submit_alone(self, name: str, run: _Run, noreply: bool) -> None:
         command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0)
@@ -351,6 +359,7 @@ class DeferredCommands:
         else:
             # Not delivered at once: the parser is at work, and has perhaps not come to the end.
             self._deliver_soon()
+            self.behind = False
             self._run_alone(command, run)
 
     async def _carry_out_alone(
@@ -359,6 +368,7 @@ class DeferredCommands:
         for other in before:
             await other.wait()
         self._deliver()
+        self.behind = True
         self._run_alone(command, run)
 
     def _run_alone(self, command: _Command, run: _Run) -> None:
@@ -412,10 +422,11 @@ class DeferredCommands:
             connection.settle()
 
     def _measured(self, command: _Command) -> None:
-        self._measure(COMMAND_CLASS[command.name], command.started)
+        self._measure(COMMAND_CLASS[command.name], command.started, command.keys)
 
-    def _measure(self, command_class: str, started: int) -> None:
+    def _measure(self, command_class: str, started: int, keys: Sequence[bytes]) -> None:
         self._server.sampler.histograms[command_class].record(perf_counter_ns() - started)
+        self._server.hotkeys.record(keys)
 
 
 class DeferredConnection(Connection):
@@ -446,6 +457,11 @@ class DeferredConnection(Connection):
     def waiting(self) -> bool:
         """Whether replies are still to come."""
         return self.commands.pending
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether replies to earlier commands are to be sent, or were while this one waited."""
+        return self.commands.behind or super().pipelined
 
     def _serve(self, data: bytes) -> None:
         commands = self.commands

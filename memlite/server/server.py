@@ -22,9 +22,12 @@ from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
 from memlite.server.deferred import DeferredCommands, DeferredConnection
+from memlite.server.dumps import Dumps
+from memlite.server.hotkeys import HotKeys
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.watchers import Watchers
 from memlite.stats import Counters
 
 __all__ = ["Server"]
@@ -89,7 +92,10 @@ class Server:
         if config.prefix_delimiter:
             self.engine.observe(self.prefixes, None)
         self.admin = Admin(self)
-        self.sampler = LatencySampler()
+        self.hotkeys = HotKeys(self.clock, LatencySampler.INTERVAL)
+        self.sampler = LatencySampler(self.hotkeys.record)
+        self.watchers = Watchers(self)
+        self.dumps = Dumps(self)
         self.connections: set[Connection] = set()
         self.verbosity = config.verbose
         self.loop_name = ""
@@ -156,18 +162,24 @@ class Server:
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
+        if self.watchers.connections:
+            self.watchers.opened(connection)
         if self.tracing:
             _log.debug("<%d new client connection", connection.number)
         return True
 
     def dismiss(self, connection: Connection) -> None:
         """Count a connection out."""
+        if self.watchers.connections and connection in self.connections:
+            self.watchers.closed(connection)
         self.connections.discard(connection)
         if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
     def instrument(self, connection: Connection, due: bool) -> tuple[Handler, int]:
         """Return the handler for a read off the straight path, which may trace or measure.
+
+        While commands are watched every read comes here, for the watchers to know whose it is.
 
         Args:
             connection: where it was read.
@@ -176,6 +188,9 @@ class Server:
         Returns:
             The handler, and how many reads of the connection may be left alone then.
         """
+        watched = self.watchers.commands
+        if watched:
+            self.watchers.number = connection.number
         if self.tracing:
             return self._tracer.before(connection.commands, connection.out, connection.number), 0
         self._other_reads += not due
@@ -185,11 +200,11 @@ class Server:
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
-        return handler, LatencySampler.INTERVAL - 1
+        return handler, 0 if watched else self.sampler.reads_to_skip()
 
     def reads_until_sample(self) -> int:
         """Return how many reads a new connection leaves alone until the first `instrument`."""
-        if self.tracing:
+        if self.tracing or self.watchers.commands:
             return 0
         return self.counters.total_connections % LatencySampler.INTERVAL
 
@@ -217,6 +232,8 @@ class Server:
         self.engine.sizes.reset()
         self.prefixes.clear()
         self.sampler.reset()
+        self.hotkeys.clear()
+        self.watchers.reset()
 
     # Life
 

@@ -124,19 +124,16 @@ def _general(server: "Server") -> Pairs:
         "slab_reassign_busy_nomem",
     )
     yield "slab_reassign_last_busy_status", "none"
-    yield from _zeros("slab_reassign_running", "slabs_moved", "lru_crawler_running")
+    yield from _zeros("slab_reassign_running", "slabs_moved")
+    yield "lru_crawler_running", int(server.dumps.running)
     yield "lru_crawler_starts", counters.lru_crawler_starts
-    yield from _zeros(
-        "lru_maintainer_juggles",
-        "malloc_fails",
-        "log_worker_dropped",
-        "log_worker_written",
-        "log_watcher_skipped",
-        "log_watcher_sent",
-        "log_watchers",
-        "unexpected_napi_ids",
-        "round_robin_fallback",
-    )
+    # No log of a worker's stands between an event and its watchers, to be dropped from.
+    yield from _zeros("lru_maintainer_juggles", "malloc_fails", "log_worker_dropped")
+    yield "log_worker_written", server.watchers.written
+    yield "log_watcher_skipped", server.watchers.skipped
+    yield "log_watcher_sent", server.watchers.sent
+    yield "log_watchers", len(server.watchers)
+    yield from _zeros("unexpected_napi_ids", "round_robin_fallback")
     yield "bytes", server.table.used
     yield "curr_items", len(server.table)
     yield "total_items", counters.total_items
@@ -204,7 +201,8 @@ def settings(server: "Server") -> Pairs:
     yield "temp_lru", "no"
     yield "temporary_ttl", 0
     yield "idle_timeout", config.extended.idle_timeout
-    yield from _zeros("watcher_logbuf_size", "worker_logbuf_size", "read_buf_mem_limit")
+    yield "watcher_logbuf_size", config.extended.watcher_logbuf_size
+    yield from _zeros("worker_logbuf_size", "read_buf_mem_limit")
     yield "track_sizes", _on(config.extended.track_sizes)
     yield "inline_ascii_response", "no"
     yield "num_napi_ids", 0
