@@ -30,8 +30,10 @@ class ExtendedOption:
 EXTENDED: Mapping[str, ExtendedOption] = {
     "idle_timeout": ExtendedOption("seconds after which an idle connection is closed; 0: never", 0),
     "maxconns_fast": ExtendedOption("refuse connections over the limit at once (always so)"),
-    "no_lru_crawler": ExtendedOption('leave the crawler\'s fields out of "stats"; nothing else'),
+    "lru_crawler": ExtendedOption('carry out "lru_crawler" commands (the default)'),
+    "no_lru_crawler": ExtendedOption('do not, until "lru_crawler enable", nor show it in "stats"'),
     "no_lru_maintainer": ExtendedOption('leave the maintainer\'s out of "stats"; nothing else'),
+    "no_modern": ExtendedOption('the same as "no_lru_crawler"; nothing else'),
     "track_sizes": ExtendedOption('enable "stats sizes"'),
     "watcher_logbuf_size": ExtendedOption(
         'kilobytes of lines kept for a connection that "watch"es and does not read (default 256)',
@@ -45,7 +47,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "hot_lru_pct": ExtendedOption(low=1, high=80),
     "hot_max_factor": ExtendedOption(low=0, fraction=True),
     "inline_ascii_resp": ExtendedOption(),
-    "lru_crawler": ExtendedOption(),
     "lru_crawler_sleep": ExtendedOption(low=0, high=1_000_000),
     "lru_crawler_tocrawl": ExtendedOption(low=0),
     "lru_maintainer": ExtendedOption(),
@@ -55,7 +56,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "no_hashexpand": ExtendedOption(),
     "no_inline_ascii_resp": ExtendedOption(),
     "no_maxconns_fast": ExtendedOption(),
-    "no_modern": ExtendedOption(),
     "no_slab_automove": ExtendedOption(),
     "no_slab_reassign": ExtendedOption(),
     "read_buf_mem_limit": ExtendedOption(low=0),
@@ -105,6 +105,12 @@ class ExtendedOptions:
     def idle_timeout(self) -> int:
         """Seconds after which an idle connection is closed; 0 for never."""
         return int(self.given.get("idle_timeout", 0))
+
+    @property
+    def lru_crawler(self) -> bool:
+        """Whether ``lru_crawler`` commands are carried out from the start: the last word counts."""
+        words = [key for key in self.given if key in ("lru_crawler", "no_lru_crawler", "no_modern")]
+        return not words or words[-1] == "lru_crawler"
 
     @property
     def watcher_logbuf_size(self) -> int:

@@ -8,7 +8,8 @@ from memlite import __version__
 from memlite.config import MEGABYTE
 from memlite.protocol import replies
 from memlite.protocol.text import signed, signed_32, unsigned
-from memlite.server import dumps, statistics
+from memlite.server import statistics
+from memlite.server.dumps import BAD_CLASS, BUSY, parse_classes
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -123,6 +124,14 @@ class Admin:
             return _PIPELINED % b"watch"
         return self._server.watchers.add(words[1:], asking)
 
+    def _crawl(self, which: bytes) -> bytes:
+        if which != b"all" and not parse_classes(which):
+            return BAD_CLASS
+        if self._server.dumps.running:
+            return BUSY
+        self._server.engine.crawl()
+        return replies.OK
+
     def _dump(self, command: bytes, which: bytes, asking: "Connection") -> bytes:
         if self._server.config.disable_dumping:
             what = b"metadump" if command == b"metadump" else b"key dump"
@@ -138,23 +147,25 @@ class Admin:
         self._server.advance_clock(seconds)
         return replies.OK
 
-    # memcached's tuning of what memlite has not: accepted, so that scripts run unchanged.
-
     def _lru_crawler(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
-        arguments = words[1:]
-        match arguments:
-            case [b"enable" | b"disable"]:
+        dumps = self._server.dumps
+        match words[1:]:
+            case [b"enable"]:
+                if dumps.enabled:
+                    return b"ERROR failed to start lru crawler thread\r\n"
+                dumps.enabled = True
                 return replies.OK
+            case [b"disable"]:
+                dumps.enabled = False
+                return replies.OK
+            case [b"crawl" | b"metadump" | b"mgdump", _] if not dumps.enabled:
+                return b"CLIENT_ERROR lru crawler disabled\r\n"
             case [b"metadump" | b"mgdump" as command, which]:
                 return self._dump(command, which, asking)
             case [b"crawl", which]:
-                if which != b"all" and not dumps.parse_classes(which):
-                    return dumps.BAD_CLASS
-                if self._server.dumps.running:
-                    return dumps.BUSY
-                self._server.engine.crawl()
-                return replies.OK
+                return self._crawl(which)
             case [b"tocrawl", count]:
+                # This and the rest tune what memlite has not; accepted for scripts of memcached's.
                 return replies.BAD_FORMAT if unsigned(count, _U32) is None else replies.OK
             case [b"sleep", text]:
                 microseconds = unsigned(text, _U32)
@@ -164,6 +175,8 @@ class Admin:
                     return b"CLIENT_ERROR sleep must be one second or less\r\n"
                 return replies.OK
         return replies.ERROR
+
+    # memcached's tuning of what memlite has not: accepted, so that scripts run unchanged.
 
     def _slabs(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         match words[1:]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memlite.server.connection import Connection
     from memlite.server.server import Server
 
-__all__ = ["Dumps", "last_access", "parse_classes"]
+__all__ = ["BAD_CLASS", "BUSY", "Dumps", "last_access", "parse_classes"]
 
 _log = logging.getLogger("memlite")
 
@@ -51,11 +51,13 @@ class Dumps:
         server: whose items are dumped.
 
     Attributes:
-        running: whether one is under way.
+        enabled: whether the crawler's commands are carried out (``lru_crawler enable``).
+        running: whether a dump is under way.
     """
 
     def __init__(self, server: "Server") -> None:
         self._server = server
+        self.enabled = server.config.extended.lru_crawler
         self.running = False
 
     def start(self, command: bytes, which: bytes, connection: "Connection") -> bytes:

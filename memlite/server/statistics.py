@@ -46,8 +46,10 @@ _LEFT_OUT = {
 
 def general(server: "Server") -> Pairs:
     """``stats``."""
-    given = server.config.extended.given
-    left_out = {name for key, names in _LEFT_OUT.items() if key in given for name in names}
+    off = {key for key in server.config.extended.given if key == "no_lru_maintainer"}
+    if not server.dumps.enabled:
+        off.add("no_lru_crawler")
+    left_out = {name for key in off for name in _LEFT_OUT[key]}
     return (pair for pair in _general(server) if pair[0] not in left_out)
 
 
@@ -188,7 +190,7 @@ def settings(server: "Server") -> Pairs:
     yield "slab_automove", 0
     yield "slab_automove_ratio", "0.00"
     yield from _zeros("slab_automove_window", "slab_chunk_max")
-    yield "lru_crawler", "no"
+    yield "lru_crawler", _on(server.dumps.enabled)
     yield from _zeros("lru_crawler_sleep", "lru_crawler_tocrawl", "tail_repair_time")
     yield "flush_enabled", _on(not config.disable_flush_all)
     yield "dump_enabled", _on(not config.disable_dumping)
@@ -225,7 +227,8 @@ def items(server: "Server") -> Pairs:
         oldest[class_id] = min(oldest.get(class_id, item.stored), item.stored)
     now = int(server.clock.now())
     # A class whose items are all gone is still shown while it has something to tell.
-    for class_id in sorted(number.keys() | classes.evicted.keys() | classes.reclaimed.keys()):
+    gone = classes.evicted.keys() | classes.reclaimed.keys() | classes.crawler_reclaimed.keys()
+    for class_id in sorted(number.keys() | gone):
         values = {
             "number": number.get(class_id, 0),
             "number_cold": number.get(class_id, 0),
@@ -236,6 +239,7 @@ def items(server: "Server") -> Pairs:
             "evicted_time": classes.evicted_time[class_id],
             "reclaimed": classes.reclaimed[class_id],
             "evicted_unfetched": classes.evicted_unfetched[class_id],
+            "crawler_reclaimed": classes.crawler_reclaimed[class_id],
         }
         for name in _ITEMS_FIELDS:
             yield f"items:{class_id}:{name}", values.get(name, 0)
