@@ -133,8 +133,13 @@ class HotKeys:
         yield "hotkeys:half_life", int(self.HALF_LIFE)
         yield "hotkeys:requests", round(sketch.total * scale)
         yield "hotkeys:per_second", f"{sketch.total * scale / seconds:.1f}"
-        # A count that is mostly error says no more than that there are many keys.
-        known = [entry for entry in sketch.top() if 2 * entry[2] <= entry[1]]
+        # A count that is mostly error says no more than that there are many keys; and what was
+        # asked for long ago is forgotten.
+        known = [
+            (key, count, error)
+            for key, count, error in sketch.top()
+            if 2 * error <= count and count * scale >= 1
+        ]
         for rank, (key, count, error) in enumerate(known[: self.SHOWN], 1):
             yield f"hotkeys:{rank}:key", replies.uri_encoded(key)
             yield f"hotkeys:{rank}:requests", round(count * scale)

@@ -54,12 +54,12 @@ class LatencySampler(_Around):
         """Forget what was measured (``stats reset``)."""
         self.histograms = {name: LatencyHistogram() for name in COMMAND_CLASSES}
 
-    def reads_to_skip(self) -> int:
-        """Return how many reads to leave alone: at random, `INTERVAL` - 1 on average.
+    def next_read(self) -> int:
+        """Return in how many reads to measure again: at random, `INTERVAL` on average.
 
         Of a client with a period of its own the same command would be measured otherwise, always.
         """
-        return self._random.randrange(2 * self.INTERVAL - 1)
+        return self._random.randrange(1, 2 * self.INTERVAL)
 
     def before(self, handler: Handler) -> Handler:
         """Return a handler that measures and passes on to `handler`, until the next call."""

@@ -186,7 +186,8 @@ class Server:
             due: whether the read is to be sampled; of the others one in so many is.
 
         Returns:
-            The handler, and how many reads of the connection may be left alone then.
+            The handler, and in how many reads the connection's next sample is due; 0 when each
+            read is to come here.
         """
         watched = self.watchers.commands
         if watched:
@@ -200,7 +201,7 @@ class Server:
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
-        return handler, 0 if watched else self.sampler.reads_to_skip()
+        return handler, 0 if watched else self.sampler.next_read()
 
     def reads_until_sample(self) -> int:
         """Return how many reads a new connection leaves alone until the first `instrument`."""
