@@ -21,6 +21,7 @@ class Counters:
         "cas_hits",
         "cas_misses",
         "cmd_flush",
+        "cmd_meta",
         "cmd_set",
         "cmd_touch",
         "conn_yields",
@@ -58,6 +59,7 @@ class Counters:
     cas_hits: int
     cas_misses: int
     cmd_flush: int
+    cmd_meta: int
     cmd_set: int
     cmd_touch: int
     conn_yields: int

@@ -9,7 +9,9 @@ __all__ = [
     "Backend",
     "Item",
     "ItemTable",
+    "Marks",
     "Unknown",
+    "nameable",
     "wire_form",
 ]
 
@@ -21,7 +23,9 @@ from memlite.backends.base import (
     Anything,
     Backend,
     Item,
+    Marks,
     Unknown,
+    nameable,
     wire_form,
 )
 from memlite.backends.table import ItemTable

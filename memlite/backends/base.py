@@ -4,7 +4,7 @@ import asyncio
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     from memlite.backends.table import ItemTable
@@ -19,8 +19,10 @@ __all__ = [
     "Anything",
     "Backend",
     "Item",
+    "Marks",
     "Sentinel",
     "Unknown",
+    "nameable",
     "wire_form",
 ]
 
@@ -39,6 +41,27 @@ def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
     return b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, size, value)
 
 
+def nameable(key: bytes) -> bool:
+    """Return whether the text protocol has a way to name `key`: others come as base64 or binary."""
+    return not (b" " in key or b"\n" in key)
+
+
+class Marks(NamedTuple):
+    """What only few items have.
+
+    Attributes:
+        stale: it was invalidated, and is shown until somebody has stored it anew.
+        won: somebody was told to do that, or to fill what was made empty.
+        binary: its key came as base64, or could not come in any other way as text.
+        unique: the cas unique that a client gave it; None where it is the version.
+    """
+
+    stale: bool = False
+    won: bool = False
+    binary: bool = False
+    unique: int | None = None
+
+
 class Item:
     r"""A stored value with what memcached keeps beside it.
 
@@ -52,22 +75,31 @@ class Item:
         flags: the client's flags, 0 to 2**32-1.
         expires: unix time in seconds from which the item counts as absent; 0 for never.
         version: the cas unique, 0 to 2**64-1; another one after every store.
-        stored: unix second at which it was stored.
+        accessed: unix second at which it was stored or last read.
+        marks: what only few items have; None for the others.
         uses: `UNUSED` until it is read, then `USED`; `SPENT` once the table has passed over it
             for that when it made room; `RENEWED` when it was stored again and not read since.
     """
 
-    __slots__ = ("expires", "flags", "size", "stored", "uses", "version", "wire")
+    __slots__ = ("accessed", "expires", "flags", "marks", "size", "uses", "version", "wire")
 
     def __init__(
-        self, wire: bytes, size: int, flags: int, expires: float, version: int, stored: int
+        self,
+        wire: bytes,
+        size: int,
+        flags: int,
+        expires: float,
+        version: int,
+        accessed: int,
+        marks: Marks | None = None,
     ) -> None:
         self.wire = wire
         self.size = size
         self.flags = flags
         self.expires = expires
         self.version = version
-        self.stored = stored
+        self.accessed = accessed
+        self.marks = marks
         self.uses = UNUSED
 
     @classmethod
@@ -78,20 +110,32 @@ class Item:
         flags: int = 0,
         expires: float = 0.0,
         version: int = 0,
-        stored: int = 0,
+        accessed: int = 0,
+        marks: Marks | None = None,
     ) -> Self:
         """Return an item of these; backends make what they read into one."""
-        return cls(wire_form(key, flags, value), len(value), flags, expires, version, stored)
+        if marks is None and not nameable(key):
+            marks = Marks(binary=True)
+        wire = wire_form(key, flags, value)
+        return cls(wire, len(value), flags, expires, version, accessed, marks)
 
     @classmethod
     def like(cls, item: "Item", version: int = 0) -> Self:
         """Return an unread item with the content of another."""
-        return cls(item.wire, item.size, item.flags, item.expires, version, item.stored)
+        return cls(
+            item.wire, item.size, item.flags, item.expires, version, item.accessed, item.marks
+        )
 
     @property
     def fetched(self) -> bool:
         """Whether it was ever read."""
         return self.uses in (SPENT, USED)
+
+    @property
+    def unique(self) -> int:
+        """The cas unique: its version, unless a client gave it another."""
+        marks = self.marks
+        return self.version if marks is None or marks.unique is None else marks.unique
 
     @property
     def value(self) -> bytes:
@@ -133,9 +177,11 @@ class Backend(ABC):
     Attributes:
         table: items the backend keeps in memory, for stats to look at and ``cache_memlimit`` to
             limit; None when there are none.
+        ordered: whether of two versions of a key the greater is the newer.
     """
 
     table: "ItemTable | None" = None
+    ordered: bool = False
 
     async def open(self) -> None:  # noqa: B027 - there may be nothing to open
         """Get ready, before any other call.

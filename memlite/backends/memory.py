@@ -21,6 +21,7 @@ class MemoryBackend(Backend):
     """Items in a table that evicts, or refuses, beyond a number of bytes."""
 
     table: ItemTable
+    ordered = True
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock

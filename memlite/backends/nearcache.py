@@ -43,6 +43,7 @@ class NearCache(Backend):
     def __init__(self, inner: Backend, size: int, *, ttl: float, clock: Clock) -> None:
         self.inner = inner
         self.table = ItemTable(size)
+        self.ordered = inner.ordered
         self._ttl = ttl
         self._clock = clock
         self._hits = self._misses = 0

@@ -14,9 +14,9 @@ from memlite.errors import OutOfMemoryError
 __all__ = ["ITEM_OVERHEAD", "ItemTable"]
 
 # Bytes an item costs beside its key and its wire form, on 64-bit CPython 3.11: two bytes headers
-# (2 × 33, and 2 × 8 of rounding), the Item (88), its version (32), and its share of the
+# (2 × 33, and 2 × 8 of rounding), the Item (96), its version (32), and its share of the
 # OrderedDict (a node of 56 and, between two doublings of the table, about 64 of slots).
-ITEM_OVERHEAD = 322
+ITEM_OVERHEAD = 330
 
 
 # Used items that an eviction may pass over: bounds the time one store can take.
@@ -103,9 +103,8 @@ class ItemTable:
         item.uses = RENEWED
         return item
 
-    def retime(self, key: bytes, item: Item, expires: float) -> Item:
-        """Give a stored item a new expiry; return it."""
-        item.expires = expires
+    def alter(self, key: bytes, item: Item) -> Item:
+        """Return a stored item, for all but its value to be changed in place."""
         return item
 
     def restore(self, key: bytes, item: Item | None) -> None:

@@ -64,6 +64,7 @@ class WriteBack(Backend):
     def __init__(self, inner: Backend, *, limit: int, clock: Clock, delay: float = 1.0) -> None:
         self.inner = inner
         self.table = inner.table
+        self.ordered = inner.ordered
         self._limit = limit
         self._delay = delay
         self._clock = clock

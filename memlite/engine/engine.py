@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memlite.backends import RENEWED, USED, Item, wire_form
+from memlite.backends import RENEWED, USED, Item, Marks, wire_form
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND, Observer
@@ -76,10 +76,12 @@ class Engine:
             item is None
             or (item.expires and item.expires <= self.clock.now())
             or item.size > COPY_AT_MOST
+            or item.marks is not None  # its key may be no word, and was not asked for then
             or self.observed
         ):
             return None
         item.uses = USED
+        item.accessed = self.clock.second
         self.counters.get_hits += 1
         return item.wire + b"END\r\n"
 
@@ -95,6 +97,7 @@ class Engine:
             item = lookup(key)
             if item is not None and (not item.expires or item.expires > self.clock.now()):
                 item.uses = USED
+                item.accessed = self.clock.second
                 hits += 1
                 out.append(item.wire)
             else:
@@ -107,7 +110,7 @@ class Engine:
         item = table.get(key)
         state = FOUND
         if item is not None and (not item.expires or item.expires > self.clock.now()):
-            item.uses = USED
+            self._bump(item)
             self.counters.get_hits += 1
         else:
             state = self._count_miss(key, item)
@@ -117,6 +120,10 @@ class Engine:
             if self.prefixes is not None:
                 self.prefixes.record_get(key, item is not None)
         return item
+
+    def _bump(self, item: Item) -> None:
+        item.uses = USED
+        item.accessed = self.clock.second
 
     def _count_miss(self, key: bytes, expired: Item | None) -> str:
         self.counters.get_misses += 1
@@ -163,7 +170,7 @@ class Engine:
 
     def unique(self, item: Item) -> int:
         """Return the cas unique that gets shows for an item; 0 for all with ``-C``."""
-        return item.version if self.cas_enabled else 0
+        return item.unique if self.cas_enabled else 0
 
     # Storing
 
@@ -189,10 +196,13 @@ class Engine:
         """Store if absent; see `semantics.add`. A present item counts as if stored anew."""
         outcome = self._store("add", key, flags, exptime, value, semantics.add)
         if outcome is Outcome.NOT_STORED:
-            item = self.table.get(key)
-            if item is not None:
-                item.uses = USED if item.fetched else RENEWED
+            self._renew(key)
         return outcome
+
+    def _renew(self, key: bytes) -> None:
+        item = self.table.get(key)
+        if item is not None:
+            item.uses = USED if item.fetched else RENEWED
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
@@ -213,6 +223,10 @@ class Engine:
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
         outcome = self._store("cas", key, flags, exptime, value, decide)
+        self._count_cas(outcome)
+        return outcome
+
+    def _count_cas(self, outcome: Outcome) -> None:
         counters = self.counters
         if outcome is Outcome.STORED:
             counters.cas_hits += 1
@@ -220,7 +234,6 @@ class Engine:
             counters.cas_badval += 1
         else:
             counters.cas_misses += 1
-        return outcome
 
     def _store(
         self,
@@ -236,8 +249,12 @@ class Engine:
             self.prefixes.record_set(key)
         current = self.peek(key)
         new = Content(value, flags, semantics.expiry(exptime, self.clock.now()))
-        outcome, content = decide(current, new)
-        if content is not None and current is not None and len(content.value) != len(value):
+        return self._carry_out(command, key, new, decide(current, new))
+
+    def _carry_out(self, command: str, key: bytes, new: Content, decision: Decision) -> Outcome:
+        """Store what was decided on `new`, which a client has sent."""
+        outcome, content = decision
+        if content is not None and len(content.value) != len(new.value):
             # Only append and prepend make a value longer than the parser let through.
             total = item_total(len(key), content.flags, len(content.value), cas=self.cas_enabled)
             if total > self._item_size:
@@ -256,8 +273,9 @@ class Engine:
             status = "no_memory"
             raise
         finally:
-            value, flags, expires = content or new
-            self.observer.stored(command, key, flags, len(value), expires, status)
+            tried = content or new
+            size = len(tried.value)
+            self.observer.stored(command, key, tried.flags, size, tried.expires, status)
         return outcome
 
     def _observe_replaced(self, command: str, key: bytes) -> None:
@@ -282,13 +300,22 @@ class Engine:
         if removes:
             self.table.delete(key)
 
-    def _put(self, key: bytes, old: Item | None, value: bytes, flags: int, expires: float) -> None:
+    def _put(
+        self,
+        key: bytes,
+        old: Item | None,
+        value: bytes,
+        flags: int,
+        expires: float,
+        marks: Marks | None = None,
+    ) -> None:
         self._version = version = self._version + 1
         counters = self.counters
         wire = wire_form(key, flags, value)
         try:
             if old is None:
-                item = Item(wire, len(value), flags, expires, version, self.clock.second)
+                second = self.clock.second
+                item = Item(wire, len(value), flags, expires, version, second, marks)
                 if self.table.pop_flushed(key) is not None:
                     self._count_reclaimed(key, item)
                 self.table.put(key, item)
@@ -301,7 +328,8 @@ class Engine:
                 item.flags = flags
                 item.expires = expires
                 item.version = version
-                item.stored = self.clock.second
+                item.accessed = self.clock.second
+                item.marks = marks
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
@@ -376,8 +404,9 @@ class Engine:
             counters.touch_misses += 1
             return None
         counters.touch_hits += 1
-        item = self.table.retime(key, item, semantics.expiry(exptime, self.clock.now()))
-        item.uses = USED
+        item = self.table.alter(key, item)
+        item.expires = semantics.expiry(exptime, self.clock.now())
+        self._bump(item)
         return item
 
     # Making room
@@ -402,7 +431,7 @@ class Engine:
         if not item.fetched:
             counters.evicted_unfetched += 1
             self.sizes.evicted_unfetched[size_class] += 1
-        self.sizes.evicted_time[size_class] = self.clock.second - item.stored
+        self.sizes.evicted_time[size_class] = self.clock.second - item.accessed
 
     def _drop_expired(self, key: bytes, item: Item) -> None:
         if not item.fetched:

@@ -3,7 +3,7 @@
 from memlite.backends import ItemTable
 from memlite.clock import Clock
 from memlite.engine import semantics
-from memlite.engine.engine import Engine
+from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.stats import Counters
 
@@ -12,7 +12,7 @@ __all__ = ["MemoryEngine"]
 _RECLAIMED_PER_TICK = 10_000
 
 
-class MemoryEngine(Engine):
+class MemoryEngine(MetaEngine):
     """Carries out commands on a table that holds every item.
 
     Args:

@@ -9,10 +9,11 @@ import enum
 import re
 from typing import Final, NamedTuple
 
-from memlite.backends import Item
+from memlite.backends import Item, Marks
 
 __all__ = [
     "Content",
+    "Mode",
     "Outcome",
     "add",
     "always",
@@ -22,6 +23,7 @@ __all__ = [
     "expiry",
     "prepend",
     "replace",
+    "store",
 ]
 
 MAX_RELATIVE_EXPTIME: Final = 60 * 60 * 24 * 30
@@ -43,6 +45,17 @@ class Outcome(enum.Enum):
     EXISTS = enum.auto()
     NOT_FOUND = enum.auto()
     NON_NUMERIC = enum.auto()
+    DELETED = enum.auto()
+
+
+class Mode(enum.Enum):
+    """The ways to store."""
+
+    SET = enum.auto()
+    ADD = enum.auto()
+    REPLACE = enum.auto()
+    APPEND = enum.auto()
+    PREPEND = enum.auto()
 
 
 class Content(NamedTuple):
@@ -52,11 +65,13 @@ class Content(NamedTuple):
         value: the bytes.
         flags: the client's flags.
         expires: unix time in seconds, 0 for never.
+        marks: see `Item`.
     """
 
     value: bytes
     flags: int
     expires: float
+    marks: Marks | None = None
 
 
 Decision = tuple[Outcome, Content | None]
@@ -95,23 +110,77 @@ def append(current: Item | None, new: Content) -> Decision:
     """Put the value behind the present one, whose flags and expiry stay."""
     if current is None:
         return Outcome.NOT_STORED, None
-    return Outcome.STORED, Content(current.value + new.value, current.flags, current.expires)
+    return Outcome.STORED, _joined(current, current.value + new.value, new)
 
 
 def prepend(current: Item | None, new: Content) -> Decision:
     """Put the value before the present one, whose flags and expiry stay."""
     if current is None:
         return Outcome.NOT_STORED, None
-    return Outcome.STORED, Content(new.value + current.value, current.flags, current.expires)
+    return Outcome.STORED, _joined(current, new.value + current.value, new)
+
+
+def _joined(current: Item, value: bytes, new: Content) -> Content:
+    return Content(value, current.flags, current.expires, new.marks)
 
 
 def cas(current: Item | None, new: Content, unique: int) -> Decision:
     """Store only if nobody has stored since the version `unique` was read."""
     if current is None:
         return Outcome.NOT_FOUND, None
-    if current.version != unique:
+    if current.unique != unique:
         return Outcome.EXISTS, None
     return Outcome.STORED, new
+
+
+_PLAIN: Final = {Mode.ADD: add, Mode.REPLACE: replace, Mode.APPEND: append, Mode.PREPEND: prepend}
+
+
+def store(
+    current: Item | None,
+    new: Content,
+    mode: Mode,
+    *,
+    unique: int | None = None,
+    accept_older: bool = False,
+    ordered: bool = True,
+    vivify: bool = False,
+) -> Decision:
+    """Store as the meta and binary protocols do: any mode, perhaps on a condition.
+
+    Args:
+        current: what is there.
+        new: what to store.
+        mode: how.
+        unique: the cas unique that what is there must have; None for any. With 0, which none
+            has, set and replace never store, and append and prepend always.
+        accept_older: if what is there is newer than `unique`, store all the same, but as stale
+            and for as long as what is there had.
+        ordered: whether of two cas uniques the greater is the newer. Where nobody knows, one that
+            is not the current one is taken to be older, as it can only have been seen before.
+        vivify: append and prepend store what has nothing to be put to.
+    """
+    replaces = mode in (Mode.SET, Mode.REPLACE)
+    joins = mode in (Mode.APPEND, Mode.PREPEND)
+    if current is None:
+        if unique is not None and replaces:
+            return Outcome.NOT_FOUND, None
+        stores = mode in (Mode.SET, Mode.ADD) or (vivify and joins)
+        return (Outcome.STORED, new) if stores else (Outcome.NOT_STORED, None)
+    if unique is not None and (replaces or (joins and unique != 0)):
+        if unique != 0 and unique == current.unique:
+            return (Outcome.STORED, new) if replaces else _PLAIN[mode](current, new)
+        older = unique != 0 and (unique < current.unique or not ordered)
+        if accept_older and replaces and older:
+            return Outcome.STORED, _as_stale(current, new)
+        return Outcome.EXISTS, None
+    return (Outcome.STORED, new) if mode is Mode.SET else _PLAIN[mode](current, new)
+
+
+def _as_stale(current: Item, new: Content) -> Content:
+    won = current.marks is not None and current.marks.won
+    marks = (new.marks or Marks())._replace(stale=True, won=won)
+    return new._replace(expires=current.expires, marks=marks)
 
 
 def count(current: Item | None, delta: int) -> tuple[Outcome, int, Content | None]:
@@ -133,4 +202,7 @@ def count(current: Item | None, delta: int) -> tuple[Outcome, int, Content | Non
     number = max(0, number + delta) if delta < 0 else (number + delta) % _COUNTER_END
     digits = b"%d" % number
     stored = digits.ljust(len(value))
-    return Outcome.STORED, number, Content(stored, current.flags, current.expires)
+    marks = current.marks
+    if marks is not None and marks.unique is not None:
+        marks = marks._replace(unique=None)
+    return Outcome.STORED, number, Content(stored, current.flags, current.expires, marks)

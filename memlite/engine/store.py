@@ -9,10 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item
+from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item, Unknown
 from memlite.clock import Clock
 from memlite.engine import semantics
-from memlite.engine.engine import COPY_AT_MOST, Engine
+from memlite.engine.engine import COPY_AT_MOST
+from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.engine.transaction import Transaction
 from memlite.errors import StorageError, VersionConflict
@@ -41,11 +42,25 @@ class Reads(enum.Enum):
     """get may be answered by a near cache."""
     CURRENT = enum.auto()
     """gets shows the version that a cas will be compared with."""
+    CACHED_OR_CHANGE = enum.auto()
+    """mg is answered like get but now and then writes, like those that change."""
+    CURRENT_OR_CHANGE = enum.auto()
+    """The same with a version, as of gets."""
     TO_CHANGE = enum.auto()
     """The others write on the condition that nothing has changed."""
 
+    @property
+    def cached(self) -> bool:
+        """Whether a near cache will do."""
+        return self in (Reads.CACHED, Reads.CACHED_OR_CHANGE)
 
-class StoreEngine(Engine):
+    @property
+    def writes(self) -> bool:
+        """Whether something may be written on a condition."""
+        return self in (Reads.CACHED_OR_CHANGE, Reads.CURRENT_OR_CHANGE, Reads.TO_CHANGE)
+
+
+class StoreEngine(MetaEngine):
     """Carries out commands on a `Backend`, each as one transaction.
 
     A command is run with the items it needs at hand (see `Transaction`); then its changes are
@@ -82,6 +97,7 @@ class StoreEngine(Engine):
             self._transaction, clock, counters, item_size=item_size, cas=cas, sizes=sizes
         )
         self.backend = backend
+        self.ordered = backend.ordered
         self.counted: tuple[int, ...] = ()
         # Commands that change one key take turns: of those racing, all but one would lose.
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
@@ -96,10 +112,12 @@ class StoreEngine(Engine):
             or item is UNKNOWN
             or (item.expires and item.expires <= self.clock.now())
             or item.size > COPY_AT_MOST
+            or item.marks is not None
             or self.observed
         ):
             return None
         item.uses = USED
+        item.accessed = self.clock.second
         self.counters.get_hits += 1
         return item.wire + b"END\r\n"
 
@@ -127,14 +145,14 @@ class StoreEngine(Engine):
                 return None  # behind a command that has begun, or that would never get through
         else:
             backend = self.backend
-            peek = backend.peek_cached if reads is Reads.CACHED else backend.peek
+            peek = backend.peek_cached if reads.cached else backend.peek
             for key in keys:
                 item = peek(key)
                 if item is UNKNOWN:
                     return None
                 if item is not None:
                     items[key] = item
-        if reads is not Reads.TO_CHANGE:
+        if not reads.writes:
             return self._run(reads, keys, items, run)
         before = self.counters.snapshot()
         try:
@@ -172,7 +190,7 @@ class StoreEngine(Engine):
                 writes.append(_failed(error))
         if transaction.flush_at is not None:
             writes.append(backend.flush(transaction.flush_at))
-        if not writes and (reads is Reads.CURRENT or reads is Reads.TO_CHANGE):
+        if not writes and not (reads is Reads.NOTHING or reads.cached):
             # Where something is written, that cannot be done before what was read is.
             unsettled = backend.unsettled(keys)
             if unsettled is not None:
@@ -181,7 +199,9 @@ class StoreEngine(Engine):
 
     def _observe_replaced(self, command: str, key: bytes) -> None:
         """Tell the observer what a storage command finds; set has not looked, but may know."""
-        item = self.backend.peek(key) if command == "set" else self.table.get(key)
+        item: Item | Unknown | None = self.table.get(key)
+        if item is None and command == "set":
+            item = self.backend.peek(key)
         if item is not UNKNOWN:
             self._observe_present(key, item)
 
@@ -197,28 +217,35 @@ class StoreEngine(Engine):
             # Behind those that change the key on a condition, but in nobody's way.
             async with self._turn(keys):
                 pass
-        if reads is not Reads.TO_CHANGE:
+        if not reads.writes:
             await self.written(self._run(reads, keys, await self._read(reads, keys), run))
+            return
+        if reads is not Reads.TO_CHANGE and await self._try(reads, keys, run):
             return
         async with self._turn(keys):
             deadline = self.clock.now() + _PATIENCE
             pause = 0.002
             while True:
-                items = await self._read(reads, keys)
-                counted = self.counters.snapshot()
-                writes = self._run(reads, keys, items, run)
-                counted = self.counters.since(counted)
-                try:
-                    await self.written(writes)
-                except VersionConflict:
-                    # Only the run that holds is counted.
-                    self.counters.subtract(counted)
-                else:
+                if await self._try(Reads.TO_CHANGE, keys, run):
                     return
                 if self.clock.now() > deadline:
                     raise StorageError("too many changes of this key at once")
                 await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _try(self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]) -> bool:
+        """Carry out a command; return False if what it has read was no longer there."""
+        items = await self._read(reads, keys)
+        before = self.counters.snapshot()
+        writes = self._run(reads, keys, items, run)
+        counted = self.counters.since(before)
+        try:
+            await self.written(writes)
+        except VersionConflict:
+            # Only the run that holds is counted.
+            self.counters.subtract(counted)
+            return False
+        return True
 
     @asynccontextmanager
     async def _turn(self, keys: Sequence[bytes]) -> AsyncIterator[None]:
@@ -235,14 +262,14 @@ class StoreEngine(Engine):
             return {}
         backend = self.backend
         if len(keys) == 1:
-            get = backend.get_cached if reads is Reads.CACHED else backend.get
+            get = backend.get_cached if reads.cached else backend.get
             found = [await get(keys[0])]
         else:
             keys = list(dict.fromkeys(keys))
             found = []
             for start in range(0, len(keys), _KEYS_AT_ONCE):
                 some = keys[start : start + _KEYS_AT_ONCE]
-                if reads is Reads.CACHED:
+                if reads.cached:
                     found += await backend.get_many(some)
                 else:
                     found += await _all(map(backend.get, some))

@@ -26,8 +26,8 @@ class Table(Protocol):
     def renew(self, key: bytes, item: Item, wire: bytes) -> Item:
         """Replace a stored item; return the new one, or the old, for the rest to be set."""
 
-    def retime(self, key: bytes, item: Item, expires: float) -> Item:
-        """Give a stored item a new expiry; return the new one, or the old."""
+    def alter(self, key: bytes, item: Item) -> Item:
+        """Return what takes a stored item's place with the same value, for the rest to be set."""
 
     def delete(self, key: bytes) -> Item | None:
         """Remove a key; return its item, or None when there was none."""

@@ -41,13 +41,11 @@ class Transaction:
         self._items[key] = self.changes[key] = new
         return new
 
-    def retime(self, key: bytes, item: Item, expires: float) -> Item:
-        """Give an item a new expiry; return the new one."""
+    def alter(self, key: bytes, item: Item) -> Item:
+        """Return what takes an item's place with the same value, for the rest to be set."""
         if self.changes.get(key) is item:  # once more in one command: there is one to be stored
-            item.expires = expires
             return item
         new = Item.like(item)
-        new.expires = expires
         self._items[key] = self.changes[key] = new
         return new
 

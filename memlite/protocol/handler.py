@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from memlite.protocol.meta import MetaRequest
+
 __all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "Handler"]
 
 
@@ -42,6 +44,13 @@ class Handler(Protocol):
     def decr(self, key: bytes, delta: int, noreply: bool) -> None: ...
     def touch(self, key: bytes, exptime: int, noreply: bool) -> None: ...
 
+    def meta_get(self, request: MetaRequest) -> None: ...
+    def meta_set(self, request: MetaRequest, value: bytes) -> None: ...
+    def meta_delete(self, request: MetaRequest) -> None: ...
+    def meta_count(self, request: MetaRequest) -> None: ...
+    def meta_debug(self, request: MetaRequest) -> None: ...
+    def meta_noop(self) -> None: ...
+
     def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value that is over the item size limit; the parser swallows it."""
 
@@ -71,6 +80,12 @@ COMMAND_CLASS = {
     "incr": "arithmetic",
     "decr": "arithmetic",
     "touch": "touch",
+    "meta_get": "get",
+    "meta_set": "store",
+    "meta_delete": "delete",
+    "meta_count": "arithmetic",
+    "meta_debug": "other",
+    "meta_noop": "other",
     "too_large": "other",
     "admin": "other",
     "quit": "other",
@@ -94,6 +109,11 @@ KEY_ARGUMENT = {
     "incr": 0,
     "decr": 0,
     "touch": 0,
+    "meta_get": 0,
+    "meta_set": 0,
+    "meta_delete": 0,
+    "meta_count": 0,
+    "meta_debug": 0,
     "too_large": 1,
 }
-"""Which argument of a handler method is its key, or the list of them."""
+"""Which argument of a handler method is its key, the list of them, or the request with it."""

@@ -6,8 +6,10 @@ from memlite.errors import CommandError, ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
+from memlite.protocol.meta import parse_meta
+from memlite.protocol.numbers import SMALL_NUMBERS, signed, signed_32, unsigned
 
-__all__ = ["TextParser", "signed", "signed_32", "unsigned"]
+__all__ = ["TextParser"]
 
 _CR: Final = 13
 _LF: Final = 10
@@ -16,37 +18,13 @@ _BINARY: Final = "the binary protocol, which this version does not speak"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
-_MAX_DIGITS: Final = 20  # of 2**64
 _CHUNKS_PER_BLOCK: Final = 1024
 _SHORTEST_LINE: Final = 4  # bytes with the line's end
-
-# Numbers on the wire are mostly small: a dict hit costs a quarter of a checked int().
-_SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
-
-
-def unsigned(token: bytes, end: int) -> int | None:
-    """Return the number that `token` spells in decimal digits if it is below `end`."""
-    number = _SMALL_NUMBERS.get(token)
-    # isdigit() as int() alone would take "1_0" and "+1".
-    if number is None and token.isdigit():
-        digits = token.lstrip(b"0") or b"0"
-        if len(digits) <= _MAX_DIGITS:
-            number = int(digits)
-    return number if number is not None and number < end else None
-
-
-def signed(token: bytes) -> int | None:
-    """Return the number that `token` spells, perhaps with a minus sign, if 64 bits hold it."""
-    if not token.startswith(b"-"):
-        return unsigned(token, 2**63)
-    number = unsigned(token[1:], 2**63 + 1)
-    return None if number is None else -number
-
-
-def signed_32(token: bytes) -> int | None:
-    """Return what `signed` does if 32 bits hold it."""
-    number = signed(token)
-    return number if number is not None and -(2**31) <= number < 2**31 else None
+_MODES_OF_MS: Final = b"\0SEAPR"
+_MODES_OF_MA: Final = b"\0I+D-"
+_BAD_MODE: Final = b"CLIENT_ERROR invalid mode for ms M token\r\n"
+_BAD_MA: Final = b"CLIENT_ERROR invalid or duplicate flag\r\n"
+_BAD_MA_MODE: Final = b"CLIENT_ERROR invalid mode for ma M token\r\n"
 
 
 def _without_plus(token: bytes) -> bytes:
@@ -75,12 +53,19 @@ def _too_short(first: int) -> Exception:
 class _Store:
     """A storage command whose value has not arrived in full."""
 
-    __slots__ = ("_blocks", "_chunks", "key", "missing", "name", "noreply", "numbers")
+    __slots__ = ("_blocks", "_chunks", "after", "before", "method", "missing", "noreply")
 
-    def __init__(self, name: bytes, key: bytes, numbers: list[int], size: int, noreply: bool):
-        self.name = name
-        self.key = key
-        self.numbers = numbers  # flags, exptime and, for cas, the unique
+    def __init__(
+        self,
+        method: str,
+        before: tuple[object, ...],
+        size: int,
+        after: tuple[object, ...],
+        noreply: bool,
+    ) -> None:
+        self.method = method
+        self.before = before  # the method's arguments
+        self.after = after  # those behind the value
         self.noreply = noreply
         self.missing = size + 2
         self._blocks: list[bytes] = []
@@ -289,9 +274,7 @@ class TextParser:
         if value is None:
             handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
         else:
-            method = getattr(handler, store.name.decode())
-            flags, exptime, *unique = store.numbers
-            method(store.key, flags, exptime, value, *unique, store.noreply)
+            getattr(handler, store.method)(*store.before, value, *store.after)
         return data, missing
 
     def _skip(self, count: int, position: int, length: int) -> int:
@@ -340,7 +323,7 @@ class TextParser:
         if count < 5:
             raise _MalformedError(replies.BAD_FORMAT)
         # unsigned() would do for all three, at twice the cost of looking up here first.
-        size = _SMALL_NUMBERS.get(words[4])
+        size = SMALL_NUMBERS.get(words[4])
         if size is None:
             size = unsigned(words[4], _MAX_VALUE_LENGTH + 1)
             if size is None:
@@ -348,8 +331,8 @@ class TextParser:
                 raise _MalformedError(replies.BAD_FORMAT)
         noreply = count > 5 and words[-1] == b"noreply"
         key = words[1]
-        flags = _SMALL_NUMBERS.get(words[2])
-        exptime = _SMALL_NUMBERS.get(words[3])
+        flags = SMALL_NUMBERS.get(words[2])
+        exptime = SMALL_NUMBERS.get(words[3])
         if flags is None:
             flags = unsigned(_without_plus(words[2]), _FLAGS_END)
         if exptime is None:
@@ -370,10 +353,9 @@ class TextParser:
             return self._skip(size + 2, position, length)
         end = position + size
         if end + 2 > length:
-            numbers = [flags, exptime, unique] if name == b"cas" else [flags, exptime]
-            self._unfinished = True
-            self._store = store = _Store(name, key, numbers, size, noreply)
-            store.append(data[position:])
+            after = (unique, noreply) if name == b"cas" else (noreply,)
+            store = _Store(name.decode(), (key, flags, exptime), size, after, noreply)
+            self._await(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:
             handler.reject(replies.BAD_DATA_CHUNK, noreply)
@@ -385,6 +367,60 @@ class TextParser:
             method = getattr(handler, name.decode())
             method(key, flags, exptime, data[position:end], noreply)
         return end + 2
+
+    def _await(self, store: _Store, data: bytes, position: int) -> None:
+        """Keep a command until its value is complete, with what there is from `position`."""
+        self._unfinished = True
+        self._store = store
+        store.append(data[position:])
+
+    def _meta_set(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        size = unsigned(words[2], _MAX_VALUE_LENGTH + 1) if len(words) > 2 else None
+        if size is None:
+            raise _MalformedError(replies.BAD_FORMAT)
+        try:
+            request = parse_meta(words, 3, self._key_length)
+        except CommandError as error:
+            raise _MalformedError(error.reply, swallow=size + 2) from None
+        if request.mode not in _MODES_OF_MS:
+            raise _MalformedError(_BAD_MODE, swallow=size + 2)
+        total = item_total(len(request.key), request.flags, size, cas=self._cas)
+        if total > self._limits.item_size:
+            handler.too_large(b"ms", request.key, False)
+            return self._skip(size + 2, position, len(data))
+        end = position + size
+        if end + 2 > len(data):
+            self._await(_Store("meta_set", (request,), size, (), False), data, position)
+            return len(data)
+        if data[end : end + 2] == b"\r\n":
+            handler.meta_set(request, data[position:end])
+        else:
+            handler.reject(replies.BAD_DATA_CHUNK, False)
+        return end + 2
+
+    def _meta(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
+        """Take mg, md, ma, me and mn."""
+        name = words[0]
+        if name == b"mn":
+            handler.meta_noop()
+            return position
+        if len(words) < 2:
+            raise _MalformedError(replies.BAD_FORMAT)
+        try:
+            request = parse_meta(words, 2, self._key_length)
+        except CommandError as error:
+            raise _MalformedError(_BAD_MA if name == b"ma" else error.reply) from None
+        if name == b"mg":
+            handler.meta_get(request)
+        elif name == b"md":
+            handler.meta_delete(request)
+        elif name == b"me":
+            handler.meta_debug(request)
+        elif request.mode in _MODES_OF_MA:
+            handler.meta_count(request)
+        else:
+            raise _MalformedError(_BAD_MA_MODE)
+        return position
 
     def _delete(self, words: list[bytes], handler: Handler, data: bytes, position: int) -> int:
         key, noreply = self._key(words, 2)
@@ -461,6 +497,12 @@ _COMMANDS: Final = {
     b"incr": TextParser._arithmetic,
     b"decr": TextParser._arithmetic,
     b"touch": TextParser._touch,
+    b"mg": TextParser._meta,
+    b"ms": TextParser._meta_set,
+    b"md": TextParser._meta,
+    b"ma": TextParser._meta,
+    b"me": TextParser._meta,
+    b"mn": TextParser._meta,
     b"quit": TextParser._quit,
     # These two answer although their last word is "noreply".
     b"stats": TextParser._admin,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memlite import __version__
 from memlite.config import MEGABYTE
 from memlite.protocol import replies
-from memlite.protocol.text import signed, signed_32, unsigned
+from memlite.protocol.numbers import signed, signed_32, unsigned
 from memlite.server import statistics
 from memlite.server.dumps import BAD_CLASS, BUSY, parse_classes
 

@@ -5,18 +5,16 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from memlite.backends import Item
-from memlite.engine import Engine, Outcome
+from memlite.engine import MetaEngine, Outcome
 from memlite.errors import CommandError
 from memlite.protocol import replies
 from memlite.server.admin import Admin
+from memlite.server.meta import MetaCommands, value_line
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
 
 __all__ = ["TextCommands"]
-
-# Bytes of a value from which a reference into the item is cheaper than a copy.
-_VIEW_FROM = 1024
 
 _REPLY = {
     Outcome.STORED: replies.STORED,
@@ -27,7 +25,7 @@ _REPLY = {
 }
 
 
-class TextCommands:
+class TextCommands(MetaCommands):
     """Answers a connection's commands at once.
 
     Implements `memlite.protocol.Handler`. Replies gather in `out`; the connection sends all
@@ -43,16 +41,15 @@ class TextCommands:
         out: as above.
     """
 
-    __slots__ = ("_admin", "_connection", "_engine", "_fetch", "out")
+    __slots__ = ("_admin", "_connection", "_fetch")
 
     def __init__(
-        self, engine: Engine, admin: Admin, connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
     ) -> None:
-        self._engine = engine
+        super().__init__(engine, out)
         self._fetch = engine.fetch
         self._admin = admin
         self._connection = connection
-        self.out = out
 
     # Reading
 
@@ -94,11 +91,7 @@ class TextCommands:
         self.out.append(replies.END)
 
     def _append_with_unique(self, key: bytes, item: Item) -> None:
-        if item.size < _VIEW_FROM:
-            body = item.wire[-item.size - 2 :]
-        else:
-            # A view, not a copy: a line of a thousand keys would copy the value as often.
-            body = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+        body = value_line(item)
         head = partial(self._head_with_unique, key, item)
         # What gats is about to store has no unique yet; see DeferredCommands.
         self.out += (head() if item.version else cast("bytes", head), body)
@@ -152,7 +145,9 @@ class TextCommands:
 
     def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
-        self._engine.refuse_large(key, removes=command == b"set", command=command.decode())
+        removes = command in (b"set", b"ms")
+        name = "set" if removes else command.decode()
+        self._engine.refuse_large(key, removes=removes, command=name)
         self.reject(replies.TOO_LARGE, noreply)
 
     # Changing and removing

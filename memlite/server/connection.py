@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol import Handler, TextParser, replies
-from memlite.server.commands import TextCommands
+from memlite.protocol import replies
+from memlite.server.dialects import Dialect, Negotiator, Parser
 from memlite.server.sockets import address_label, endpoint
 from memlite.server.streams import Stream
 
@@ -35,25 +35,28 @@ class Connection(asyncio.Protocol):
     Attributes:
         last_command: unix second at which the peer last sent something, to a second or two.
         out: replies that are not yet written.
+        parser: finds commands in what arrives.
         commands: the handler of its commands.
         close_reason: why it is closed, in memcached's words.
     """
 
     __slots__ = (
-        "_closing", "_counters", "_eof", "_held", "_hit", "_parser", "_server", "_stalled",
-        "_straight", "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent",
-        "_write_paused", "close_reason", "commands", "last_command", "out",
+        "_closing", "_counters", "_eof", "_held", "_hit", "_server", "_stalled", "_straight",
+        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write_paused",
+        "close_reason", "commands", "last_command", "out", "parser",
     )  # fmt: skip
 
     _transport: asyncio.Transport
+    parser: Parser
+    commands: Any  # the protocol's handler; of the text protocol a `Handler`
 
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._counters = server.counters
-        self._parser = TextParser(server.limits)
         self.out: list[bytes] = []
-        self.commands: Handler = TextCommands(server.engine, server.admin, self, self.out)
-        self._hit = server.engine.hit
+        self.speak(server.dialect)
+        if server.negotiates:
+            self.parser = Negotiator(self)
         # Reads that may take the straight path, until one is due to be instrumented; none while
         # something is unfinished or waits, which must come first.
         self._straight = self._straight_noted = server.reads_until_sample()
@@ -67,6 +70,13 @@ class Connection(asyncio.Protocol):
         self._stream: Stream | None = None  # what it is instead of serving commands
         self.close_reason = "normal"
         self.last_command = server.clock.second
+
+    def speak(self, dialect: Dialect) -> None:
+        """Take what arrives from now on for a protocol's."""
+        server = self._server
+        self.parser = dialect.parser(server.limits)
+        self.commands = dialect.commands(server.engine, server.admin, self, self.out)
+        self._hit = server.engine.hit if dialect.straight else _no_hit
 
     # What stats conns shows
 
@@ -98,7 +108,7 @@ class Connection(asyncio.Protocol):
     @property
     def state(self) -> str:
         """What it is doing, in memcached's words."""
-        if self._parser.in_value:
+        if self.parser.in_value:
             return "conn_nread"
         if self._stream is not None:
             return "conn_watch"
@@ -112,7 +122,7 @@ class Connection(asyncio.Protocol):
         return not self._endless and (
             self._stalled
             or self.waiting
-            or self._parser.in_command
+            or self.parser.in_command
             or self._transport.get_write_buffer_size() > 0
         )
 
@@ -152,7 +162,7 @@ class Connection(asyncio.Protocol):
         self._unsent.clear()
         # Half a value may be large, and the collector that would find these two is in no hurry:
         # the commands refer to the connection, which refers to them.
-        del self._parser, self.commands
+        del self.parser, self.commands
 
     def data_received(self, data: bytes) -> None:
         """Serve what has arrived, unless something before it still waits."""
@@ -230,7 +240,7 @@ class Connection(asyncio.Protocol):
             # 0 is where counting down ends; below it something waited or was unfinished.
             commands, self._straight = self._server.instrument(self, straight == 0)
         try:
-            more = self._parser.receive(data, commands)
+            more = self.parser.receive(data, commands)
         except ProtocolViolation as violation:
             _log.info("<%d connection cut: %s", self.number, violation)
             self.close_reason = "error"
@@ -249,7 +259,7 @@ class Connection(asyncio.Protocol):
             if not (self._write_paused or self._turn_due):
                 self._turn_due = True
                 self._server.loop.call_soon(self._take_turn)
-        elif self._parser.in_command:
+        elif self.parser.in_command:
             self._straight = 0
 
     def _take_turn(self) -> None:
@@ -344,6 +354,10 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
+
+
+def _no_hit(key: bytes) -> None:
+    """Answer nothing on the straight path."""
 
 
 class RefusingConnection(Connection):

@@ -6,19 +6,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from memlite.engine import Reads, StoreEngine
 from memlite.errors import CommandError, StorageError, VersionConflict
 from memlite.protocol.handler import COMMAND_CLASS
-from memlite.server.commands import TextCommands
-from memlite.server.connection import Connection
 from memlite.server.instruments import trace_reply
 
 if TYPE_CHECKING:
+    from memlite.server.deferred_connection import DeferredConnection
     from memlite.server.server import Server
 
-__all__ = ["DeferredCommands", "DeferredConnection"]
+__all__ = ["AtOnce", "Deferred"]
 
 _log = logging.getLogger("memlite")
 
@@ -81,16 +80,29 @@ class _Command:
                 future.set_result(None)
 
 
-class DeferredCommands:
+class AtOnce(Protocol):
+    """A handler that answers at once, by appending to `out`."""
+
+    out: list[bytes]
+
+    def quit(self) -> None: ...  # noqa: D102 - see `Handler`
+
+
+_Inner = TypeVar("_Inner", bound=AtOnce)
+
+
+class Deferred(Generic[_Inner]):
     """Hands each command to the engine, and replies to the connection in the order they came in.
 
-    Implements `memlite.protocol.Handler`, around a handler that answers at once. Commands on
-    different keys run side by side, those on one key one after the other, and those that are about
-    no key (stats, flush_all, quit) by themselves.
+    The base of a protocol's handler around one that answers at once. Commands on different keys run
+    side by side, those on one key one after the other, and those that are about no key (stats,
+    flush_all, quit) by themselves.
 
     Args:
         server: whose engine carries them out.
+        engine: that engine.
         connection: whose commands they are.
+        inner: answers at once.
 
     Attributes:
         timed: whether to measure the commands that arrive now.
@@ -99,13 +111,17 @@ class DeferredCommands:
     """
 
     def __init__(
-        self, server: "Server", engine: StoreEngine, connection: "DeferredConnection"
+        self,
+        server: "Server",
+        engine: StoreEngine,
+        connection: "DeferredConnection",
+        inner: _Inner,
     ) -> None:
         self._server = server
         self._engine = engine
         self._connection: DeferredConnection | None = connection
         self._out = connection.out
-        self._inner = TextCommands(engine, server.admin, connection, [])
+        self._inner = inner
         self._queue: deque[_Command] = deque()
         self._last: dict[bytes, _Command] = {}  # to be awaited, by key
         self._barrier: _Command | None = None
@@ -134,116 +150,14 @@ class DeferredCommands:
         """Let go of a connection that is lost; what has begun is carried out all the same."""
         self._connection = None
 
-    # The handler's methods
-
-    def hit(self, key: bytes) -> bool:
-        """``get <key>`` when the key is at hand."""
-        if self._queue:
-            return False
-        started = perf_counter_ns() if self.timed else 0
-        reply = self.straight_hit(key)
-        if reply is None:
-            return False
-        self._out.append(reply)
-        if started:
-            self._measure("get", started, (key,))
-        return True
-
     def straight_hit(self, key: bytes) -> bytes | None:
-        """Return the reply to ``get <key>``, if it can be sent now."""
-        if self._queue:
-            return None
-        try:
-            return self._engine.hit(key)
-        except Exception:  # noqa: BLE001 - get meets it again, and answers
-            return None
-
-    def get(self, keys: list[bytes]) -> None:
-        """``get <key>*``."""
-        self._submit("get", Reads.CACHED, keys, partial(self._inner.get, keys))
-
-    def gets(self, keys: list[bytes]) -> None:
-        """``gets <key>*``."""
-        self._submit("gets", Reads.CURRENT, keys, partial(self._inner.gets, keys))
-
-    def gat(self, exptime: int, keys: list[bytes]) -> None:
-        """``gat <exptime> <key>*``."""
-        self._submit("gat", Reads.TO_CHANGE, keys, partial(self._inner.gat, exptime, keys))
-
-    def gats(self, exptime: int, keys: list[bytes]) -> None:
-        """``gats <exptime> <key>*``."""
-        self._submit("gats", Reads.TO_CHANGE, keys, partial(self._inner.gats, exptime, keys))
-
-    def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
-        """``set``."""
-        run = partial(self._inner.set, key, flags, exptime, value, noreply)
-        self._submit("set", Reads.NOTHING, (key,), run, noreply)
-
-    def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
-        """``add``."""
-        run = partial(self._inner.add, key, flags, exptime, value, noreply)
-        self._submit("add", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def replace(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
-        """``replace``."""
-        run = partial(self._inner.replace, key, flags, exptime, value, noreply)
-        self._submit("replace", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def append(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
-        """``append``."""
-        run = partial(self._inner.append, key, flags, exptime, value, noreply)
-        self._submit("append", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def prepend(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
-        """``prepend``."""
-        run = partial(self._inner.prepend, key, flags, exptime, value, noreply)
-        self._submit("prepend", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def cas(
-        self, key: bytes, flags: int, exptime: int, value: bytes, unique: int, noreply: bool
-    ) -> None:
-        """``cas``."""
-        run = partial(self._inner.cas, key, flags, exptime, value, unique, noreply)
-        self._submit("cas", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def delete(self, key: bytes, noreply: bool) -> None:
-        """``delete``."""
-        run = partial(self._inner.delete, key, noreply)
-        self._submit("delete", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def incr(self, key: bytes, delta: int, noreply: bool) -> None:
-        """``incr``."""
-        run = partial(self._inner.incr, key, delta, noreply)
-        self._submit("incr", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def decr(self, key: bytes, delta: int, noreply: bool) -> None:
-        """``decr``."""
-        run = partial(self._inner.decr, key, delta, noreply)
-        self._submit("decr", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def touch(self, key: bytes, exptime: int, noreply: bool) -> None:
-        """``touch``."""
-        run = partial(self._inner.touch, key, exptime, noreply)
-        self._submit("touch", Reads.TO_CHANGE, (key,), run, noreply)
-
-    def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
-        """Refuse a value; see `TextCommands`."""
-        run = partial(self._inner.too_large, command, key, noreply)
-        self._submit("too_large", Reads.NOTHING, (key,), run, noreply)
-
-    def admin(self, words: list[bytes], noreply: bool) -> None:
-        """Any other command, after all before it and before all behind it."""
-        self._submit_alone("admin", partial(self._inner.admin, words, noreply), noreply)
+        """Return the reply to the text protocol's ``get <key>``, if it can be sent now."""
+        return None
 
     def quit(self) -> None:
         """``quit``, after all before it."""
         self.ended = True
         self._submit_alone("quit", self._inner.quit, False)
-
-    def reject(self, reply: bytes, noreply: bool) -> None:
-        """Answer what could not be carried out, when it is its turn."""
-        run = partial(self._inner.reject, reply, noreply)
-        self._submit("reject", Reads.NOTHING, (), run, noreply)
 
     # Carrying them out
 
@@ -291,7 +205,7 @@ class DeferredCommands:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             self._refuse(command, error)
             return []
-        if writes and reads is Reads.TO_CHANGE:
+        if writes and reads.writes:
             command.counted = self._engine.counted
         return writes
 
@@ -299,7 +213,7 @@ class DeferredCommands:
         self, command: _Command, reads: Reads, run: _Run, write: asyncio.Future[object]
     ) -> None:
         error = asyncio.CancelledError() if write.cancelled() else write.exception()
-        if isinstance(error, VersionConflict) and reads is Reads.TO_CHANGE:
+        if isinstance(error, VersionConflict) and reads.writes:
             self._server.counters.subtract(command.counted)
             self._last.update(dict.fromkeys(command.keys, command))
             self._server.spawn(self._carry_out(command, [], reads, run, None))
@@ -327,7 +241,7 @@ class DeferredCommands:
             else:
                 await self._engine.written(writes)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see below
-            if isinstance(error, VersionConflict) and writes and reads is Reads.TO_CHANGE:
+            if isinstance(error, VersionConflict) and writes and reads.writes:
                 self._server.counters.subtract(command.counted)
                 await self._carry_out(command, (), reads, run, None)
                 return
@@ -386,7 +300,11 @@ class DeferredCommands:
             error = StorageError("internal error")
         if isinstance(error, StorageError):
             self._server.counters.storage_errors += 1
-        command.replies = [] if command.quiet else [error.reply]
+        command.replies = [] if command.quiet else [self._spell(command, error)]
+
+    def _spell(self, command: _Command, error: CommandError) -> bytes:
+        """Return the reply that tells of an error."""
+        return error.reply
 
     def _finish(self, command: _Command) -> None:
         command.finish()
@@ -427,69 +345,3 @@ class DeferredCommands:
     def _measure(self, command_class: str, started: int, keys: Sequence[bytes]) -> None:
         self._server.sampler.histograms[command_class].record(perf_counter_ns() - started)
         self._server.hotkeys.record(keys)
-
-
-class DeferredConnection(Connection):
-    """A connection whose commands may have to wait for the backend."""
-
-    __slots__ = ()
-
-    commands: DeferredCommands
-
-    def __init__(self, server: "Server", engine: StoreEngine) -> None:
-        super().__init__(server)
-        self.commands = DeferredCommands(server, engine, self)
-        self._hit = self.commands.straight_hit
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Leave nothing behind but what has begun."""
-        self.commands.detach()
-        del self._hit  # the commands' method; see there
-        super().connection_lost(exc)
-
-    def note_activity(self, second: int) -> None:
-        """Bring `last_command` up to date; who waits for the backend is not idle."""
-        super().note_activity(second)
-        if self.waiting:
-            self.last_command = second
-
-    @property
-    def waiting(self) -> bool:
-        """Whether replies are still to come."""
-        return self.commands.pending
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether replies to earlier commands are to be sent, or were while this one waited."""
-        return self.commands.behind or super().pipelined
-
-    def _serve(self, data: bytes) -> None:
-        commands = self.commands
-        if commands.ended:
-            return
-        super()._serve(data)
-        commands.timed = False  # or the reads that are not to be measured were, too
-        if commands.full:
-            self._stall()
-
-    def _go_on(self) -> None:
-        if not self._transport.is_closing() and self.commands.full:
-            return  # settle comes back to it
-        super()._go_on()
-
-    def settle(self) -> None:
-        """Send replies that have become ready, and go on if there is room again."""
-        if self._transport.is_closing():
-            return
-        out = self.out
-        if len(out) == 1 and not self._unsent:
-            reply = out.pop()
-            self._counters.bytes_written += len(reply)
-            self._transport.write(reply)
-        elif out:
-            self._flush()
-        if self._stalled:
-            if not self._turn_due:  # one turn at a time, or others would not get theirs
-                self._go_on()
-        elif self._eof and not self.waiting:
-            self.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 from memlite.backends import Item
 from memlite.errors import CommandError, StorageError
 from memlite.protocol import replies
-from memlite.protocol.text import unsigned
+from memlite.protocol.meta import encode_key
+from memlite.protocol.numbers import unsigned
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -35,7 +35,7 @@ BAD_CLASS = b"BADCLASS invalid class id\r\n"
 
 def last_access(item: Item) -> int:
     """Return the unix second of an item's last use, as far as that is known."""
-    return item.stored
+    return item.accessed
 
 
 def parse_classes(words: bytes) -> set[int] | None:
@@ -226,6 +226,6 @@ def _metadump_line(server: "Server", key: bytes, item: Item) -> bytes:
 
 
 def _mgdump_line(server: "Server", key: bytes, item: Item) -> bytes:
-    if _UNSPEAKABLE.isdisjoint(key):
+    if _UNSPEAKABLE.isdisjoint(key) and not (item.marks and item.marks.binary):
         return b"mg %b\r\n" % key
-    return b"mg %b b\r\n" % b64encode(key)
+    return b"mg %b b\r\n" % encode_key(key)

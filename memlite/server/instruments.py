@@ -12,6 +12,7 @@ from time import perf_counter_ns
 from typing import Any, cast
 
 from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, Handler
+from memlite.protocol.meta import MetaRequest
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
 __all__ = ["LatencySampler", "Tracer", "trace_reply"]
@@ -76,8 +77,7 @@ class LatencySampler(_Around):
             if result is not False:  # a hit that was none is followed by a get
                 self.histograms[command_class].record(perf_counter_ns() - start)
                 if key_argument is not None:
-                    keys = cast("bytes | list[bytes]", arguments[key_argument])
-                    self._note(keys if isinstance(keys, list) else (keys,))
+                    self._note(_keys(arguments[key_argument]))
             return result
 
         return timed
@@ -116,6 +116,14 @@ class Tracer(_Around):
             trace_reply(self._number, self._out[replied:])
 
         return traced
+
+
+def _keys(argument: object) -> Sequence[bytes]:
+    """Return the keys that an argument named by `KEY_ARGUMENT` stands for."""
+    if isinstance(argument, list):
+        return argument
+    key = argument.key if isinstance(argument, MetaRequest) else argument
+    return (cast("bytes", key),)
 
 
 def trace_reply(number: int, replies: Sequence[bytes]) -> None:

@@ -21,7 +21,9 @@ from memlite.engine.sizes import SizeClasses
 from memlite.protocol import Handler, Limits
 from memlite.server.admin import Admin
 from memlite.server.connection import Connection, RefusingConnection
-from memlite.server.deferred import DeferredCommands, DeferredConnection
+from memlite.server.deferred import Deferred
+from memlite.server.deferred_connection import DeferredConnection
+from memlite.server.dialects import TEXT
 from memlite.server.dumps import Dumps
 from memlite.server.hotkeys import HotKeys
 from memlite.server.instruments import LatencySampler, Tracer
@@ -61,6 +63,8 @@ class Server:
 
     Attributes:
         connections: those that are open.
+        dialect: the protocol a connection speaks.
+        negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
         tracing: whether all commands are traced.
@@ -97,6 +101,8 @@ class Server:
         self.watchers = Watchers(self)
         self.dumps = Dumps(self)
         self.connections: set[Connection] = set()
+        self.dialect = TEXT
+        self.negotiates = config.protocol == "auto"
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -197,7 +203,7 @@ class Server:
         self._other_reads += not due
         sampled = due or not self._other_reads % LatencySampler.INTERVAL
         handler = connection.commands
-        if isinstance(handler, DeferredCommands):  # which measures until the reply is there
+        if isinstance(handler, Deferred):  # which measures until the reply is there
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)

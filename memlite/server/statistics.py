@@ -83,7 +83,7 @@ def _general(server: "Server") -> Pairs:
     yield "cmd_set", counters.cmd_set
     yield "cmd_flush", counters.cmd_flush
     yield "cmd_touch", counters.cmd_touch
-    yield "cmd_meta", 0
+    yield "cmd_meta", counters.cmd_meta
     for name in (
         "get_hits",
         "get_misses",
@@ -224,7 +224,7 @@ def items(server: "Server") -> Pairs:
         class_id = classes.of_total(total)
         number[class_id] = number.get(class_id, 0) + 1
         requested[class_id] = requested.get(class_id, 0) + total
-        oldest[class_id] = min(oldest.get(class_id, item.stored), item.stored)
+        oldest[class_id] = min(oldest.get(class_id, item.accessed), item.accessed)
     now = int(server.clock.now())
     # A class whose items are all gone is still shown while it has something to tell.
     gone = classes.evicted.keys() | classes.reclaimed.keys() | classes.crawler_reclaimed.keys()

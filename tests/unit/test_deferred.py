@@ -17,7 +17,7 @@ from memlite.backends import ANY, Item
 from memlite.config import Config
 from memlite.errors import StorageError, VersionConflict
 from memlite.extended import ExtendedOptions
-from memlite.server.deferred import DeferredConnection
+from memlite.server.deferred_connection import DeferredConnection
 from memlite.server.server import Server
 from memlite.server.sockets import listen_tcp
 from tests.unit.slow_backend import SlowBackend, settle

@@ -125,6 +125,6 @@ def test_the_key_of_every_handler_method_is_where_it_is_said_to_be():
     found = {}
     for name in HANDLER_METHODS:
         parameters = list(inspect.signature(getattr(Handler, name)).parameters)[1:]
-        for key in {"key", "keys"}.intersection(parameters):
+        for key in {"key", "keys", "request"}.intersection(parameters):
             found[name] = parameters.index(key)
     assert found == KEY_ARGUMENT

@@ -127,14 +127,14 @@ class Client:
         self.path = path
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
-        self.server = Server(Config(), [], clock=clock)
+        self.server = Server(Config(protocol="ascii"), [], clock=clock)
         self.server.loop = Loop()
         for key, flags, exptime, value in STORED_ITEMS:
             self.server.engine.set(key, flags, exptime, value)
         self.monotonic = 10.0
         self.server.counters.total_connections = 63  # the furthest from being sampled
         self.connection = Connection(self.server)
-        self.parser = self.connection._parser = Spy(self.connection._parser)
+        self.parser = self.connection.parser = Spy(self.connection.parser)
         self.transport = Transport()
         self.connection.connection_made(self.transport)
 

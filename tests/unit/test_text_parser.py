@@ -9,7 +9,7 @@ from memlite.errors import ProtocolViolation
 from memlite.protocol import Limits, TextParser
 from memlite.protocol.handler import COMMAND_CLASS
 from memlite.protocol.limits import item_total
-from memlite.protocol.text import signed, unsigned
+from memlite.protocol.numbers import signed, unsigned
 
 # An item of a short key fits up to a value of some 900 bytes.
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)

@@ -7,7 +7,7 @@ big-endian:
 offset bytes
 ====== ===== ======================================================================
 0      4     ``mlit``
-4      1     version of this layout: 1
+4      1     version of this layout: 1, or 2 with marks
 5      1     number of nonces
 6      4     CRC-32 of all that follows
 10     4     the client's flags
@@ -17,6 +17,10 @@ offset bytes
 38     8     birth: the nonce of the write that created it, or stored it unconditionally
 46     8 × n nonces of the last writes, the newest first
 ====== ===== ======================================================================
+
+In version 2 there follow nine bytes of `memlite.backends.Marks`: bits (1 stale, 2 won, 4 binary,
+8 with a unique) and the cas unique that a client gave it. Only items with marks are written so:
+servers of before read the others.
 """
 
 import struct
@@ -25,7 +29,7 @@ from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import NamedTuple, Self
 
-from memlite.backends.base import Item, wire_form
+from memlite.backends.base import Item, Marks, nameable, wire_form
 
 __all__ = [
     "NONCE_BYTES",
@@ -43,6 +47,9 @@ _RING = 8
 _WRITER_BYTES = 4
 _MAGIC = b"mlit"
 _VERSION = 1
+_MARKED_VERSION = 2
+_MARKS = struct.Struct(">BQ")
+_STALE, _WON, _BINARY, _UNIQUE = 1, 2, 4, 8
 _HEADER = struct.Struct(">4sBBIIdQQ8s")
 # What the checksum does not cover: magic, version, number of nonces and itself.
 _START = struct.Struct(">4sBBI")
@@ -118,11 +125,32 @@ class BucketItem(Item):
 
 def encode(item: Item, epoch: int, trail: Trail) -> bytes:
     """Return the content of an item's object."""
-    rest = _REST.pack(item.flags, item.expires, max(0, item.stored), epoch, trail.birth)
+    rest = _REST.pack(item.flags, item.expires, max(0, item.accessed), epoch, trail.birth)
     rest += b"".join(trail.nonces)
+    version = _VERSION
+    if item.marks is not None:
+        version = _MARKED_VERSION
+        rest += _pack_marks(item.marks)
     value = item.value
     crc = zlib.crc32(value, zlib.crc32(rest))
-    return b"".join((_START.pack(_MAGIC, _VERSION, len(trail.nonces), crc), rest, value))
+    return b"".join((_START.pack(_MAGIC, version, len(trail.nonces), crc), rest, value))
+
+
+def _pack_marks(marks: Marks) -> bytes:
+    bits = _STALE * marks.stale + _WON * marks.won + _BINARY * marks.binary
+    if marks.unique is None:
+        return _MARKS.pack(bits, 0)
+    return _MARKS.pack(bits + _UNIQUE, marks.unique)
+
+
+def _unpack_marks(body: bytes, at: int) -> Marks:
+    bits, unique = _MARKS.unpack_from(body, at)
+    return Marks(
+        bool(bits & _STALE),
+        bool(bits & _WON),
+        bool(bits & _BINARY),
+        unique if bits & _UNIQUE else None,
+    )
 
 
 def decode(key: bytes, body: bytes, generation: int) -> BucketItem:
@@ -140,17 +168,25 @@ def decode(key: bytes, body: bytes, generation: int) -> BucketItem:
         magic, version, count, crc, flags, expires, stored, epoch, _ = _HEADER.unpack_from(body)
     except struct.error:
         raise DamagedError from None
-    end = _HEADER.size + NONCE_BYTES * count
+    end = begin = _HEADER.size + NONCE_BYTES * count
+    marks = None
+    if version == _MARKED_VERSION:
+        begin += _MARKS.size
+    elif not nameable(key):
+        marks = Marks(binary=True)
     if (
         magic != _MAGIC
-        or version != _VERSION
-        or not 0 < count <= (len(body) - _HEADER.size) // NONCE_BYTES
+        or version not in (_VERSION, _MARKED_VERSION)
+        or not count
+        or begin > len(body)
         or zlib.crc32(memoryview(body)[_START.size :]) != crc
     ):
         raise DamagedError
-    value = body[end:]
+    if begin > end:
+        marks = _unpack_marks(body, end)
+    value = body[begin:]
     wire = wire_form(key, flags, value)
-    item = BucketItem(wire, len(value), flags, expires, generation, stored)
+    item = BucketItem(wire, len(value), flags, expires, generation, stored, marks)
     item.epoch = epoch
     item._trail = body[_TRAIL:end]  # taken apart when it is asked for
     return item

@@ -64,6 +64,7 @@ class FileBackend(Backend):
     """
 
     table: ItemTable
+    ordered = True
 
     def __init__(self, path: Path, context: Context, *, compact_from: int = _COMPACT_FROM) -> None:
         self.path = path

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from memlite.backends.base import Item
+from memlite.backends.base import Item, Marks
 
 __all__ = [
     "FORMAT",
@@ -37,6 +37,7 @@ __all__ = [
 FORMAT: Final = 1
 """Counts up when a file is written that an older version of memlite could not read."""
 
+_MARKS: Final = frozenset(Marks._fields)
 _CRC_PREFIX: Final = b'{"crc":'
 
 
@@ -117,7 +118,9 @@ def _put_item(fields: dict[str, Any], key: bytes, item: Item) -> None:
         fields["flags"] = item.flags
     if item.expires:
         fields["expires"] = round(item.expires, 3)
-    fields["stored"] = item.stored
+    fields["stored"] = item.accessed
+    if item.marks is not None:
+        _put_marks(fields, item.marks)
 
 
 def _get_item(fields: dict[str, Any], version: int) -> tuple[bytes, Item]:
@@ -126,7 +129,23 @@ def _get_item(fields: dict[str, Any], version: int) -> tuple[bytes, Item]:
     stored = fields.get("stored", 0)
     if not (_is_count(flags) and isinstance(expires, int | float) and _is_count(stored)):
         raise DamageError("flags, expires or stored is no number")
-    return key, Item.of(key, value, flags, float(expires), version, stored)
+    marks = _get_marks(fields) if _MARKS.intersection(fields) else None
+    return key, Item.of(key, value, flags, float(expires), version, stored, marks)
+
+
+def _put_marks(fields: dict[str, Any], marks: Marks) -> None:
+    """Add those that are set, under their names."""
+    fields.update((name, True) for name in ("stale", "won", "binary") if getattr(marks, name))
+    if marks.unique is not None:
+        fields["unique"] = marks.unique
+
+
+def _get_marks(fields: dict[str, Any]) -> Marks:
+    unique = fields.get("unique")
+    if not (unique is None or _is_count(unique)):
+        raise DamageError("unique is no number")
+    stale, won, binary = (fields.get(name, False) is True for name in ("stale", "won", "binary"))
+    return Marks(stale, won, binary, unique)
 
 
 def _is_count(value: object) -> bool:

@@ -1,0 +1,304 @@
+"""What the meta and binary protocols ask of the engine beyond the classic commands."""
+
+from typing import NamedTuple
+
+from memlite.backends import Item, Marks, nameable
+from memlite.engine import semantics
+from memlite.engine.engine import Engine
+from memlite.engine.semantics import Content, Mode, Outcome
+from memlite.errors import CommandError, OutOfMemoryError
+
+__all__ = ["Counted", "Found", "MetaEngine"]
+
+
+class Found(NamedTuple):
+    """An item, and how it was before it was asked for.
+
+    Attributes:
+        item: as it is now. Its version may be 0 until the backend has given it one.
+        created: it was absent, and is there now, empty.
+        won: who asked is to store it anew; nobody was told so before.
+        sent: somebody was told so before.
+        expires: unix time in seconds at which it would have expired; 0 for never.
+        fetched: whether it was ever read.
+        accessed: unix second at which it was stored or last read.
+    """
+
+    item: Item
+    created: bool
+    won: bool
+    sent: bool
+    expires: float
+    fetched: bool
+    accessed: int
+
+
+class Counted(NamedTuple):
+    """How counting ended.
+
+    Attributes:
+        outcome: STORED, or why there is no number.
+        number: the new one.
+        item: that of the number; None where there is none.
+        created: it was absent.
+        expires: unix time in seconds at which it would have expired; 0 for never.
+    """
+
+    outcome: Outcome
+    number: int = 0
+    item: Item | None = None
+    created: bool = False
+    expires: float = 0.0
+
+
+class MetaEngine(Engine):
+    """Commands with conditions and options.
+
+    Wherever an argument is called `unique` it is the cas unique to give the item, None for one of
+    the engine's choice; `compare` is the one it must have for anything to happen, None for any.
+    `exptime` and `touch` are as on the wire. `binary` marks an item whose key came as base64.
+
+    Attributes:
+        ordered: whether a greater cas unique is a newer one.
+    """
+
+    ordered = True
+
+    def retrieve(
+        self,
+        key: bytes,
+        *,
+        touch: int | None = None,
+        vivify: int | None = None,
+        recache: int | None = None,
+        recache_first: bool = False,
+        unique: int | None = None,
+        bump: bool = True,
+        binary: bool = False,
+    ) -> Found | None:
+        """Return an item, and find out whether who asks is to store it anew.
+
+        That is told to one client: of a stale item, of one that was absent (with `vivify`), of
+        one that expires soon (with `recache`).
+
+        Args:
+            key: the item's.
+            touch: its new exptime; None to leave it.
+            vivify: the exptime of the empty item to store if the key is absent; None for not to.
+            recache: seconds left to live below which it is to be stored anew.
+            recache_first: compare that with the expiry before `touch`, not the one after.
+            unique: for an item that is made.
+            bump: whether it counts as read.
+            binary: see above.
+        """
+        now = self.clock.now()
+        item = self._look_up(key)
+        if self.prefixes is not None:
+            self.prefixes.record_get(key, item is not None)
+        created = item is None and vivify is not None
+        if created:
+            expires = semantics.expiry(vivify or 0, now)
+            marks = Marks(won=True, binary=binary or not nameable(key), unique=unique)
+            try:
+                self._put(key, None, b"", 0, expires, marks)
+            except OutOfMemoryError:
+                created = False
+            item = self.table.get(key)
+        if item is None:
+            self.counters.get_misses += 1
+            return None
+        marks = item.marks or Marks()
+        before = 0.0 if created else item.expires
+        after = before if touch is None else semantics.expiry(touch, now)
+        sent = marks.won and not created
+        won = created or (marks.stale and not sent)
+        if recache is not None and not created and not sent:
+            expires = before if recache_first else after
+            won = won or bool(expires and expires < semantics.expiry(recache, now))
+        found = Found(item, created, won, sent, before, item.fetched, item.accessed)
+        if not created and (won or touch is not None):
+            item = self.table.alter(key, item)
+            if touch is not None:
+                item.expires = after
+            if won:
+                item.marks = marks._replace(won=True)
+            found = found._replace(item=item)
+        if touch is None:
+            self.counters.get_hits += 1
+        else:
+            self.counters.cmd_touch += 1
+            self.counters.touch_hits += 1
+        if bump:
+            self._bump(item)
+        return found
+
+    def store(
+        self,
+        mode: Mode,
+        key: bytes,
+        flags: int,
+        exptime: int,
+        value: bytes,
+        *,
+        compare: int | None = None,
+        accept_older: bool = False,
+        vivify: bool = False,
+        unique: int | None = None,
+        binary: bool = False,
+    ) -> tuple[Outcome, Item | None]:
+        """Store; see `semantics.store`. Returns the outcome, and the item if it was stored.
+
+        Raises:
+            OutOfMemoryError: it does not fit and may not evict; for set, an older item is removed.
+        """
+        self.counters.cmd_set += 1
+        if self.prefixes is not None:
+            self.prefixes.record_set(key)
+        binary = binary or not nameable(key)
+        marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
+        new = Content(value, flags, semantics.expiry(exptime, self.clock.now()), marks)
+        current = self.peek(key)
+        if compare and current is not None and not self.cas_enabled:
+            compare = 0
+        decision = semantics.store(
+            current,
+            new,
+            mode,
+            unique=compare,
+            accept_older=accept_older,
+            ordered=self.ordered,
+            vivify=vivify,
+        )
+        try:
+            # A cas unique makes memcached take either for cas, which its log shows.
+            is_cas = compare is not None and mode in (Mode.SET, Mode.REPLACE)
+            command = "cas" if is_cas else mode.name.lower()
+            outcome = self._carry_out(command, key, new, decision)
+        except OutOfMemoryError:
+            if mode is Mode.SET:
+                self.table.delete(key)
+            raise
+        if compare is not None and mode in (Mode.SET, Mode.REPLACE):
+            self._count_cas(outcome)
+        if outcome is Outcome.STORED:
+            return outcome, self.table.get(key)
+        if mode is Mode.ADD and current is not None:
+            self._renew(key)
+        return outcome, None
+
+    def remove(
+        self,
+        key: bytes,
+        *,
+        compare: int | None = None,
+        empty: bool = False,
+        flags: int = 0,
+        stale: bool = False,
+        touch: int | None = None,
+        unique: int | None = None,
+    ) -> Outcome:
+        """Delete a key, or leave its item there, empty or stale or both.
+
+        Args:
+            key: the item's.
+            compare: see above.
+            empty: take its value away, and give it `flags` and the exptime `touch` (or none).
+            flags: the client's flags of an item made empty.
+            stale: show it as stale from now on, with the exptime `touch` (default: its own).
+            touch: as above.
+            unique: as above; one that is made empty keeps its own, unless it is stale.
+
+        Raises:
+            OutOfMemoryError: as above.
+        """
+        if self.prefixes is not None:
+            self.prefixes.record_delete(key)
+        item = self._look_up(key)
+        counters = self.counters
+        if item is None:
+            counters.delete_misses += 1
+            return Outcome.NOT_FOUND
+        if compare is not None and self.unique(item) != compare:
+            counters.delete_misses += 1
+            return Outcome.EXISTS
+        now = self.clock.now()
+        marks = item.marks or Marks()
+        if empty:
+            own = self.unique(item) if unique is None and not stale and self.cas_enabled else unique
+            marks = Marks(stale=stale, binary=marks.binary, unique=own)
+            self._put(key, item, b"", flags, semantics.expiry(touch or 0, now), marks)
+        elif stale:
+            item = self.table.alter(key, item)
+            if touch is not None:
+                item.expires = semantics.expiry(touch, now)
+            item.marks = marks._replace(stale=True, won=False, unique=unique)
+            self._version = item.version = self._version + 1
+        else:
+            self.table.delete(key)
+        if not stale:
+            if self.observer is not None:
+                self.observer.deleted("md", key, item)
+            counters.delete_hits += 1
+        return Outcome.DELETED
+
+    def count(
+        self,
+        key: bytes,
+        delta: int,
+        *,
+        down: bool = False,
+        compare: int | None = None,
+        initial: int | None = None,
+        exptime: int = 0,
+        touch: int | None = None,
+        unique: int | None = None,
+        binary: bool = False,
+    ) -> Counted:
+        """Add `delta`, or subtract it; see `semantics.count`.
+
+        Args:
+            key: the item's.
+            delta: by how much.
+            down: whether to subtract.
+            compare: see above.
+            initial: the number to store if the key is absent; None for none.
+            exptime: that of an item made so.
+            touch: the new exptime of one that was there; None to leave it.
+            unique: see above.
+            binary: see above.
+
+        Raises:
+            CommandError: it does not fit and may not evict.
+        """
+        current = self.peek(key)
+        if current is None and initial is not None:
+            self._look_up(key)  # as those do that count below, each once
+            return self._begin_count(key, initial, exptime, unique, binary=binary)
+        # An empty value is no number, whatever its cas unique.
+        if current is not None and current.size and compare not in (None, self.unique(current)):
+            self._look_up(key)
+            return Counted(Outcome.EXISTS)
+        expires = 0.0 if current is None else current.expires
+        result = self.decr(key, delta) if down else self.incr(key, delta)
+        if isinstance(result, Outcome):
+            return Counted(result)
+        item = self.table.get(key)
+        if item is not None and (touch is not None or unique is not None):
+            item = self.table.alter(key, item)
+            if touch is not None:
+                item.expires = semantics.expiry(touch, self.clock.now())
+            if unique is not None:
+                item.marks = (item.marks or Marks())._replace(unique=unique)
+        return Counted(Outcome.STORED, result, item, expires=expires)
+
+    def _begin_count(
+        self, key: bytes, initial: int, exptime: int, unique: int | None, *, binary: bool
+    ) -> Counted:
+        binary = binary or not nameable(key)
+        marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
+        expires = semantics.expiry(exptime, self.clock.now())
+        try:
+            self._put(key, None, b"%d" % initial, 0, expires, marks)
+        except OutOfMemoryError as error:
+            raise CommandError(b"SERVER_ERROR Out of memory allocating new item\r\n") from error
+        return Counted(Outcome.STORED, initial, self.table.get(key), created=True)

@@ -1,0 +1,85 @@
+"""A client's connection to a server whose backend must be asked."""
+
+from typing import TYPE_CHECKING, Any
+
+from memlite.engine import StoreEngine
+from memlite.server.connection import Connection
+from memlite.server.deferred import Deferred
+from memlite.server.dialects import Dialect
+
+if TYPE_CHECKING:
+    from memlite.server.server import Server
+
+__all__ = ["DeferredConnection"]
+
+
+class DeferredConnection(Connection):
+    """A connection whose commands may have to wait for the backend."""
+
+    __slots__ = ("_engine",)
+
+    commands: Deferred[Any]  # which has the methods of its protocol's handler
+    _engine: StoreEngine
+
+    def __init__(self, server: "Server", engine: StoreEngine) -> None:
+        self._engine = engine
+        super().__init__(server)
+
+    def speak(self, dialect: Dialect) -> None:
+        """Take what arrives from now on for a protocol's."""
+        self.parser = dialect.parser(self._server.limits)
+        self.commands = dialect.deferred(self._server, self._engine, self)
+        self._hit = self.commands.straight_hit
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave nothing behind but what has begun."""
+        self.commands.detach()
+        del self._hit  # the commands' method; see there
+        super().connection_lost(exc)
+
+    def note_activity(self, second: int) -> None:
+        """Bring `last_command` up to date; who waits for the backend is not idle."""
+        super().note_activity(second)
+        if self.waiting:
+            self.last_command = second
+
+    @property
+    def waiting(self) -> bool:
+        """Whether replies are still to come."""
+        return self.commands.pending
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether replies to earlier commands are to be sent, or were while this one waited."""
+        return self.commands.behind or super().pipelined
+
+    def _serve(self, data: bytes) -> None:
+        commands = self.commands
+        if commands.ended:
+            return
+        super()._serve(data)
+        commands.timed = False  # or the reads that are not to be measured were, too
+        if commands.full:
+            self._stall()
+
+    def _go_on(self) -> None:
+        if not self._transport.is_closing() and self.commands.full:
+            return  # settle comes back to it
+        super()._go_on()
+
+    def settle(self) -> None:
+        """Send replies that have become ready, and go on if there is room again."""
+        if self._transport.is_closing():
+            return
+        out = self.out
+        if len(out) == 1 and not self._unsent:
+            reply = out.pop()
+            self._counters.bytes_written += len(reply)
+            self._transport.write(reply)
+        elif out:
+            self._flush()
+        if self._stalled:
+            if not self._turn_due:  # one turn at a time, or others would not get theirs
+                self._go_on()
+        elif self._eof and not self.waiting:
+            self.close()
