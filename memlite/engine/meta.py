@@ -296,9 +296,9 @@ class MetaEngine(Engine):
     ) -> Counted:
         binary = binary or not nameable(key)
         marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
-        expires = semantics.expiry(exptime, self.clock.now())
+        new = Content(b"%d" % initial, 0, semantics.expiry(exptime, self.clock.now()), marks)
         try:
-            self._put(key, None, b"%d" % initial, 0, expires, marks)
+            self._carry_out("add", key, new, (Outcome.STORED, new))
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR Out of memory allocating new item\r\n") from error
         return Counted(Outcome.STORED, initial, self.table.get(key), created=True)

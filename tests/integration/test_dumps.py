@@ -110,10 +110,14 @@ def test_mgdump(server: RunningServer) -> None:
         wire.ask(b"flush_all\r\n")
         assert mgdump(wire) == []
         for request in (b"set a#b 0 0 1\r\n1\r\n", b"set c\xff 0 0 1\r\n1\r\n",
-                        b"set gone 0 -1 1\r\nx\r\n"):  # fmt: skip
+                        b"set gone 0 -1 1\r\nx\r\n", b"ms eCB5 1 b\r\n1\r\n",
+                        b"ms cGxhaW4= 1 b\r\n1\r\n"):  # fmt: skip
             wire.ask(request)
-        assert sorted(mgdump(wire)) == [b"mg a#b\r\n", b"mg c\xff\r\n"]
-        assert sorted(mgdump(wire, b"hash")) == [b"mg a#b\r\n", b"mg c\xff\r\n"]
+        # Keys that came as base64 go as base64, needed or not; each line is a request.
+        lines = [b"mg a#b\r\n", b"mg cGxhaW4= b\r\n", b"mg c\xff\r\n", b"mg eCB5 b\r\n"]
+        assert sorted(mgdump(wire)) == sorted(mgdump(wire, b"hash")) == lines
+        wire.send(b"".join(lines))
+        assert wire.exactly(16) == b"HD\r\n" * 4
         assert mgdump(wire, b"9") == []
 
 

@@ -100,6 +100,36 @@ def test_lines(server: RunningServer) -> None:
             assert [re.sub(r"ttl=99|ttl=100", "ttl=100", line) for line in found] == expected
 
 
+META_CASES: list[tuple[bytes, list[str]]] = [
+    (b"mg a v\r\n", [get("a")]),
+    (b"ms a 2 T60\r\nhi\r\n", [get("a"), store("a", "stored", "set", 60, 1, 2)]),
+    (b"mg a v\r\n", [get("a", "found", 1, 2)]),
+    (b"ms a 1 ME\r\nx\r\n", [get("a", "found", 1, 2), store("a", "not_stored", "add", 0, 1, 1)]),
+    (b"ms a 1 MA\r\nx\r\n", [get("a", "found", 1, 2), store("a", "stored", "append", 60, 1, 3)]),
+    (b"ms a 1 C1\r\nx\r\n", [get("a", "found", 1, 3), store("a", "exists", "cas", 0, 1, 1)]),
+    (b"mg new N30 v\r\n", [get("new")]),
+    (b"ma n\r\n", [get("n")]),
+    (b"ma n N0 J5\r\n", [get("n"), get("n"), store("n", "stored", "add", 0, 1, 1)]),
+    (b"ma n\r\n", [get("n", "found", 1, 1)]),
+    (b"md a I\r\n", [get("a", "found", 1, 3)]),
+    (b"md a\r\n", [get("a", "found", 1, 3), "type=deleted key=a cmd=md clsid=1 size=3"]),
+    (b"md a\r\n", [get("a")]),
+    (b"ms eCB5 1 b\r\nx\r\n", [get("x%20y"), store("x%20y", "stored", "set", 0, 1, 1)]),
+]
+
+
+def test_lines_of_meta_commands(server: RunningServer) -> None:
+    if older(server):
+        pytest.skip("its meta commands log less")
+    server.ask(b"flush_all\r\n")
+    with watch(server, b"fetchers mutations deletions") as watcher, server.connect() as client:
+        number = number_of(client)
+        for request, expected in META_CASES:
+            client.send(request)
+            found = events(watcher, len(expected), number)
+            assert [re.sub(r"ttl=59", "ttl=60", line) for line in found] == expected, request
+
+
 def test_only_what_was_asked_for_and_by_default_fetches(server: RunningServer) -> None:
     with server.connect() as client:
         number = number_of(client)

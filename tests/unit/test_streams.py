@@ -118,14 +118,14 @@ async def test_what_comes_behind_a_dump_waits_for_its_end(one):
 @pytest.mark.parametrize(
     ("error", "reply"),
     [
-        (StorageError("down"), b"SERVER_ERROR down\r\n"),
-        (RuntimeError("a bug"), b"SERVER_ERROR internal error\r\n"),
+        (StorageError, b"SERVER_ERROR down\r\n"),
+        (RuntimeError, b"SERVER_ERROR internal error\r\n"),
     ],
 )
 async def test_a_scan_that_fails_ends_the_dump(one, monkeypatch, error, reply):
     async def scan():
         yield b"a", Item.of(b"a", b"1")
-        raise error
+        raise error("down")
 
     monkeypatch.setattr(one.backend, "scan", scan)
     await one.ask(b"lru_crawler mgdump all\r\n", b"OK\r\nmg a\r\n" + reply)
@@ -138,7 +138,8 @@ async def test_a_peer_that_takes_nothing_for_long_is_cut_off(one, monkeypatch):
 
     async def scan():
         while True:
-            yield b"k" * 250, Item.of(b"k" * 250, b"1")
+            for _ in range(100):
+                yield b"k" * 250, Item.of(b"k" * 250, b"1")
             await asyncio.sleep(0)
 
     monkeypatch.setattr(one.backend, "scan", scan)
