@@ -46,10 +46,11 @@ _LEFT_OUT = {
 
 def general(server: "Server") -> Pairs:
     """``stats``."""
-    off = {key for key in server.config.extended.given if key == "no_lru_maintainer"}
+    left_out: set[str] = set()
     if not server.dumps.enabled:
-        off.add("no_lru_crawler")
-    left_out = {name for key in off for name in _LEFT_OUT[key]}
+        left_out.update(_LEFT_OUT["no_lru_crawler"])
+    if "no_lru_maintainer" in server.config.extended.given:
+        left_out.update(_LEFT_OUT["no_lru_maintainer"])
     return (pair for pair in _general(server) if pair[0] not in left_out)
 
 

@@ -272,7 +272,7 @@ def test_items_that_come_and_go_meanwhile(start: Start, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OURS)
 def test_others_are_served_while_a_million_items_are_dumped(start: Start, kind: str) -> None:
-    count = 1_000_000 if kind.startswith("memlite") and kind != "memlite-file" else 200_000
+    count = 1_000_000 if kind == "memlite" else 200_000
     server = start("-m", "1000", kind=kind)
     fill(server, count)
     waits: list[float] = []
