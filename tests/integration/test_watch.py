@@ -88,7 +88,7 @@ CASES: list[tuple[bytes, list[str]]] = [
 
 
 def test_lines(server: RunningServer) -> None:
-    server.ask(b"flush_all\r\n")
+    server.ask(b"".join(b"delete %b\r\n" % key for key in (b"a", b"b", b"c", b"n", b"new")))
     kinds = b"fetchers mutations" + (b"" if older(server) else b" deletions")
     with watch(server, kinds) as watcher, server.connect() as client:
         number = number_of(client)
@@ -121,7 +121,7 @@ META_CASES: list[tuple[bytes, list[str]]] = [
 def test_lines_of_meta_commands(server: RunningServer) -> None:
     if older(server):
         pytest.skip("its meta commands log less")
-    server.ask(b"flush_all\r\n")
+    server.ask(b"".join(b"delete %b\r\n" % key for key in (b"a", b"b", b"c", b"n", b"new")))
     with watch(server, b"fetchers mutations deletions") as watcher, server.connect() as client:
         number = number_of(client)
         for request, expected in META_CASES:
