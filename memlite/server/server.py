@@ -168,6 +168,8 @@ class Server:
             return False
         self.counters.total_connections += 1
         self.connections.add(connection)
+        if self.tracing or self.watchers.commands:
+            connection.instrument_next_read()  # that may have begun since it was made
         if self.watchers.connections:
             self.watchers.opened(connection)
         if self.tracing:

@@ -6,9 +6,12 @@ import re
 import pytest
 
 from memlite.backends import Item
+from memlite.config import Config
 from memlite.errors import StorageError
 from memlite.extended import ExtendedOptions
 from memlite.server import dumps
+from memlite.server.connection import Connection
+from memlite.server.server import Server
 from tests.unit.test_deferred import serving
 
 
@@ -190,3 +193,12 @@ async def test_nobody_pays_when_only_evictions_or_connections_are_watched(one):
 )
 def test_the_crawler_is_on_unless_the_last_word_says_no(given, enabled):
     assert ExtendedOptions.parse(given).lru_crawler is enabled
+
+
+def test_a_connection_made_before_somebody_watched_is_not_on_the_straight_path_after():
+    server = Server(Config(), [])
+    connection = Connection(server)
+    server.watchers.commands = True  # as of a watcher that came before connection_made
+    connection._straight = 60
+    assert server.admit(connection)
+    assert connection._straight == 0
