@@ -348,8 +348,12 @@ OPTIONS: tuple[Option, ...] = (
         _item_size,
     ),
     Option("disable-flush-all", "disable the flush_all command", "F"),
-    Option("disable-dumping", 'disable "stats cachedump" and "stats detail"', "X"),
-    Option("disable-watch", "disable watch commands (this version has none)", "W", effect=False),
+    Option(
+        "disable-dumping",
+        'disable "stats cachedump", "detail" and "hotkeys", "lru_crawler metadump" and "mgdump"',
+        "X",
+    ),
+    Option("disable-watch", "disable watch commands", "W"),
     Option(
         "auth-file",
         "let nobody in without a password of this file, which has a user:password in each line and "

@@ -30,8 +30,10 @@ class ExtendedOption:
 EXTENDED: Mapping[str, ExtendedOption] = {
     "idle_timeout": ExtendedOption("seconds after which an idle connection is closed; 0: never", 0),
     "maxconns_fast": ExtendedOption("refuse connections over the limit at once (always so)"),
-    "no_lru_crawler": ExtendedOption('leave the crawler\'s fields out of "stats"; nothing else'),
+    "lru_crawler": ExtendedOption('carry out "lru_crawler" commands (the default)'),
+    "no_lru_crawler": ExtendedOption('do not, until "lru_crawler enable", nor show it in "stats"'),
     "no_lru_maintainer": ExtendedOption('leave the maintainer\'s out of "stats"; nothing else'),
+    "no_modern": ExtendedOption('the same as "no_lru_crawler"; nothing else'),
     "ssl_ca_cert": ExtendedOption(
         "with -Z: the certificates of those who may sign clients' certificates (a PEM file)",
         text=True,
@@ -65,6 +67,11 @@ EXTENDED: Mapping[str, ExtendedOption] = {
         high=3,
     ),
     "track_sizes": ExtendedOption('enable "stats sizes"'),
+    "watcher_logbuf_size": ExtendedOption(
+        'kilobytes of lines kept for a connection that "watch"es and does not read (default 256)',
+        1,
+        1_048_576,
+    ),
     # Accepted, without effect: they tune memcached's hash table, slabs, LRU threads and loggers.
     "drop_privileges": ExtendedOption(),
     "hash_algorithm": ExtendedOption(text=True, low=0),
@@ -72,7 +79,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "hot_lru_pct": ExtendedOption(low=1, high=80),
     "hot_max_factor": ExtendedOption(low=0, fraction=True),
     "inline_ascii_resp": ExtendedOption(),
-    "lru_crawler": ExtendedOption(),
     "lru_crawler_sleep": ExtendedOption(low=0, high=1_000_000),
     "lru_crawler_tocrawl": ExtendedOption(low=0),
     "lru_maintainer": ExtendedOption(),
@@ -82,7 +88,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "no_hashexpand": ExtendedOption(),
     "no_inline_ascii_resp": ExtendedOption(),
     "no_maxconns_fast": ExtendedOption(),
-    "no_modern": ExtendedOption(),
     "no_slab_automove": ExtendedOption(),
     "no_slab_reassign": ExtendedOption(),
     "read_buf_mem_limit": ExtendedOption(low=0),
@@ -101,7 +106,6 @@ EXTENDED: Mapping[str, ExtendedOption] = {
     "temporary_ttl": ExtendedOption(low=0),
     "warm_lru_pct": ExtendedOption(low=1, high=80),
     "warm_max_factor": ExtendedOption(low=0, fraction=True),
-    "watcher_logbuf_size": ExtendedOption(low=1),
     "worker_logbuf_size": ExtendedOption(low=1),
 }
 """The keys memlite accepts. Those of extstore and the proxy promise what is not there, and are
@@ -144,6 +148,17 @@ class ExtendedOptions:
     def ssl_verify_mode(self) -> int:
         """What becomes of clients' certificates: 0 none, 1 request, 2 require, 3 once."""
         return int(self.given.get("ssl_verify_mode", 0))
+
+    @property
+    def lru_crawler(self) -> bool:
+        """Whether ``lru_crawler`` commands are carried out from the start: the last word counts."""
+        words = [key for key in self.given if key in ("lru_crawler", "no_lru_crawler", "no_modern")]
+        return not words or words[-1] == "lru_crawler"
+
+    @property
+    def watcher_logbuf_size(self) -> int:
+        """Bytes of lines kept for a watcher that does not read."""
+        return int(self.given.get("watcher_logbuf_size", 256)) * 1024
 
     @property
     def track_sizes(self) -> bool:

@@ -13,6 +13,9 @@ from memlite.errors import ConfigError, VersionConflict
 
 __all__ = ["MemoryBackend", "make"]
 
+# Items yielded by scan before others have their turn.
+_SCANNED_AT_ONCE = 100
+
 
 class MemoryBackend(Backend):
     """Items in a table that evicts, or refuses, beyond a number of bytes."""
@@ -69,9 +72,12 @@ class MemoryBackend(Backend):
     async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
         """Yield every key and item."""
         self._flush_if_due()
-        for key, item in list(self.table.scan()):
-            yield key, item
-            await asyncio.sleep(0)
+        for number, key in enumerate(self.table.list_keys(), 1):
+            item = self.peek(key)
+            if item is not None:
+                yield key, item
+            if not number % _SCANNED_AT_ONCE:
+                await asyncio.sleep(0)
 
     def tick(self) -> None:
         """Free some of what was flushed."""

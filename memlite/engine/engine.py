@@ -5,6 +5,7 @@ from collections.abc import Callable
 from memlite.backends import RENEWED, USED, Item, Marks, wire_form
 from memlite.clock import Clock
 from memlite.engine import semantics
+from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND, Observer
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.semantics import Content, Decision, Outcome
 from memlite.engine.sizes import SizeClasses
@@ -32,6 +33,9 @@ class Engine:
 
     Attributes:
         prefixes: counters per key prefix, while ``stats detail on`` holds, else None.
+        observer: is told what happens to items, while somebody watches, else None.
+        observed: whether either of them wants to know of commands: one question for both on the
+            way of each command.
     """
 
     def __init__(
@@ -49,10 +53,16 @@ class Engine:
         self.counters = counters
         self.cas_enabled = cas
         self.sizes = sizes or SizeClasses(item_size_max=item_size)
-        self.prefixes: PrefixStats | None = None
+        self.observe(None, None)
         self._item_size = item_size
         self._version = 0
         self._step = 1  # 0 where the backend gives versions
+
+    def observe(self, prefixes: PrefixStats | None, observer: Observer | None) -> None:
+        """Count by prefix, and tell an observer, from now on; None for neither."""
+        self.prefixes = prefixes
+        self.observer = observer
+        self.observed = prefixes is not None or (observer is not None and observer.commands)
 
     # Reading
 
@@ -68,7 +78,7 @@ class Engine:
             or (item.expires and item.expires <= self.clock.now())
             or item.size > COPY_AT_MOST
             or item.marks is not None  # its key may be no word, and was not asked for then
-            or self.prefixes is not None
+            or self.observed
         ):
             return None
         item.uses = USED
@@ -78,7 +88,7 @@ class Engine:
 
     def collect(self, keys: list[bytes], out: list[bytes]) -> None:
         """Append the wire form of each item that is there, as `fetch` finds them one by one."""
-        if self.prefixes is not None:
+        if self.observed:
             out += [item.wire for item in map(self.fetch, keys) if item is not None]
             return
         table = self.table
@@ -99,30 +109,41 @@ class Engine:
         """Return the item for get and gets, counting the hit or miss."""
         table = self.table
         item = table.get(key)
+        state = FOUND
         if item is not None and (not item.expires or item.expires > self.clock.now()):
             self._bump(item)
             self.counters.get_hits += 1
         else:
-            self._count_miss(key, item)
+            state = self._count_miss(key, item)
             item = None
-        if self.prefixes is not None:
-            self.prefixes.record_get(key, item is not None)
+        if self.observed:
+            self._observe_fetch(key, item, state)
+            if self.prefixes is not None:
+                self.prefixes.record_get(key, item is not None)
         return item
 
     def _bump(self, item: Item) -> None:
         item.uses = USED
         item.accessed = self.clock.second
 
-    def _count_miss(self, key: bytes, expired: Item | None) -> None:
+    def _count_miss(self, key: bytes, expired: Item | None) -> str:
         self.counters.get_misses += 1
-        self._count_absent(key, expired)
+        return self._count_absent(key, expired)
 
-    def _count_absent(self, key: bytes, expired: Item | None) -> None:
+    def _count_absent(self, key: bytes, expired: Item | None) -> str:
+        """Count why there is no item; return it as `Observer.fetched` takes it."""
         if expired is not None:
             self.counters.get_expired += 1
             self._drop_expired(key, expired)
-        elif self.table.pop_flushed(key) is not None:
+            return EXPIRED
+        if self.table.pop_flushed(key) is not None:
             self.counters.get_flushed += 1
+            return FLUSHED
+        return NOT_FOUND
+
+    def _observe_fetch(self, key: bytes, item: Item | None, state: str) -> None:
+        if self.observer is not None:
+            self.observer.fetched(key, item, state)
 
     def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
         """Return the item for gat and gats, with its new expiry."""
@@ -141,8 +162,11 @@ class Engine:
     def _look_up(self, key: bytes) -> Item | None:
         """Return the item to change or remove; one that expired or was flushed is counted out."""
         item = self.peek(key)
+        state = FOUND
         if item is None:
-            self._count_absent(key, self.table.get(key))
+            state = self._count_absent(key, self.table.get(key))
+        if self.observed:
+            self._observe_fetch(key, item, state)
         return item
 
     def unique(self, item: Item) -> int:
@@ -157,11 +181,12 @@ class Engine:
         Raises:
             OutOfMemoryError: it does not fit and may not evict; an older item is removed.
         """
-        self.counters.cmd_set += 1
-        if self.prefixes is not None:
-            self.prefixes.record_set(key)
-        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
         try:
+            if self.observed:
+                self._store("set", key, flags, exptime, value, semantics.always)
+                return
+            self.counters.cmd_set += 1
+            expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
             self._put(key, self.table.get(key), value, flags, expires)
         except OutOfMemoryError:
             # What could not be replaced must not be served as if it were current.
@@ -170,7 +195,7 @@ class Engine:
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if absent; see `semantics.add`. A present item counts as if stored anew."""
-        outcome = self._store(key, flags, exptime, value, semantics.add)
+        outcome = self._store("add", key, flags, exptime, value, semantics.add)
         if outcome is Outcome.NOT_STORED:
             self._renew(key)
         return outcome
@@ -182,15 +207,15 @@ class Engine:
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
-        return self._store(key, flags, exptime, value, semantics.replace)
+        return self._store("replace", key, flags, exptime, value, semantics.replace)
 
     def append(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Put behind the present value; see `semantics.append`."""
-        return self._store(key, flags, exptime, value, semantics.append)
+        return self._store("append", key, flags, exptime, value, semantics.append)
 
     def prepend(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Put before the present value; see `semantics.prepend`."""
-        return self._store(key, flags, exptime, value, semantics.prepend)
+        return self._store("prepend", key, flags, exptime, value, semantics.prepend)
 
     def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
         """Store if unchanged; see `semantics.cas`. With ``-C`` nothing is ever unchanged."""
@@ -198,7 +223,7 @@ class Engine:
         def decide(current: Item | None, new: Content) -> Decision:
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
-        outcome = self._store(key, flags, exptime, value, decide)
+        outcome = self._store("cas", key, flags, exptime, value, decide)
         self._count_cas(outcome)
         return outcome
 
@@ -213,6 +238,7 @@ class Engine:
 
     def _store(
         self,
+        command: str,
         key: bytes,
         flags: int,
         exptime: int,
@@ -223,26 +249,55 @@ class Engine:
         if self.prefixes is not None:
             self.prefixes.record_set(key)
         current = self.peek(key)
-        expires = semantics.expiry(exptime, self.clock.now())
-        return self._carry_out(key, len(value), decide(current, Content(value, flags, expires)))
+        new = Content(value, flags, semantics.expiry(exptime, self.clock.now()))
+        return self._carry_out(command, key, new, decide(current, new))
 
-    def _carry_out(self, key: bytes, sent: int, decision: Decision) -> Outcome:
-        """Store what was decided, of which the client has sent so many bytes."""
+    def _carry_out(self, command: str, key: bytes, new: Content, decision: Decision) -> Outcome:
+        """Store what was decided on `new`, which a client has sent."""
         outcome, content = decision
-        if content is None:
-            return outcome
-        if len(content.value) != sent:
+        if content is not None and len(content.value) != len(new.value):
             # Only append and prepend make a value longer than the parser let through.
             total = item_total(len(key), content.flags, len(content.value), cas=self.cas_enabled)
             if total > self._item_size:
                 # memcached fails to allocate the joined item and says so by NOT_STORED.
-                return Outcome.NOT_STORED
-        self._put(key, self.table.get(key), *content)
+                outcome, content = Outcome.NOT_STORED, None
+        if self.observer is None:
+            if content is not None:
+                self._put(key, self.table.get(key), *content)
+            return outcome
+        self._observe_replaced(command, key)
+        status = outcome.name.lower()
+        try:
+            if content is not None:
+                self._put(key, self.table.get(key), *content)
+        except OutOfMemoryError:
+            status = "no_memory"
+            raise
+        finally:
+            tried = content or new
+            size = len(tried.value)
+            self.observer.stored(command, key, tried.flags, size, tried.expires, status)
         return outcome
 
-    def refuse_large(self, key: bytes, *, removes: bool) -> None:
+    def _observe_replaced(self, command: str, key: bytes) -> None:
+        """Tell the observer what a storage command finds before it stores."""
+        self._observe_present(key, self.table.get(key))
+
+    def _observe_present(self, key: bytes, item: Item | None) -> None:
+        if item is None:
+            self._observe_fetch(key, None, NOT_FOUND)
+        elif item.expires and item.expires <= self.clock.now():
+            self._observe_fetch(key, None, EXPIRED)
+        else:
+            self._observe_fetch(key, item, FOUND)
+
+    def refuse_large(self, key: bytes, *, removes: bool, command: str = "set") -> None:
         """Count a value over the item size; with `removes` (for set) an older item goes."""
         self.counters.store_too_large += 1
+        if self.observer is not None:
+            self.observer.stored(command, key, 0, 0, 0, "too_large")
+            if removes:
+                self._observe_replaced(command, key)
         if removes:
             self.table.delete(key)
 
@@ -300,6 +355,8 @@ class Engine:
         if item is None:
             self.counters.delete_misses += 1
             return False
+        if self.observer is not None:
+            self.observer.deleted("delete", key, item)
         self.table.delete(key)
         self.counters.delete_hits += 1
         return True
@@ -366,6 +423,8 @@ class Engine:
             if not item.fetched:
                 counters.expired_unfetched += 1
             return
+        if self.observer is not None:
+            self.observer.evicted(key, item)
         counters.evictions += 1
         self.sizes.evicted[size_class] += 1
         if item.expires:

@@ -73,5 +73,6 @@ class MemoryEngine(MetaEngine):
             (key, item) for key, item in self._items.scan() if item.expires and item.expires <= now
         ]
         for key, item in expired:
+            self.sizes.crawler_reclaimed[self.sizes.of_item(key, item)] += 1
             self._drop_expired(key, item)
         counters.crawler_reclaimed += len(expired)

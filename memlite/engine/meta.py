@@ -168,7 +168,10 @@ class MetaEngine(Engine):
             vivify=vivify,
         )
         try:
-            outcome = self._carry_out(key, len(value), decision)
+            # A cas unique makes memcached take either for cas, which its log shows.
+            is_cas = compare is not None and mode in (Mode.SET, Mode.REPLACE)
+            command = "cas" if is_cas else mode.name.lower()
+            outcome = self._carry_out(command, key, new, decision)
         except OutOfMemoryError:
             if mode is Mode.SET:
                 self.table.delete(key)
@@ -191,6 +194,7 @@ class MetaEngine(Engine):
         stale: bool = False,
         touch: int | None = None,
         unique: int | None = None,
+        command: str = "md",
     ) -> Outcome:
         """Delete a key, or leave its item there, empty or stale or both.
 
@@ -202,6 +206,7 @@ class MetaEngine(Engine):
             stale: show it as stale from now on, with the exptime `touch` (default: its own).
             touch: as above.
             unique: as above; one that is made empty keeps its own, unless it is stale.
+            command: what the observer is told it was.
 
         Raises:
             OutOfMemoryError: as above.
@@ -231,6 +236,8 @@ class MetaEngine(Engine):
         else:
             self.table.delete(key)
         if not stale:
+            if self.observer is not None:
+                self.observer.deleted(command, key, item)
             counters.delete_hits += 1
         return Outcome.DELETED
 
@@ -261,11 +268,13 @@ class MetaEngine(Engine):
         Raises:
             CommandError: it does not fit and may not evict.
         """
-        current = self._look_up(key)
+        current = self.peek(key)
         if current is None and initial is not None:
+            self._look_up(key)  # as those do that count below, each once
             return self._begin_count(key, initial, exptime, unique)
         # An empty value is no number, whatever its cas unique.
         if current is not None and current.size and compare not in (None, self.unique(current)):
+            self._look_up(key)
             return Counted(Outcome.EXISTS)
         expires = 0.0 if current is None else current.expires
         result = self.decr(key, delta) if down else self.incr(key, delta)
@@ -283,9 +292,9 @@ class MetaEngine(Engine):
     def _begin_count(self, key: bytes, initial: int, exptime: int, unique: int | None) -> Counted:
         binary = not nameable(key)
         marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
-        expires = semantics.expiry(exptime, self.clock.now())
+        new = Content(b"%d" % initial, 0, semantics.expiry(exptime, self.clock.now()), marks)
         try:
-            self._put(key, None, b"%d" % initial, 0, expires, marks)
+            self._carry_out("add", key, new, (Outcome.STORED, new))
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR Out of memory allocating new item\r\n") from error
         return Counted(Outcome.STORED, initial, self.table.get(key), created=True)

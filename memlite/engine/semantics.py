@@ -16,6 +16,7 @@ __all__ = [
     "Mode",
     "Outcome",
     "add",
+    "always",
     "append",
     "cas",
     "count",
@@ -93,6 +94,11 @@ def expiry(exptime: int, now: float) -> float:
 def add(current: Item | None, new: Content) -> Decision:
     """Store only if the key is absent."""
     return (Outcome.STORED, new) if current is None else (Outcome.NOT_STORED, None)
+
+
+def always(current: Item | None, new: Content) -> Decision:
+    """Store, whatever is there (set)."""
+    return Outcome.STORED, new
 
 
 def replace(current: Item | None, new: Content) -> Decision:

@@ -58,6 +58,7 @@ class SizeClasses:
         self.evicted_time: Counter[int] = Counter()
         self.evicted_unfetched: Counter[int] = Counter()
         self.reclaimed: Counter[int] = Counter()
+        self.crawler_reclaimed: Counter[int] = Counter()
 
     def total(self, key: bytes, item: Item) -> int:
         """Return the bytes memcached would count for the item."""

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item
+from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item, Unknown
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.engine import COPY_AT_MOST
@@ -114,7 +114,7 @@ class StoreEngine(MetaEngine):
             or (item.expires and item.expires <= self.clock.now())
             or item.size > COPY_AT_MOST
             or item.marks is not None
-            or self.prefixes is not None
+            or self.observed
         ):
             return None
         item.uses = USED
@@ -197,6 +197,14 @@ class StoreEngine(MetaEngine):
             if unsettled is not None:
                 writes.append(unsettled)
         return writes
+
+    def _observe_replaced(self, command: str, key: bytes) -> None:
+        """Tell the observer what a storage command finds; set has not looked, but may know."""
+        item: Item | Unknown | None = self.table.get(key)
+        if item is None and command == "set":
+            item = self.backend.peek(key)
+        if item is not UNKNOWN:
+            self._observe_present(key, item)
 
     # What must wait
 

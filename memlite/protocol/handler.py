@@ -5,7 +5,7 @@ from typing import Protocol
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.packets import BinaryRequest, Status
 
-__all__ = ["COMMAND_CLASS", "BinaryHandler", "Handler"]
+__all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "BinaryHandler", "Handler"]
 
 
 class Handler(Protocol):
@@ -126,3 +126,34 @@ COMMAND_CLASS = {
     "binary_reject": "other",
 }
 """Every handler method and the class its latency counts in (`memlite.stats.COMMAND_CLASSES`)."""
+
+KEY_ARGUMENT = {
+    "hit": 0,
+    "get": 0,
+    "gets": 0,
+    "gat": 1,
+    "gats": 1,
+    "set": 0,
+    "add": 0,
+    "replace": 0,
+    "append": 0,
+    "prepend": 0,
+    "cas": 0,
+    "delete": 0,
+    "incr": 0,
+    "decr": 0,
+    "touch": 0,
+    "meta_get": 0,
+    "meta_set": 0,
+    "meta_delete": 0,
+    "meta_count": 0,
+    "meta_debug": 0,
+    "too_large": 1,
+    "binary_get": 0,
+    "binary_store": 0,
+    "binary_delete": 0,
+    "binary_count": 0,
+    "binary_touch": 0,
+    "binary_too_large": 0,
+}
+"""Which argument of a handler method is its key, the list of them, or the request with it."""

@@ -11,6 +11,7 @@ from memlite.errors import ConfigError
 from memlite.protocol import replies
 from memlite.protocol.numbers import signed, signed_32, unsigned
 from memlite.server import statistics
+from memlite.server.dumps import BAD_CLASS, BUSY, parse_classes
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -22,6 +23,7 @@ _log = logging.getLogger("memlite")
 _U32 = 2**32
 _MAX_VERBOSITY = 3
 _NOTHING = b""
+_PIPELINED = b"ERROR cannot pipeline other commands before %b\r\n"
 _BAD_LINE = b"CLIENT_ERROR bad command line\r\n"
 
 _Words = list[bytes]
@@ -44,6 +46,7 @@ class Admin:
             b"cache_memlimit": self._cache_memlimit,
             b"shutdown": self._shutdown,
             b"lru_crawler": self._lru_crawler,
+            b"watch": self._watch,
             b"slabs": self._slabs,
             b"lru": self._lru,
             b"refresh_certs": self._refresh_certs,
@@ -100,7 +103,7 @@ class Admin:
         self._server.reset_statistics()
 
     @property
-    def dumps(self) -> bool:
+    def may_dump(self) -> bool:
         """Whether clients may see keys, or parts of them (not with ``-X``)."""
         return not self._server.config.disable_dumping
 
@@ -115,7 +118,7 @@ class Admin:
             return server.prefixes.dump()
         if what not in (b"on", b"off"):
             return None
-        server.engine.prefixes = server.prefixes if what == b"on" else None
+        server.engine.observe(server.prefixes if what == b"on" else None, server.engine.observer)
         return _NOTHING
 
     # The text protocol's commands
@@ -159,9 +162,11 @@ class Admin:
             # The colon is memcached's, and clients match it.
             return b"SERVER_ERROR: shutdown not enabled\r\n"
         if len(words) == 1:
+            asking.close_reason = "shutdown"
             asking.close()
             self._server.request_stop()
         elif words[1:] == [b"graceful"]:
+            asking.close_reason = "shutdown"
             asking.close()
             self._server.request_stop(graceful=True)
         else:
@@ -175,6 +180,29 @@ class Admin:
             return os.fsencode(f"{error}\r\n")
         return replies.OK
 
+    def _watch(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
+        if self._server.config.disable_watch:
+            return b"CLIENT_ERROR watch commands not allowed\r\n"
+        if asking.pipelined:
+            return _PIPELINED % b"watch"
+        return self._server.watchers.add(words[1:], asking)
+
+    def _crawl(self, which: bytes) -> bytes:
+        if which != b"all" and not parse_classes(which):
+            return BAD_CLASS
+        if self._server.dumps.running:
+            return BUSY
+        self._server.engine.crawl()
+        return replies.OK
+
+    def _dump(self, command: bytes, which: bytes, asking: "Connection") -> bytes:
+        if self._server.config.disable_dumping:
+            what = b"metadump" if command == b"metadump" else b"key dump"
+            return b"ERROR %b not allowed\r\n" % what
+        if asking.pipelined:
+            return _PIPELINED % command
+        return self._server.dumps.start(command, which, asking)
+
     def _debugtime(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         seconds = signed(words[1]) if len(words) > 1 else None
         if seconds is None:
@@ -182,20 +210,25 @@ class Admin:
         self._server.advance_clock(seconds)
         return replies.OK
 
-    # memcached's tuning of what memlite has not: accepted, so that scripts run unchanged.
-
     def _lru_crawler(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
-        arguments = words[1:]
-        match arguments:
-            case [b"enable" | b"disable"]:
+        dumps = self._server.dumps
+        match words[1:]:
+            case [b"enable"]:
+                if dumps.enabled:
+                    return b"ERROR failed to start lru crawler thread\r\n"
+                dumps.enabled = True
                 return replies.OK
+            case [b"disable"]:
+                dumps.enabled = False
+                return replies.OK
+            case [b"crawl" | b"metadump" | b"mgdump", _] if not dumps.enabled:
+                return b"CLIENT_ERROR lru crawler disabled\r\n"
+            case [b"metadump" | b"mgdump" as command, which]:
+                return self._dump(command, which, asking)
             case [b"crawl", which]:
-                class_ids = [unsigned(part, 64) for part in which.split(b",")]
-                if which != b"all" and not all(class_ids):
-                    return b"BADCLASS invalid class id\r\n"
-                self._server.engine.crawl()
-                return replies.OK
+                return self._crawl(which)
             case [b"tocrawl", count]:
+                # This and the rest tune what memlite has not; accepted for scripts of memcached's.
                 return replies.BAD_FORMAT if unsigned(count, _U32) is None else replies.OK
             case [b"sleep", text]:
                 microseconds = unsigned(text, _U32)
@@ -205,6 +238,8 @@ class Admin:
                     return b"CLIENT_ERROR sleep must be one second or less\r\n"
                 return replies.OK
         return replies.ERROR
+
+    # memcached's tuning of what memlite has not: accepted, so that scripts run unchanged.
 
     def _slabs(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
         match words[1:]:
@@ -239,12 +274,16 @@ class Admin:
                 return replies.RESET
             case [b"detail", *rest]:
                 return self._detail(rest[0] if rest else b"")
+            case [b"hotkeys", *_]:
+                if not self.may_dump:
+                    return b"CLIENT_ERROR stats hotkeys not allowed\r\n"
+                return replies.stat_lines(self._server.hotkeys.report())
             case [b"cachedump", *rest]:
                 return self._cachedump(rest)
         return replies.ERROR
 
     def _detail(self, what: bytes) -> bytes:
-        if not self.dumps:
+        if not self.may_dump:
             return b"CLIENT_ERROR stats detail not allowed\r\n"
         dump = self.detail(what)
         if dump is None:
@@ -252,7 +291,7 @@ class Admin:
         return dump or replies.OK
 
     def _cachedump(self, arguments: _Words) -> bytes:
-        if not self.dumps:
+        if not self.may_dump:
             return b"CLIENT_ERROR stats cachedump not allowed\r\n"
         if len(arguments) < 2:
             return _BAD_LINE

@@ -182,7 +182,7 @@ class BinaryCommands:
 
     def binary_delete(self, request: BinaryRequest) -> None:
         """DELETE and DELETEQ."""
-        outcome = self._engine.remove(request.key, compare=request.cas or None)
+        outcome = self._engine.remove(request.key, compare=request.cas or None, command="delete")
         if outcome is Outcome.EXISTS:
             self._engine.counters.delete_misses -= 1  # which memcached counts for meta alone
         if outcome is not Outcome.DELETED:
@@ -252,7 +252,7 @@ class BinaryCommands:
     def _detail(self, request: BinaryRequest) -> bytes:
         rest = request.key.removeprefix(b"detail")
         asked = [what for what in (b"dump", b"on", b"off") if rest.startswith(b" " + what)]
-        if not (asked and self._admin.dumps):
+        if not (asked and self._admin.may_dump):
             return _not_found(request)
         dump = self._admin.detail(asked[0])
         return packets.stat_packets(request, [("detailed", dump)] if dump else ())

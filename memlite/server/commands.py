@@ -145,7 +145,9 @@ class TextCommands(MetaCommands):
 
     def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value; set, which cannot keep its promise, also removes the old one."""
-        self._engine.refuse_large(key, removes=command in (b"set", b"ms"))
+        removes = command in (b"set", b"ms")
+        name = "set" if removes else command.decode()
+        self._engine.refuse_large(key, removes=removes, command=name)
         self.reject(replies.TOO_LARGE, noreply)
 
     # Changing and removing

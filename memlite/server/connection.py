@@ -10,7 +10,8 @@ from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.server.auth import Gate
 from memlite.server.dialects import Dialect, Negotiator, Parser
-from memlite.server.sockets import address_label
+from memlite.server.sockets import address_label, endpoint
+from memlite.server.streams import Stream
 
 if TYPE_CHECKING:
     from memlite.server.server import Server
@@ -40,12 +41,13 @@ class Connection(asyncio.Protocol):
         out: replies that are not yet written.
         parser: finds commands in what arrives.
         commands: the handler of its commands.
+        close_reason: why it is closed, in memcached's words.
     """
 
     __slots__ = (
         "_closing", "_counters", "_eof", "_held", "_hit", "_server", "_stalled", "_straight",
-        "_straight_noted", "_transport", "_turn_due", "_unsent", "_write_paused", "authenticated",
-        "commands", "dialect", "last_command", "out", "parser",
+        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write_paused",
+        "authenticated", "close_reason", "commands", "dialect", "last_command", "out", "parser",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -71,6 +73,8 @@ class Connection(asyncio.Protocol):
         self._eof = False
         self._unsent: deque[bytes] = deque()  # replies the peer is too slow for
         self._closing = False  # to close when those are out
+        self._stream: Stream | None = None  # what it is instead of serving commands
+        self.close_reason = "normal"
         self.last_command = server.clock.second
 
     def speak(self, dialect: Dialect) -> None:
@@ -125,6 +129,12 @@ class Connection(asyncio.Protocol):
         return str(name[0]) if isinstance(name, tuple) else "unix"
 
     @property
+    def endpoint(self) -> tuple[str, int, str]:
+        """The client's address, port and transport, in the words of ``watch connevents``."""
+        sock = self._transport.get_extra_info("socket")
+        return endpoint(sock.family, self._transport.get_extra_info("peername"))
+
+    @property
     def listener(self) -> str:
         """The address it connected to."""
         sock = self._transport.get_extra_info("socket")
@@ -135,6 +145,8 @@ class Connection(asyncio.Protocol):
         """What it is doing, in memcached's words."""
         if self.parser.in_value:
             return "conn_nread"
+        if self._stream is not None:
+            return "conn_watch"
         if self._write_paused:
             return "conn_mwrite"
         return "conn_read"
@@ -142,12 +154,21 @@ class Connection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a command is half received, or replies are not out."""
-        return (
+        return not self._endless and (
             self._stalled
             or self.waiting
             or self.parser.in_command
             or self._transport.get_write_buffer_size() > 0
         )
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether replies to commands before the one that runs now are still to be sent."""
+        return bool(self.out)
+
+    @property
+    def _endless(self) -> bool:
+        return self._stream is not None and self._stream.endless
 
     @property
     def waiting(self) -> bool:
@@ -165,7 +186,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind."""
+        if exc is not None:
+            self.close_reason = "error"
         self._server.dismiss(self)
+        if self._stream is not None:
+            self._stream.lost()
+            self._stream = None
         self._held.clear()
         self.out.clear()
         self._unsent.clear()
@@ -188,15 +214,14 @@ class Connection(asyncio.Protocol):
                 self._transport.write(reply)
                 return
         if self._stalled:
-            self._held.append(data)
-            self._transport.pause_reading()
+            self._hold(data)
         else:
             self._serve(data)
 
     def eof_received(self) -> bool:
         """Stay open while commands that came before the end are still to be answered."""
         self._eof = True
-        return self._stalled or self.waiting
+        return (self._stalled and not self._endless) or self.waiting
 
     def pause_writing(self) -> None:
         """Stop serving: the peer does not take its replies."""
@@ -211,7 +236,36 @@ class Connection(asyncio.Protocol):
         if not self._turn_due:
             self._go_on()
 
+    # Being a stream
+
+    def attach(self, stream: Stream) -> None:
+        """Serve nothing more until `detach`: what is sent meanwhile is the stream's."""
+        self._stream = stream
+        self._stall()
+
+    def detach(self) -> None:
+        """Serve commands again, first those that came meanwhile."""
+        self._stream = None
+        if not self._turn_due:
+            self._go_on()
+
+    @property
+    def writable(self) -> bool:
+        """Whether the peer takes what is sent."""
+        return not self._write_paused
+
+    def send(self, data: bytes) -> None:
+        """Send a stream's bytes; more than a few only while `writable`."""
+        self._counters.bytes_written += len(data)
+        self._transport.write(data)
+
     # Serving
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what has arrived for later; a stream that has no end has no later."""
+        if not self._endless:
+            self._held.append(data)
+            self._transport.pause_reading()
 
     def _serve(self, data: bytes) -> None:
         commands = self.commands
@@ -224,6 +278,7 @@ class Connection(asyncio.Protocol):
             more = self.parser.receive(data, commands)
         except ProtocolViolation as violation:
             _log.info("<%d connection cut: %s", self.number, violation)
+            self.close_reason = "error"
             self.commands.quit()
             return
         out = self.out
@@ -289,6 +344,11 @@ class Connection(asyncio.Protocol):
         if self._closing:
             self._transport.close()
             return
+        if self._stream is not None:
+            if self._stream.endless:
+                self._transport.resume_reading()  # or its end would not be noticed
+            self._stream.resume()
+            return
         self._stalled = False
         data = b"".join(self._held)
         self._held.clear()
@@ -313,6 +373,7 @@ class Connection(asyncio.Protocol):
     def kick(self) -> bool:
         """Close for being idle; return whether that is new. Does not wait for who does not read."""
         new = not (self._closing or self._transport.is_closing())
+        self.close_reason = "idle_timeout"
         if self._unsent or self._transport.get_write_buffer_size():
             self._transport.abort()
         else:
@@ -324,7 +385,7 @@ class Connection(asyncio.Protocol):
 
         For reads on the straight path this is cheaper than a look at the clock with each.
         """
-        if self._straight != self._straight_noted:
+        if self._straight != self._straight_noted or self._stream is not None:
             self._straight_noted = self._straight
             self.last_command = second
 

@@ -110,6 +110,7 @@ class Deferred(Generic[_Inner]):
     Attributes:
         timed: whether to measure the commands that arrive now.
         ended: whether the client has said ``quit``: what comes behind it is nobody's.
+        behind: whether the administrative command that runs now had to wait for others.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Deferred(Generic[_Inner]):
         self._asked = 0  # keys, by commands that are not done
         self.timed = False
         self.ended = False
+        self.behind = False
 
     @property
     def pending(self) -> bool:
@@ -204,7 +206,7 @@ class Deferred(Generic[_Inner]):
     def _attempt(
         self, command: _Command, reads: Reads, keys: Sequence[bytes], run: _Run
     ) -> list[Awaitable[object]] | None:
-        self._inner.out = command.replies
+        self._begin(command)
         try:
             writes = self._engine.attempt(reads, keys, run)
         except VersionConflict:
@@ -261,8 +263,14 @@ class Deferred(Generic[_Inner]):
 
     def _rerun(self, command: _Command, run: _Run) -> None:
         command.replies.clear()
-        self._inner.out = command.replies
+        self._begin(command)
         run()
+
+    def _begin(self, command: _Command) -> None:
+        self._inner.out = command.replies
+        if self._engine.observed:
+            connection = self._connection
+            self._server.watchers.number = -1 if connection is None else connection.number
 
     def _submit_alone(self, name: str, run: _Run, noreply: bool, request: object = None) -> None:
         command = _Command(name, (), noreply, perf_counter_ns() if self.timed else 0, request)
@@ -274,6 +282,7 @@ class Deferred(Generic[_Inner]):
         else:
             # Not delivered at once: the parser is at work, and has perhaps not come to the end.
             self._deliver_soon()
+            self.behind = False
             self._run_alone(command, run)
 
     async def _carry_out_alone(
@@ -282,6 +291,7 @@ class Deferred(Generic[_Inner]):
         for other in before:
             await other.wait()
         self._deliver()
+        self.behind = True
         self._run_alone(command, run)
 
     def _run_alone(self, command: _Command, run: _Run) -> None:
@@ -339,7 +349,8 @@ class Deferred(Generic[_Inner]):
             connection.settle()
 
     def _measured(self, command: _Command) -> None:
-        self._measure(COMMAND_CLASS[command.name], command.started)
+        self._measure(COMMAND_CLASS[command.name], command.started, command.keys)
 
-    def _measure(self, command_class: str, started: int) -> None:
+    def _measure(self, command_class: str, started: int, keys: Sequence[bytes]) -> None:
         self._server.sampler.histograms[command_class].record(perf_counter_ns() - started)
+        self._server.hotkeys.record(keys)

@@ -47,6 +47,11 @@ class DeferredConnection(Connection):
         """Whether replies are still to come."""
         return self.commands.pending
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether replies to earlier commands are to be sent, or were while this one waited."""
+        return self.commands.behind or super().pipelined
+
     def _serve(self, data: bytes) -> None:
         if self.commands.ended:
             return

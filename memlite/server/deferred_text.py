@@ -39,7 +39,7 @@ class DeferredText(Deferred[TextCommands]):
             return False
         self._out.append(reply)
         if started:
-            self._measure("get", started)
+            self._measure("get", started, (key,))
         return True
 
     def straight_hit(self, key: bytes) -> bytes | None:

@@ -7,11 +7,13 @@ for the length of a read.
 
 import logging
 from collections.abc import Callable, Sequence
+from random import Random
 from time import perf_counter_ns
 from typing import Any, cast
 
-from memlite.protocol.handler import COMMAND_CLASS, Handler
-from memlite.protocol.packets import HEADER, MAGIC_OF_REPLIES, describe_reply
+from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, Handler
+from memlite.protocol.meta import MetaRequest
+from memlite.protocol.packets import HEADER, MAGIC_OF_REPLIES, BinaryRequest, describe_reply
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
 __all__ = ["LatencySampler", "Tracer", "trace_reply"]
@@ -35,6 +37,9 @@ class _Around:
 class LatencySampler(_Around):
     """Measures how long commands take from being parsed to their reply being ready.
 
+    Args:
+        note: is told the keys of each command that is measured.
+
     Attributes:
         histograms: by command class, in nanoseconds.
     """
@@ -42,14 +47,23 @@ class LatencySampler(_Around):
     INTERVAL = 64
     """One read in so many is measured: timing each command would cost it 4% of its time."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Sequence[bytes]], None] = lambda keys: None) -> None:
         self.reset()
+        self._note = note
+        self._random = Random()  # noqa: S311 - no secret
         self._target: Any = None
         super().__init__()
 
     def reset(self) -> None:
         """Forget what was measured (``stats reset``)."""
         self.histograms = {name: LatencyHistogram() for name in COMMAND_CLASSES}
+
+    def next_read(self) -> int:
+        """Return in how many reads to measure again: at random, `INTERVAL` on average.
+
+        Of a client with a period of its own the same command would be measured otherwise, always.
+        """
+        return self._random.randrange(1, 2 * self.INTERVAL)
 
     def before(self, handler: Handler) -> Handler:
         """Return a handler that measures and passes on to `handler`, until the next call."""
@@ -58,12 +72,15 @@ class LatencySampler(_Around):
 
     def _method(self, name: str) -> Callable[..., bool | None]:
         command_class = COMMAND_CLASS[name]
+        key_argument = KEY_ARGUMENT.get(name)
 
         def timed(*arguments: object) -> bool | None:
             start = perf_counter_ns()
             result: bool | None = getattr(self._target, name)(*arguments)
             if result is not False:  # a hit that was none is followed by a get
                 self.histograms[command_class].record(perf_counter_ns() - start)
+                if key_argument is not None:
+                    self._note(_keys(arguments[key_argument]))
             return result
 
         return timed
@@ -102,6 +119,15 @@ class Tracer(_Around):
             trace_reply(self._number, self._out[replied:])
 
         return traced
+
+
+def _keys(argument: object) -> Sequence[bytes]:
+    """Return the keys that an argument named by `KEY_ARGUMENT` stands for."""
+    if isinstance(argument, list):
+        return argument
+    if isinstance(argument, MetaRequest | BinaryRequest):
+        return (argument.key,)
+    return (cast("bytes", argument),)
 
 
 def trace_reply(number: int, replies: Sequence[bytes]) -> None:

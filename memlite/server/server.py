@@ -27,13 +27,16 @@ from memlite.server.connection import Connection
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_connection import DeferredConnection
 from memlite.server.dialects import BINARY, TEXT
+from memlite.server.dumps import Dumps
 from memlite.server.encrypted import TlsTransport
+from memlite.server.hotkeys import HotKeys
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
 from memlite.server.tls import Tls
 from memlite.server.udp import UdpService
 from memlite.server.users import users_of
+from memlite.server.watchers import Watchers
 from memlite.stats import Counters
 
 __all__ = ["Server"]
@@ -112,9 +115,12 @@ class Server:
         self.table, self.engine = self._make_engine()
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
-            self.engine.prefixes = self.prefixes
+            self.engine.observe(self.prefixes, None)
         self.admin = Admin(self)
-        self.sampler = LatencySampler()
+        self.hotkeys = HotKeys(self.clock, LatencySampler.INTERVAL)
+        self.sampler = LatencySampler(self.hotkeys.record)
+        self.watchers = Watchers(self)
+        self.dumps = Dumps(self)
         self.connections: set[Connection] = set()
         self.udp = [UdpService(self, one) for one in listeners if one.udp]
         self.handshakes: dict[TlsTransport, None] = {}
@@ -191,6 +197,10 @@ class Server:
         self.connections.add(connection)
         if self.auth is not None:
             self.auth.meet(connection, self.clock.second)
+        if self.tracing or self.watchers.commands:
+            connection.instrument_next_read()  # that may have begun since it was made
+        if self.watchers.connections:
+            self.watchers.opened(connection)
         if self.tracing:
             _log.debug("<%d new client connection", connection.number)
         return True
@@ -216,6 +226,8 @@ class Server:
 
     def dismiss(self, connection: Connection) -> None:
         """Count a connection out."""
+        if self.watchers.connections and connection in self.connections:
+            self.watchers.closed(connection)
         self.connections.discard(connection)
         if self.auth is not None:
             self.auth.forget(connection)
@@ -225,13 +237,19 @@ class Server:
     def instrument(self, connection: Connection, due: bool) -> tuple[Handler, int]:
         """Return the handler for a read off the straight path, which may trace or measure.
 
+        While commands are watched every read comes here, for the watchers to know whose it is.
+
         Args:
             connection: where it was read.
             due: whether the read is to be sampled; of the others one in so many is.
 
         Returns:
-            The handler, and how many reads of the connection may be left alone then.
+            The handler, and in how many reads the connection's next sample is due; 0 when each
+            read is to come here.
         """
+        watched = self.watchers.commands
+        if watched:
+            self.watchers.number = connection.number
         if self.tracing:
             return self._tracer.before(connection.commands, connection.out, connection.number), 0
         self._other_reads += not due
@@ -241,11 +259,11 @@ class Server:
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
-        return handler, LatencySampler.INTERVAL - 1
+        return handler, 0 if watched else self.sampler.next_read()
 
     def reads_until_sample(self) -> int:
         """Return how many reads a new connection leaves alone until the first `instrument`."""
-        if self.tracing:
+        if self.tracing or self.watchers.commands:
             return 0
         return self.counters.total_connections % LatencySampler.INTERVAL
 
@@ -296,6 +314,8 @@ class Server:
         self.engine.sizes.reset()
         self.prefixes.clear()
         self.sampler.reset()
+        self.hotkeys.clear()
+        self.watchers.reset()
 
     # Life
 

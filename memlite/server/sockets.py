@@ -98,6 +98,13 @@ def address_label(family: int, name: object, protocol: str = "tcp") -> str:
     return f"{protocol}:{name[0]}:{name[1]}" if isinstance(name, tuple) else f"{protocol}:?"
 
 
+def endpoint(family: int, name: object) -> tuple[str, int, str]:
+    """Return a socket name as ``watch connevents`` shows it: address, port, transport."""
+    if family == AF_UNIX or not isinstance(name, tuple):
+        return "unix", 0, "local"
+    return str(name[0]), int(name[1]), "tcp"
+
+
 def parse_address(text: str, default_port: int) -> tuple[str, int]:
     """Split ``host``, ``host:port``, ``[IPv6]``, ``[IPv6]:port`` or a bare IPv6 address.
 

@@ -51,8 +51,11 @@ _LEFT_OUT = {
 
 def general(server: "Server") -> Pairs:
     """``stats``."""
-    given = server.config.extended.given
-    left_out = {name for key, names in _LEFT_OUT.items() if key in given for name in names}
+    left_out: set[str] = set()
+    if not server.dumps.enabled:
+        left_out.update(_LEFT_OUT["no_lru_crawler"])
+    if "no_lru_maintainer" in server.config.extended.given:
+        left_out.update(_LEFT_OUT["no_lru_maintainer"])
     return (pair for pair in _general(server) if pair[0] not in left_out)
 
 
@@ -131,17 +134,15 @@ def _general(server: "Server") -> Pairs:
         "slab_reassign_busy_nomem",
     )
     yield "slab_reassign_last_busy_status", "none"
-    yield from _zeros("slab_reassign_running", "slabs_moved", "lru_crawler_running")
+    yield from _zeros("slab_reassign_running", "slabs_moved")
+    yield "lru_crawler_running", int(server.dumps.running)
     yield "lru_crawler_starts", counters.lru_crawler_starts
-    yield from _zeros(
-        "lru_maintainer_juggles",
-        "malloc_fails",
-        "log_worker_dropped",
-        "log_worker_written",
-        "log_watcher_skipped",
-        "log_watcher_sent",
-        "log_watchers",
-    )
+    # No log of a worker's stands between an event and its watchers, to be dropped from.
+    yield from _zeros("lru_maintainer_juggles", "malloc_fails", "log_worker_dropped")
+    yield "log_worker_written", server.watchers.written
+    yield "log_watcher_skipped", server.watchers.skipped
+    yield "log_watcher_sent", server.watchers.sent
+    yield "log_watchers", len(server.watchers)
     yield from _tls(server)
     yield from _zeros("unexpected_napi_ids", "round_robin_fallback")
     yield "bytes", server.table.used
@@ -211,7 +212,7 @@ def settings(server: "Server") -> Pairs:
     yield "slab_automove", 0
     yield "slab_automove_ratio", "0.00"
     yield from _zeros("slab_automove_window", "slab_chunk_max")
-    yield "lru_crawler", "no"
+    yield "lru_crawler", _on(server.dumps.enabled)
     yield from _zeros("lru_crawler_sleep", "lru_crawler_tocrawl", "tail_repair_time")
     yield "flush_enabled", _on(not config.disable_flush_all)
     yield "dump_enabled", _on(not config.disable_dumping)
@@ -224,7 +225,8 @@ def settings(server: "Server") -> Pairs:
     yield "temp_lru", "no"
     yield "temporary_ttl", 0
     yield "idle_timeout", config.extended.idle_timeout
-    yield from _zeros("watcher_logbuf_size", "worker_logbuf_size", "read_buf_mem_limit")
+    yield "watcher_logbuf_size", config.extended.watcher_logbuf_size
+    yield from _zeros("worker_logbuf_size", "read_buf_mem_limit")
     yield "track_sizes", _on(config.extended.track_sizes)
     yield "inline_ascii_response", "no"
     yield from _tls_settings(config)
@@ -265,7 +267,8 @@ def items(server: "Server") -> Pairs:
         oldest[class_id] = min(oldest.get(class_id, item.accessed), item.accessed)
     now = int(server.clock.now())
     # A class whose items are all gone is still shown while it has something to tell.
-    for class_id in sorted(number.keys() | classes.evicted.keys() | classes.reclaimed.keys()):
+    gone = classes.evicted.keys() | classes.reclaimed.keys() | classes.crawler_reclaimed.keys()
+    for class_id in sorted(number.keys() | gone):
         values = {
             "number": number.get(class_id, 0),
             "number_cold": number.get(class_id, 0),
@@ -276,6 +279,7 @@ def items(server: "Server") -> Pairs:
             "evicted_time": classes.evicted_time[class_id],
             "reclaimed": classes.reclaimed[class_id],
             "evicted_unfetched": classes.evicted_unfetched[class_id],
+            "crawler_reclaimed": classes.crawler_reclaimed[class_id],
         }
         for name in _ITEMS_FIELDS:
             yield f"items:{class_id}:{name}", values.get(name, 0)

@@ -182,7 +182,7 @@ def test_hit_does_nothing_where_it_returns_none(one, key):
 
 def test_hit_leaves_gets_to_count_to_prefixes(one):
     one.set(b"user:1")
-    one.engine.prefixes = PrefixStats()
+    one.engine.observe(PrefixStats(), None)
     assert one.engine.hit(b"user:1") is None
     assert one.engine.prefixes.dump() == b"END\r\n"
     assert one.counters.get_hits == 0
@@ -191,7 +191,7 @@ def test_hit_leaves_gets_to_count_to_prefixes(one):
     assert out == [b"VALUE user:1 0 5\r\nvalue\r\n"]
     assert one.engine.prefixes.dump() == b"PREFIX user get 2 hit 1 set 0 del 0\r\nEND\r\n"
     assert one.counted("get_hits", "get_misses") == (1, 1)
-    one.engine.prefixes = None
+    one.engine.observe(None, None)
     assert one.engine.hit(b"user:1") == b"VALUE user:1 0 5\r\nvalue\r\nEND\r\n"
 
 
@@ -248,7 +248,7 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
                 one.engine.fetch(key)
         one.monotonic += wait  # no tick, which would free what was flushed
         if prefixes:
-            one.engine.prefixes = PrefixStats()
+            one.engine.observe(PrefixStats(), None)
         return one
 
     fetching, collecting, hitting = prepared(), prepared(), prepared()
@@ -759,7 +759,7 @@ def test_prefixes():
     one = Fixture()
     engine = one.engine
     one.set(b"user:0")  # not collected yet
-    engine.prefixes = PrefixStats()
+    engine.observe(PrefixStats(), None)
     one.set(b"user:1")
     engine.add(b"user:1", 0, 0, b"x")
     engine.append(b"item:", 0, 0, b"x")

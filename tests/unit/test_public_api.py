@@ -8,7 +8,7 @@ import pytest
 
 import memlite
 from memlite.config import OPTIONS
-from memlite.protocol.handler import COMMAND_CLASS, BinaryHandler, Handler
+from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, BinaryHandler, Handler
 from memlite.server.binary import BinaryCommands
 from memlite.server.commands import TextCommands
 from memlite.server.instruments import LatencySampler, Tracer
@@ -124,3 +124,12 @@ def test_the_sampler_passes_on_whether_it_was_a_hit_and_records_only_hits(hit):
     assert sampler.histograms["get"].count == hit
     handler.get([b"a"])
     assert sampler.histograms["get"].count == hit + 1
+
+
+def test_the_key_of_every_handler_method_is_where_it_is_said_to_be():
+    found = {}
+    for name in HANDLER_METHODS:
+        parameters = list(inspect.signature(getattr(Handler, name)).parameters)[1:]
+        for key in {"key", "keys", "request"}.intersection(parameters):
+            found[name] = parameters.index(key)
+    assert found == KEY_ARGUMENT
