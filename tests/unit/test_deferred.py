@@ -695,9 +695,9 @@ async def test_of_several_writes_one_that_is_refused_leaves_the_others(one, recw
 
 
 async def test_one_read_in_so_many_is_measured(one):
-    for _ in range(256):
+    for _ in range(1280):
         await one.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n")
-    assert 3 <= one.server.sampler.histograms["store"].count <= 9
+    assert 8 <= one.server.sampler.histograms["store"].count <= 50  # at random, 20 on average
 
 
 async def test_commands_and_replies_are_traced_each_once(caplog):
