@@ -15,7 +15,7 @@ VIOLATION = ("violation",)
 words = st.sampled_from(
     [
         b"get", b"gets", b"gat", b"gats", b"set", b"add", b"replace", b"append", b"prepend", b"cas",
-        b"mg", b"ms", b"md", b"ma", b"me", b"mn", b"v", b"b", b"k", b"q", b"T5", b"N9", b"MA", b"Oxy",
+        b"mg", b"ms", b"md", b"ma", b"me", b"mn", b"v", b"b", b"k", b"q", b"T5", b"N9", b"MA",
         b"delete", b"incr", b"decr", b"touch", b"stats", b"version", b"quit", b"flush_all",
         b"noreply", b"a", b"key", b"k" * 250, b"k" * 251, b"0", b"1", b"2", b"5", b"20", b"500",
         b"-1", b"+1", b"1_0", b"0x1", b"4294967296", b"18446744073709551616", b"", b"\x00", b"\xff",
