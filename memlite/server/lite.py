@@ -1,9 +1,10 @@
 """The handlers of ``--dialect lite``: the text protocol's, but for what a hit looks like."""
 
+from typing import cast
+
 from memlite.protocol import replies
 from memlite.server.commands import TextCommands
 from memlite.server.deferred_text import DeferredText
-from memlite.server.meta import value_line
 
 __all__ = ["DeferredLite", "LiteCommands"]
 
@@ -22,7 +23,9 @@ class LiteCommands(TextCommands):
         for key in keys:
             item = self._fetch(key)
             if item is not None:
-                self.out += (b"VALUE %b %d\r\n" % (key, item.size), value_line(item))
+                # A view is not copied, however large, and -vv does not log it.
+                value = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+                self.out += (b"VALUE %b %d\r\n" % (key, item.size), value)
         self.out.append(replies.END)
 
 
