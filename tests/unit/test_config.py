@@ -550,7 +550,7 @@ def printed(arguments, environment, capsys, monkeypatch):
 
 
 # Each of these two goes without one of the others.
-ALONE = ("unix-socket", "auth-file")
+ALONE = ("unix-socket", "auth-file", "dialect")
 ALL_VALUES = [f"--{name}={text}" for name, (text, _, _) in VALUES.items() if name not in ALONE]
 ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
 
@@ -565,6 +565,7 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
         ["-vv", "-s", "/tmp/x.sock", "-a", "7"],
         ["-I", "1234567"],
         ["-U", "5000"],
+        ["--dialect", "lite"],
         ["-Y", "/etc/users"],
         ["-S", "-Y", "/etc/users", "-B", "auto"],
         ["-p", "-1"],

@@ -77,7 +77,6 @@ def test_help_fits_a_terminal(words, capsys, monkeypatch):
     [
         ["--client", "pymemcache"],
         ["--user", "ada"],
-        ["--trace", "trace.csv"],
         ["--multiget", "2"],
         ["--noreply"],
         ["--ttl", "60"],
@@ -89,7 +88,11 @@ def test_what_the_lite_dialect_lacks(words):
         main(["run", "h:1", "--dialect", "lite", *words])
 
 
-def test_the_lite_dialect_has_get_and_set():
+def test_the_lite_dialect_has_get_and_set(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,operation,key,size\n0,get,a,1\n")
+    with pytest.raises(ConfigError, match="--trace"):
+        main(["run", "h:1", "--dialect", "lite", "--trace", str(trace)])
     with pytest.raises(ConfigError, match="cas, gets in the mix"):
         main(["run", "h:1", "--dialect", "lite", "--mix", "get=1,gets=1,cas=1,incr=0"])
     with pytest.raises(ConfigError, match="rmw in the mix"):
