@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -228,3 +230,42 @@ def test_memcached_s_dialect_is_as_before(memlite: RunningServer) -> None:
     assert memlite.ask(b"set greeting 5\r\nget greeting\r\n") == (
         b"CLIENT_ERROR bad command line format\r\nEND\r\n"
     )
+
+
+def shell(
+    server: RunningServer, *words: str, lines: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "memlite", "shell", "--dialect", "lite",
+         server.path or f"127.0.0.1:{server.port}", *words],
+        input=lines,
+        capture_output=True,
+        timeout=30,
+    )  # fmt: skip
+
+
+def test_the_shell(start: Start) -> None:
+    server = start("--dialect", "lite", unix=True)
+    for words, lines, output, code in (
+        (["set", "greeting", "hello"], b"", b"STORED\n", 0),
+        (["get", "greeting"], b"", b"greeting: 5 bytes\nhello\n", 0),
+        (["--raw", "get", "greeting"], b"", b"hello", 0),
+        (["-x", "set", "lines"], b"a\r\nb", b"STORED\n", 0),
+        (["--raw", "get", "lines"], b"", b"a\r\nb", 0),
+        (["get", "nothing"], b"", b"(not found)\n", 0),
+        (["set word letters"], b"", b"NOT_STORED\n", 0),
+        (["get", "a", "b"], b"", b"INVALID\n", 1),
+        (["stats"], b"", b"ERROR\n", 1),
+        ([], b'set word 4\r\nlett\r\nget word\nset w "x"\nset word letters\nget\n',
+         b"STORED\nword: 4 bytes\nlett\nSTORED\nNOT_STORED\nINVALID\n", 1),
+    ):  # fmt: skip
+        run = shell(server, *words, lines=lines)
+        assert (run.stdout, run.stderr, run.returncode) == (output, b"", code), words
+
+
+def test_the_shell_does_not_send_what_is_longer_than_announced(start: Start) -> None:
+    server = start("--dialect", "lite")
+    run = shell(server, lines=b"set word 4\r\nletters\r\nget word\r\n")
+    assert run.stdout == b"(not found)\n"
+    assert b"longer than 4 bytes" in run.stderr
+    assert run.returncode == 1
