@@ -343,8 +343,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "dialect",
-        'memcached, or lite: the classroom\'s "memcached-lite" protocol instead, which has '
-        '"set <key> <bytes>" and "get <key>" and no more',
+        'memcached, or lite: the classroom\'s "memcached-lite" protocol instead, with get of one '
+        "key, set without flags and exptime, and no more",
         None,
         "NAME",
         _choice("memcached", "lite"),

@@ -127,7 +127,7 @@ class Server:
         self.dialect = BINARY if config.protocol == "binary" else TEXT
         if config.dialect == "lite":
             self.dialect = LITE
-        self.negotiates = config.protocol == "auto"
+        self.negotiates = config.protocol == "auto" and self.dialect is TEXT
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()

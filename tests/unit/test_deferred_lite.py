@@ -2,11 +2,9 @@
 
 from tests.unit.test_deferred import serving
 
-LITE = {"dialect": "lite", "protocol": "ascii"}
-
 
 async def test_replies_come_in_order():
-    async with serving(**LITE) as one:
+    async with serving(dialect="lite") as one:
         await one.backend.store(b"a", b"1")
         one.backend.gate.clear()
         one.send(b"get a\r\nget\r\nset b 1\r\n22\r\nset x\r\nget b\r\nget c\r\nnonsense\r\n")
@@ -26,7 +24,7 @@ async def test_replies_come_in_order():
 
 
 async def test_what_a_near_cache_has_comes_without_flags():
-    async with serving(near_cache=1 << 20, **LITE) as one:
+    async with serving(near_cache=1 << 20, dialect="lite") as one:
         await one.ask(b"set a 1\r\nx\r\n", b"STORED\r\n")
         for _ in range(200):  # enough for some to be measured
             await one.ask(b"get a\r\n", b"VALUE a 1\r\nx\r\nEND\r\n")
@@ -35,7 +33,7 @@ async def test_what_a_near_cache_has_comes_without_flags():
 
 
 async def test_a_failing_backend():
-    async with serving(**LITE) as one:
+    async with serving(dialect="lite") as one:
         one.backend.failing = True
         await one.ask(b"get a\r\nset a 1\r\nx\r\n", b"SERVER_ERROR down\r\n" * 2)
         one.backend.failing = False
