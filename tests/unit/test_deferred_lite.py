@@ -39,3 +39,10 @@ async def test_a_failing_backend():
         one.backend.failing = False
         await one.ask(b"get a\r\n", b"END\r\n")
         assert one.server.counters.storage_errors == 2
+
+
+async def test_there_is_no_negotiation():
+    """Although these settings do not rule it out, as those of the command line do."""
+    async with serving(dialect="lite", protocol="auto") as one:
+        one.send(b"\x80\x0a" + bytes(22))
+        assert await one.reader.read() == b""
