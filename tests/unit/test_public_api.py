@@ -12,6 +12,7 @@ from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, BinaryHandler,
 from memlite.server.binary import BinaryCommands
 from memlite.server.commands import TextCommands
 from memlite.server.instruments import LatencySampler, Tracer
+from memlite.server.lite import LiteCommands
 from memlite.stats import COMMAND_CLASSES
 
 MODULES = [
@@ -21,7 +22,11 @@ MODULES = [
 SCRIPTS = {"memlite.__main__"}
 IMPLEMENTED = [
     (name, handler, commands)
-    for handler, commands in ((Handler, TextCommands), (BinaryHandler, BinaryCommands))
+    for handler, commands in (
+        (Handler, TextCommands),
+        (Handler, LiteCommands),
+        (BinaryHandler, BinaryCommands),
+    )
     for name, member in vars(handler).items()
     if inspect.isfunction(member) and name[0] != "_"
 ]
