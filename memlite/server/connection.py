@@ -153,8 +153,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a command is half received, or replies are not out."""
-        return not self._endless and (
+        """Whether a command is half received, or replies are not out; never before it is let in."""
+        return self.authenticated and not self._endless and (
             self._stalled
             or self.waiting
             or self.parser.in_command
