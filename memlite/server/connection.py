@@ -154,7 +154,9 @@ class Connection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a command is half received, or replies are not out; never before it is let in."""
-        return self.authenticated and not self._endless and (
+        if self._endless or not self.authenticated:
+            return False
+        return (
             self._stalled
             or self.waiting
             or self.parser.in_command
