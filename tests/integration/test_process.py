@@ -66,7 +66,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
             ["-l", "notls:127.0.0.1"],
             "-l: 'notls' in 'notls:127.0.0.1' is only for servers with TLS",
         ),
-        (["-Y", "file"], "-Y: authentication is not in this version of memlite"),
+        (["-Y", "/nowhere/users"], "-Y: /nowhere/users: No such file or directory"),
         (["--config", "/nowhere/memlite.toml"], "/nowhere/memlite.toml: No such file"),
         (["-u", "no-such-user"], "-u: can't find the user no-such-user"),
         (["-s", "/nowhere/socket"], "failed to listen on UNIX socket /nowhere/socket"),
