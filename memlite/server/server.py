@@ -220,17 +220,19 @@ class Server:
             return True
         stranger = self.auth.oldest_stranger() if self.auth is not None else None
         if stranger is not None:
-            self.connections.discard(stranger)
+            self.dismiss(stranger)
             stranger.abort()
             return True
         self.counters.rejected_connections += 1
         return False
 
     def dismiss(self, connection: Connection) -> None:
-        """Count a connection out."""
-        if self.watchers.connections and connection in self.connections:
+        """Count a connection out; nothing if it was not, or no longer, counted in."""
+        if connection not in self.connections:
+            return
+        if self.watchers.connections:
             self.watchers.closed(connection)
-        self.connections.discard(connection)
+        self.connections.remove(connection)
         if self.auth is not None:
             self.auth.forget(connection)
         if self.tracing:

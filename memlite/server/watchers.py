@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from memlite.backends import Item
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
-from memlite.server.dumps import last_access
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -174,7 +173,7 @@ class Watchers:
                 replies.uri_encoded(key),
                 "yes" if item.fetched else "no",
                 ttl,
-                max(0, engine.clock.second - last_access(item)),
+                max(0, engine.clock.second - item.accessed),
                 engine.sizes.of_item(key, item),
                 item.size,
             ),

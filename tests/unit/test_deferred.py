@@ -495,7 +495,13 @@ async def test_nothing_is_left_of_a_connection_even_without_the_collector(one):
         gc.enable()
 
 
-@pytest.mark.parametrize("command", [b"get a", b"stats", b"flush_all", b"quit", b"gat 0 a b"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"get a", b"stats", b"stats conns", b"flush_all", b"quit", b"gat 0 a b", b"watch",
+        b"lru_crawler metadump all", b"shutdown",
+    ],
+)  # fmt: skip
 async def test_a_client_may_vanish_behind_any_command(one, command, caplog):
     one.backend.gate.clear()
     one.send(b"get slow\r\nset b 0 0 1\r\n1\r\n" + command + b"\r\nget a\r\n")
@@ -505,6 +511,8 @@ async def test_a_client_may_vanish_behind_any_command(one, command, caplog):
     one.backend.gate.set()
     await one.until(lambda: not one.server._work)
     assert one.backend.under_way == 0
+    assert not len(one.server.watchers)
+    assert not one.server.dumps.running
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
