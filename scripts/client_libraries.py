@@ -1,9 +1,8 @@
-"""The client libraries of other languages that `try_clients` uses, and how their programs are built.
+"""The client libraries of other languages that `try_clients` uses, and how programs are built.
 
-What they are is in ``scripts/clients/<language>``, versions in the file each language has for them.
+The programs are in ``scripts/clients/<language>``, versions in the file each language has for them.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -61,12 +60,13 @@ def _need(*programs: str) -> None:
             raise NotAvailableError(f"no {program}")
 
 
-def _fetch(*command: str, cwd: Path, **environment: str) -> None:
+def _fetch(*command: str, cwd: Path) -> None:
     """Run what gets a library; where it cannot be got, its program is left out."""
-    code, text = _run(*command, cwd=cwd, **environment)
+    code, text = _run(*command, cwd=cwd)
     if code:
         lines = text.strip().splitlines() or [f"exit code {code}"]
-        reason = next((line for line in lines if re.search("error|403|404", line, re.I)), lines[-1])
+        errors = [line for line in lines if re.search(r"error|403|404", line, re.IGNORECASE)]
+        reason = (errors or lines)[0]
         raise NotAvailableError(f"{' '.join(command[:3])}: {reason.strip()[:150]}")
 
 
@@ -77,11 +77,10 @@ def _compile(*command: str, cwd: Path) -> None:
         raise RuntimeError(f"{' '.join(command[:3])}: {text}")
 
 
-def _run(*command: str, cwd: Path, **environment: str) -> tuple[int, str]:
+def _run(*command: str, cwd: Path) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Run the programs of `client_libraries` against servers, and sum up: see ``scripts/try-clients``."""
+"""Run the programs of `client_libraries` against servers: see ``scripts/try-clients``."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from client_libraries import LIBRARIES, Command, Library, NotAvailableError
 from tests.integration.certificates import Authority, client_context
 from tests.integration.servers import running
 
-USER, PASSWORD = "web", "correct-horse-battery-staple"  # noqa: S105  of servers that live for seconds
+USER, PASSWORD = "web", "correct-horse-battery-staple"
 KINDS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file", "memcached"]
 _RUN_SECONDS = 120
 
@@ -127,14 +127,14 @@ def try_library(
         return
     for protocol, ways in library.uses.items():
         for way in ways:
-            yield protocol, way, [
-                run(command, target, protocol, way, laboratory) for target in targets
-            ]
+            yield (
+                protocol,
+                way,
+                [run(command, target, protocol, way, laboratory) for target in targets],
+            )
 
 
-def run(
-    command: Command, target: str, protocol: str, way: str, laboratory: Laboratory
-) -> Outcome:
+def run(command: Command, target: str, protocol: str, way: str, laboratory: Laboratory) -> Outcome:
     """Run a program against a server of its own."""
     if target not in KINDS and way != "plain":
         return Outcome(note="–")
@@ -158,6 +158,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> int:
+    """Try what the command line says; returns 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="try-clients", description=__doc__)
     parser.add_argument(
         "--on", action="append", metavar="SERVER", help=f"{', '.join(KINDS)}, or HOST:PORT"
