@@ -93,12 +93,10 @@ def _run(*command: str, cwd: Path) -> tuple[int, str]:
 
 def _go(library: Library, folder: Path) -> Command:
     _need("go")
-    # A module of its own where not every module proxy has the library.
-    module = (CLIENTS / library.pin[0]).parent
+    module = CLIENTS / "go"
     _fetch("go", "mod", "download", cwd=module)
-    package = module if module.name == library.name else module / library.name
     program = folder / library.name
-    _compile("go", "build", "-o", str(program), ".", cwd=package)
+    _compile("go", "build", "-o", str(program), f"./{library.name}", cwd=module)
     return Command([str(program)])
 
 
@@ -155,7 +153,7 @@ LIBRARIES = [
         "mc",
         "Go",
         {"binary": ["plain", "password"]},
-        ("go/mc/go.mod", r"github\.com/memcachier/mc/v3 (\S+)"),
+        ("go/go.mod", r"github\.com/memcachier/mc/v3 (\S+)"),
         _go,
     ),
     Library(

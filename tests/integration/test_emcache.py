@@ -65,7 +65,8 @@ async def test_commands(server: RunningServer) -> None:
 
 
 async def test_many_keys(server: RunningServer) -> None:
-    async with connected(server) as client:
+    # On one connection, so that what is stored without a reply is before what is read.
+    async with connected(server, max_connections=1) as client:
         keys = [b"many-%d" % number for number in range(300)]
         for key in keys:
             await client.set(key, key, noreply=True)

@@ -5,6 +5,7 @@ go 1.22
 require (
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
 	github.com/couchbase/gomemcached v0.3.4
+	github.com/memcachier/mc/v3 v3.0.3
 )
 
 require (
