@@ -215,7 +215,6 @@ if USER
 end
 
 failed = false
-puts "with dalli #{Dalli::VERSION}"
 CHECKS.each do |name, check|
   check.call
   puts "ok #{name}"
