@@ -196,13 +196,21 @@ def _say_who_can_connect(
 ) -> None:
     from memlite.server.sockets import is_loopback
 
+    if tls is not None and any(listener.udp for listener in listeners):
+        _log.warning("-U: datagrams are not encrypted, whatever -Z says")
     for listener in listeners:
         where = listener.label.partition(":")[2]
         if tls is not None and tls.requires_certificate(listener.tls):
             if not tls.has_ca:
                 _log.warning("nobody can connect to %s without -o ssl_ca_cert", where)
-        elif not (is_loopback(listener) or config.asks_for_password):
+        elif is_loopback(listener):
+            continue
+        elif not config.asks_for_password:
             _warn_of_strangers(listener)
+        elif not listener.tls:
+            _log.warning(
+                "listening on %s without TLS (-Z): passwords can be read on the way", where
+            )
 
 
 def _warn_of_strangers(listener: "Listener") -> None:

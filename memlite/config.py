@@ -47,6 +47,7 @@ class Config:
     listen_backlog: int = 1024
     max_reqs_per_event: int = 20
     protocol: str = "auto"
+    dialect: str = "memcached"
     disable_cas: bool = False
     disable_flush_all: bool = False
     disable_dumping: bool = False
@@ -341,6 +342,14 @@ OPTIONS: tuple[Option, ...] = (
         _choice("auto", "ascii", "binary"),
     ),
     Option(
+        "dialect",
+        'memcached, or lite: the classroom\'s "memcached-lite" protocol instead, with get of one '
+        "key, set without flags and exptime, and no more",
+        None,
+        "NAME",
+        _choice("memcached", "lite"),
+    ),
+    Option(
         "max-item-size",
         "max item size: bytes, or with suffix k, m, g (1k to 1g)",
         "I",
@@ -585,12 +594,12 @@ def _toml_text(path: str, key: str, value: object) -> str:
 
 def _implied(values: dict[str, Any]) -> dict[str, Any]:
     # As memcached does: -U alone moves TCP to the same port, and each way of authentication
-    # implies its protocol.
+    # implies its protocol. The lite dialect is one of text.
     if values.get("udp_port") and "port" not in values:
         values["port"] = values["udp_port"]
     if values.get("enable_sasl"):
         values.setdefault("protocol", "binary")
-    elif values.get("auth_file"):
+    elif values.get("auth_file") or values.get("dialect") == "lite":
         values.setdefault("protocol", "ascii")
     return values
 
@@ -604,10 +613,26 @@ def _check(config: Config, sources: Mapping[str, str]) -> Config:
         )
     if 0 < config.near_cache < MEGABYTE:
         raise ConfigError(f"--near-cache: must be 0 or at least 1m, not {config.near_cache}")
+    if config.dialect == "lite":
+        _check_lite(config)
     _check_authentication(config)
     if config.unix_socket and config.listen:
         raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
     return config
+
+
+def _check_lite(config: Config) -> None:
+    """Refuse what the lite dialect has no words for."""
+    wrong = None
+    if config.asks_for_password:
+        flag = "-S" if config.enable_sasl else "-Y"
+        wrong = f"clients cannot authenticate in it; leave out {flag}"
+    elif config.udp_port:
+        wrong = "it is not spoken over UDP; leave out -U"
+    elif config.protocol != "ascii":
+        wrong = f"it is a text protocol, and the only one then; leave out -B {config.protocol}"
+    if wrong:
+        raise ConfigError(f"--dialect lite: {wrong}")
 
 
 def _check_authentication(config: Config) -> None:

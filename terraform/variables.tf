@@ -248,7 +248,7 @@ variable "subnet_range" {
 variable "client_ranges" {
   description = <<-END
     Other ranges that may connect to the servers, such as those of a network that is peered with this one. None is
-    wider than /8: memlite has no password, so whoever can connect can read and change everything.
+    wider than /8: the servers ask for no password, so whoever can connect can read and change everything.
   END
   type        = list(string)
   default     = []
@@ -259,7 +259,7 @@ variable "client_ranges" {
     condition = alltrue([for range in var.client_ranges :
       can(regex("^[0-9.]+/", range)) && can(cidrhost(range, 0)) && try(tonumber(split("/", range)[1]) >= 8, false)
     ])
-    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: memlite has no password, so it cannot be open to everybody."
+    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: the servers ask for no password, so they cannot be open to everybody."
   }
 }
 

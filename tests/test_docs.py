@@ -271,3 +271,39 @@ def test_the_page_on_passwords(tmp_path: Path) -> None:
     limits = (throttle.FAILURES, throttle.PATIENCE, 1 / throttle.SECONDS_EACH, throttle.ADDRESSES)
     assert limits == (20, 5, 2, 10_000)
     assert (FILE_LIMIT, TOKEN_LENGTH) == (64 * 1024, 16 * 1024)
+
+
+LITE = ROOT / "docs" / "how-to" / "speak-memcached-lite.md"
+
+
+def test_the_page_on_memcached_lite() -> None:
+    (conversation,) = blocks(LITE, "memcached")
+    (shell,) = blocks(LITE, "text")
+    with running("memlite", "--dialect", "lite") as server:
+        with server.connect() as wire:
+            for line in conversation.splitlines():
+                if line.startswith("> "):
+                    wire.send(line[2:].encode() + b"\r\n")
+                else:
+                    assert wire.line() == line.encode() + b"\r\n"
+        typed, shown = [], []
+        for line in shell.splitlines():
+            by_person = re.match(r"localhost:11211> |\d+ bytes> ", line)
+            (typed if by_person else shown).append(line[by_person.end() :] if by_person else line)
+        run = subprocess.run(
+            [sys.executable, "-m", "memlite", "shell", "--dialect", "lite",
+             f"127.0.0.1:{server.port}"],
+            input="\n".join(typed),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )  # fmt: skip
+        assert (run.stdout.splitlines(), run.stderr) == (shown, "")
+
+
+def test_servers_and_load_tests_on_the_page_on_memcached_lite() -> None:
+    servers, benches = blocks(LITE, "sh")
+    for line in servers.splitlines():
+        assert load(line.split()[1:], {}).config.dialect == "lite"
+    for line in benches.splitlines():
+        assert parse_bench(line.split()[1:])

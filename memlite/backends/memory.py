@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from memlite.backends.base import ANY, Anything, Backend, Item
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.table import ItemTable
-from memlite.errors import ConfigError, VersionConflict
+from memlite.errors import ConfigError, OutOfMemoryError, VersionConflict
 
 __all__ = ["MemoryBackend", "make"]
 
@@ -41,10 +41,15 @@ class MemoryBackend(Backend):
     async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
         """Store `item`; see `Backend.put`."""
         self._expect(key, replacing)
-        self.table.delete(key)
+        old = self.table.delete(key)
         self._version += 1
         item.version = self._version
-        self.table.put(key, item)
+        try:
+            self.table.put(key, item)
+        except OutOfMemoryError:
+            if replacing is not ANY:  # what set could not replace must not be served as current
+                self.table.restore(key, old)
+            raise
 
     async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
         """Remove what is stored under `key`; see `Backend.delete`."""

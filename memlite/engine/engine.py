@@ -385,10 +385,15 @@ class Engine:
         if content is None:
             return outcome
         in_place = current is not None and current.size == len(content.value)
+        fetched = current is not None and current.fetched
         try:
             self._put(key, current, *content)
             # memcached writes a number that fits into the item it has, which is no new one.
-            self.counters.total_items -= in_place
+            if in_place:
+                self.counters.total_items -= 1
+                item = self.table.get(key)
+                if item is not None and fetched:
+                    item.uses = USED
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
         return number

@@ -1,5 +1,7 @@
 """Counters per key prefix (``stats detail``)."""
 
+from memlite.backends import nameable
+
 __all__ = ["PrefixStats"]
 
 
@@ -52,9 +54,13 @@ class PrefixStats:
         self._counts.clear()
 
     def dump(self) -> bytes:
-        r"""Return ``PREFIX <prefix> get <n> hit <n> set <n> del <n>\r\n`` lines and END."""
+        r"""Return ``PREFIX <prefix> get <n> hit <n> set <n> del <n>\r\n`` lines and END.
+
+        Prefixes that are no word, of binary keys, are left out: a line's end may be in them.
+        """
         lines = [
             b"PREFIX %b get %d hit %d set %d del %d\r\n" % (prefix, gets, hits, sets, deletes)
             for prefix, (gets, hits, sets, deletes) in self._counts.items()
+            if nameable(prefix)
         ]
         return b"".join(lines) + b"END\r\n"

@@ -14,6 +14,7 @@ from memlite import signals
 from memlite.errors import ConfigError, StartError
 from memlite.loadtest.experiment import KneeSearch, Level, Plan, run
 from memlite.loadtest.files import load, save
+from memlite.loadtest.lite import refuse_what_lite_lacks
 from memlite.loadtest.login import read_login
 from memlite.loadtest.options import parse
 from memlite.loadtest.pool import default_workers
@@ -90,6 +91,8 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
 
         refuse_what_it_cannot(workload, options.rate)
+    if options.dialect == "lite":
+        refuse_what_lite_lacks(options, workload)
     folder = options.out or _new_folder()
     plan = Plan(
         title=options.title or _title(options, workload),
@@ -200,13 +203,14 @@ def _knee(options: argparse.Namespace) -> KneeSearch | None:
 def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     login = read_login(options.user, options.password_file)
     tls = _tls(options)
+    lite = options.dialect == "lite"
     if options.command == "run":
-        return [parse_address(options.address, tls=tls, login=login)]
+        return [parse_address(options.address, tls=tls, login=login, lite=lite)]
     how = Fresh(options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency)
     if options.data_dir and not options.data_dir.is_dir():
         raise ConfigError(f"bench: --data-dir {options.data_dir} is no directory")
     targets: list[Target] = [parse_backend(text, how) for text in options.backends]
-    targets += [parse_address(text, tls=tls, login=login) for text in options.target]
+    targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
         raise ConfigError("bench: two targets have the same name; give one another: HOST:PORT=name")

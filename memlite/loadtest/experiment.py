@@ -242,6 +242,7 @@ class _Run:
                     timeout=plan.timeout,
                     login=target.login,
                     tls=target.tls,
+                    lite=target.lite,
                 )
             )
             self._next_client += connections

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlite.loadtest.keys import key_chooser
+from memlite.loadtest.lite import lite_set
 from memlite.loadtest.requests import plain, storage
 from memlite.loadtest.values import ValueSource
 from memlite.loadtest.workload import OPERATIONS, Workload
@@ -93,6 +94,7 @@ class Operations(Iterator[Operation]):
         clients: how many there are.
         verify: whether values are made so that `check` can check them.
         inserted: keys that this client inserted in an earlier run, which are not inserted again.
+        lite: whether requests are the lite dialect's, of a workload that has no others.
 
     Raises:
         ConfigError: the file of sizes cannot be read, or is wrong.
@@ -107,8 +109,10 @@ class Operations(Iterator[Operation]):
         clients: int,
         verify: bool = False,
         inserted: int = 0,
+        lite: bool = False,
     ) -> None:
         self._workload = workload
+        self._lite = lite
         self._seed = seed
         self._client = client
         self._clients = clients
@@ -193,7 +197,10 @@ class Operations(Iterator[Operation]):
                     own[_GROWING_MARK] = self._content(number, size)
                 for mark, value in own.items():
                     key = self._key(number, mark)
-                    request = storage(b"set", key, value, exptime=exptime)
+                    if self._lite:
+                        request = lite_set(key, value)
+                    else:
+                        request = storage(b"set", key, value, exptime=exptime)
                     yield Operation(request, "set", 0, 1, None)
 
     @property
@@ -327,7 +334,10 @@ class Operations(Iterator[Operation]):
     def _storage(self, command: str, kind: str, mark: bytes) -> _Build:
         end, replies = self._ending()
         key = self._key_format(mark)
-        line = b"%b%b 0 %d %%d%b\r\n" % (command.encode(), key, self._workload.ttl, end)
+        if self._lite:
+            line = b"set%b %%d\r\n" % key
+        else:
+            line = b"%b%b 0 %d %%d%b\r\n" % (command.encode(), key, self._workload.ttl, end)
         line += b"%b\r\n"
         content = self._content
         # Own keys are those there were at first; others may have been inserted.

@@ -148,6 +148,13 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         default="text",
         help="the built-in client, or real pymemcache clients in threads (default: text)",
     )
+    add(
+        "--dialect",
+        choices=("memcached", "lite"),
+        default="memcached",
+        help="of servers that run already: memcached's, or the classroom's lite, which has get "
+        "and set alone (default: memcached)",
+    )
     add("--workers", type=_checked(_positive), metavar="NUM", help="processes that run them "
         "(default: half the processors)")  # fmt: skip
     add("--timeout", type=_checked(_duration), default=5.0, metavar="TIME", help="(default: 5s)")

@@ -31,6 +31,7 @@ class Supply:
         workers: how many there are.
         seed: of all that is random.
         verify: whether values are to be such that they can be checked.
+        lite: whether requests are the lite dialect's.
 
     Attributes:
         check: tells whether a value is one that was stored under a key; None not to look.
@@ -43,7 +44,14 @@ class Supply:
     """
 
     def __init__(
-        self, workload: Workload, *, worker: int, workers: int, seed: int, verify: bool
+        self,
+        workload: Workload,
+        *,
+        worker: int,
+        workers: int,
+        seed: int,
+        verify: bool,
+        lite: bool = False,
     ) -> None:
         load = workload.load
         self.keep = verify or bool(workload.trace) or not _UNIQUES.isdisjoint(workload.mix)
@@ -60,7 +68,7 @@ class Supply:
             if load.operations:
                 self._count = load.operations // workers + (worker < load.operations % workers)
             source = stream = Operations(
-                workload, seed=seed, client=worker, clients=workers, verify=verify
+                workload, seed=seed, client=worker, clients=workers, verify=verify, lite=lite
             )
             self._more = stream.take
             if load.rate:

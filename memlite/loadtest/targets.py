@@ -48,10 +48,12 @@ class Target:
         details: as in `TargetInfo`.
         login: who clients say they are; None for nobody.
         tls: how to speak it with the server; None for not.
+        lite: whether to speak the lite dialect.
     """
 
     login: Login | None = None
     tls: TlsClient | None = None
+    lite: bool = False
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -86,8 +88,14 @@ class Target:
             raise StartError(f"bench: {text}: {reason}") from None
         if reply.startswith(replies.UNAUTHENTICATED):
             raise StartError(f"bench: {self.name} asks for a password: --user, --password-file")
-        if not reply.startswith(b"VERSION "):
-            raise StartError(f"bench: {self.name} does not speak memcached's protocol")
+        known = reply.startswith(b"VERSION ")
+        if self.lite:
+            if known:
+                raise StartError(f"bench: {self.name} does not speak the lite dialect")
+            return "memcached-lite"  # which has no word for its version
+        if not known:
+            hint = " (--dialect lite?)" if reply.startswith(replies.ERROR) else ""
+            raise StartError(f"bench: {self.name} does not speak memcached's protocol{hint}")
         return reply[8:100].decode("latin-1").strip()
 
     def _ask_version(self) -> bytes:
@@ -145,6 +153,7 @@ class Running(Target):
         address: host and port, or the path of a UNIX socket.
         login: see `Target`.
         tls: see `Target`.
+        lite: see `Target`.
     """
 
     def __init__(
@@ -154,9 +163,13 @@ class Running(Target):
         *,
         login: Login | None = None,
         tls: TlsClient | None = None,
+        lite: bool = False,
     ) -> None:
         super().__init__(name, "server")
         self.login = login
+        self.lite = lite
+        if lite:
+            self.details["dialect"] = "lite"
         self.address = address
         self.tls = tls
 
@@ -327,7 +340,7 @@ def _join(host: str, port: int) -> str:
 
 
 def parse_address(
-    text: str, *, tls: TlsClient | None = None, login: Login | None = None
+    text: str, *, tls: TlsClient | None = None, login: Login | None = None, lite: bool = False
 ) -> Running:
     """Return the target of ``HOST:PORT``, ``HOST:PORT=name`` or ``/path/to/socket``.
 
@@ -335,6 +348,7 @@ def parse_address(
         text: that.
         login: who clients say they are to it; None for nobody.
         tls: how to speak it with the server; None for not.
+        lite: whether to speak the lite dialect.
 
     Raises:
         ConfigError: it is none of them, or a path and to be spoken TLS with.
@@ -343,12 +357,12 @@ def parse_address(
     if address.startswith("/"):
         if tls:
             raise ConfigError(f"bench: --tls is for HOST:PORT, not for a UNIX socket: {address}")
-        return Running(name or address, address, login=login)
+        return Running(name or address, address, login=login, lite=lite)
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(f"bench: --target must be HOST:PORT or HOST:PORT=name, not {text!r}")
-    return Running(name or address, (host, int(port)), login=login, tls=tls)
+    return Running(name or address, (host, int(port)), login=login, tls=tls, lite=lite)
 
 
 def parse_backend(text: str, how: Fresh) -> Server:

@@ -55,6 +55,7 @@ class Task:
         preload: store keys, and measure nothing.
         login: who clients say they are; None for nobody.
         tls: how to speak it; None for not.
+        lite: whether to speak the lite dialect.
     """
 
     address: tuple[str, int] | str
@@ -70,6 +71,7 @@ class Task:
     preload: bool = False
     login: Login | None = None
     tls: TlsClient | None = None
+    lite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,12 @@ class _Measurement:
     def _operations(self, client: int, clients: int) -> Operations:
         task = self._task
         return Operations(
-            task.workload, seed=task.seed, client=client, clients=clients, verify=task.verify
+            task.workload,
+            seed=task.seed,
+            client=client,
+            clients=clients,
+            verify=task.verify,
+            lite=task.lite,
         )
 
     async def _preload(self) -> Recording:
@@ -210,6 +217,7 @@ class _Measurement:
             timeout=task.timeout,
             login=task.login,
             tls=self._tls,
+            lite=task.lite,
         )
         clients = TextClients(settings, take, self._recorder)
         await clients.connect()
@@ -237,6 +245,7 @@ class _Measurement:
             recorder=self._recorder,
             login=task.login,
             tls=self._tls,
+            lite=task.lite,
         )
         return self._end(cpu)
 
@@ -258,6 +267,7 @@ class _Measurement:
             workers=task.workers,
             seed=task.seed,
             verify=task.verify,
+            lite=task.lite,
         )
         settings = Settings(
             task.address,
@@ -269,6 +279,7 @@ class _Measurement:
             supply.keep,
             login=task.login,
             tls=self._tls,
+            lite=task.lite,
         )
         clients = TextClients(settings, supply.take, self._recorder, supply.plain)
         try:

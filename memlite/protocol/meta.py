@@ -82,9 +82,10 @@ class MetaRequest:
         self.delta = 1
 
     def __str__(self) -> str:
-        """Return what the command line said behind the command's name."""
+        """Return what the command line said behind the command's name, in visible ASCII."""
         key = encode_key(self.key) if self.binary else self.key
-        return b" ".join((key, *self.words)).decode("latin-1")
+        text = b" ".join((key, *self.words)).decode("latin-1")
+        return text.encode("unicode_escape").decode("ascii")
 
 
 def encode_key(key: bytes) -> bytes:

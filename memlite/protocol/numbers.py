@@ -2,18 +2,19 @@
 
 from typing import Final
 
-__all__ = ["SMALL_NUMBERS", "signed", "signed_32", "unsigned"]
+__all__ = ["signed", "signed_32", "small_number", "unsigned"]
 
 _MAX_DIGITS: Final = 20  # of 2**64
 
 # Numbers on the wire are mostly small: a dict hit costs a quarter of a checked int().
-SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
-"""Each by its digits."""
+_SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
+small_number: Final = _SMALL_NUMBERS.get
+"""Return the number of these that a token spells, or None."""
 
 
 def unsigned(token: bytes, end: int) -> int | None:
     """Return the number that `token` spells in decimal digits if it is below `end`."""
-    number = SMALL_NUMBERS.get(token)
+    number = _SMALL_NUMBERS.get(token)
     # isdigit() as int() alone would take "1_0" and "+1".
     if number is None and token.isdigit():
         digits = token.lstrip(b"0") or b"0"

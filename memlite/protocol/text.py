@@ -7,7 +7,7 @@ from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.meta import UnreadableError, parse_meta
-from memlite.protocol.numbers import SMALL_NUMBERS, signed, signed_32, unsigned
+from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
 from memlite.protocol.packets import MAGIC
 from memlite.protocol.pieces import Pieces
 
@@ -308,7 +308,7 @@ class TextParser:
         if count < 5:
             raise _MalformedError(replies.BAD_FORMAT)
         # unsigned() would do for all three, at twice the cost of looking up here first.
-        size = SMALL_NUMBERS.get(words[4])
+        size = small_number(words[4])
         if size is None:
             size = unsigned(words[4], _MAX_VALUE_LENGTH + 1)
             if size is None:
@@ -316,8 +316,8 @@ class TextParser:
                 raise _MalformedError(replies.BAD_FORMAT)
         noreply = count > 5 and words[-1] == b"noreply"
         key = words[1]
-        flags = SMALL_NUMBERS.get(words[2])
-        exptime = SMALL_NUMBERS.get(words[3])
+        flags = small_number(words[2])
+        exptime = small_number(words[3])
         if flags is None:
             flags = unsigned(_without_plus(words[2]), _FLAGS_END)
         if exptime is None:

@@ -260,6 +260,8 @@ class Admin:
                 return replies.OK
             case [b"temp_ttl", ttl] if signed(ttl) is not None:
                 return replies.OK
+            case [b"tune", hot, warm, _, _] if None not in (unsigned(hot, 81), unsigned(warm, 81)):
+                return replies.OK
         return replies.ERROR
 
     # stats

@@ -153,8 +153,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a command is half received, or replies are not out."""
-        return not self._endless and (
+        """Whether a command is half received, or replies are not out; never before it is let in."""
+        if self._endless or not self.authenticated:
+            return False
+        return (
             self._stalled
             or self.waiting
             or self.parser.in_command

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from memlite.engine import Reads, StoreEngine
-from memlite.errors import CommandError, StorageError, VersionConflict
+from memlite.errors import CommandError, OutOfMemoryError, StorageError, VersionConflict
 from memlite.protocol.handler import COMMAND_CLASS
 from memlite.server.instruments import trace_reply
 
@@ -309,6 +309,8 @@ class Deferred(Generic[_Inner]):
             error = StorageError("internal error")
         if isinstance(error, StorageError):
             self._server.counters.storage_errors += 1
+        elif isinstance(error, OutOfMemoryError):
+            self._server.counters.store_no_memory += 1
         command.replies = [] if command.quiet else [self._spell(command.request, error)]
 
     def _spell(self, request: object, error: CommandError) -> bytes:

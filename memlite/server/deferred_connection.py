@@ -49,8 +49,11 @@ class DeferredConnection(Connection):
 
     @property
     def pipelined(self) -> bool:
-        """Whether replies to earlier commands are to be sent, or were while this one waited."""
-        return self.commands.behind or super().pipelined
+        """Whether replies to earlier commands are to be sent, or were while this one waited.
+
+        Also that of one who has gone meanwhile.
+        """
+        return self._transport.is_closing() or self.commands.behind or super().pipelined
 
     def _serve(self, data: bytes) -> None:
         if self.commands.ended:

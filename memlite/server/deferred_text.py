@@ -21,12 +21,17 @@ class DeferredText(Deferred[TextCommands]):
     """Says of each command what it must know, and how to carry it out.
 
     Implements `memlite.protocol.Handler`.
+
+    Attributes:
+        commands: makes the handler that carries them out.
     """
+
+    commands: type[TextCommands] = TextCommands
 
     def __init__(
         self, server: "Server", engine: StoreEngine, connection: "DeferredConnection"
     ) -> None:
-        inner = TextCommands(engine, server.admin, connection, [])
+        inner = self.commands(engine, server.admin, connection, [])
         super().__init__(server, engine, connection, inner)
 
     def hit(self, key: bytes) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from memlite.engine import MetaEngine, StoreEngine
-from memlite.protocol import BinaryParser, Limits, TextParser
+from memlite.protocol import BinaryParser, Limits, LiteParser, TextParser
 from memlite.protocol.login import LoginReader, TextLoginReader
 from memlite.protocol.packets import MAGIC
 from memlite.protocol.sasl import SaslReader
@@ -14,13 +14,14 @@ from memlite.server.commands import TextCommands
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_binary import DeferredBinary
 from memlite.server.deferred_text import DeferredText
+from memlite.server.lite import DeferredLite, LiteCommands
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
     from memlite.server.deferred_connection import DeferredConnection
     from memlite.server.server import Server
 
-__all__ = ["BINARY", "TEXT", "Dialect", "Negotiator", "Parser"]
+__all__ = ["BINARY", "LITE", "TEXT", "Dialect", "Negotiator", "Parser"]
 
 
 class Parser(Protocol):
@@ -53,6 +54,7 @@ class Dialect(NamedTuple):
 
 TEXT = Dialect(TextParser, TextCommands, DeferredText, TextLoginReader, straight=True)
 BINARY = Dialect(BinaryParser, BinaryCommands, DeferredBinary, SaslReader)
+LITE = Dialect(LiteParser, LiteCommands, DeferredLite, TextLoginReader)
 
 
 class Negotiator:

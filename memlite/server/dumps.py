@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memlite.server.connection import Connection
     from memlite.server.server import Server
 
-__all__ = ["BAD_CLASS", "BUSY", "Dumps", "last_access", "parse_classes"]
+__all__ = ["BAD_CLASS", "BUSY", "Dumps", "parse_classes"]
 
 _log = logging.getLogger("memlite")
 
@@ -31,11 +31,6 @@ _UNSPEAKABLE = frozenset(range(0x21)) | {0x7F}
 
 BUSY = b"BUSY currently processing crawler request\r\n"
 BAD_CLASS = b"BADCLASS invalid class id\r\n"
-
-
-def last_access(item: Item) -> int:
-    """Return the unix second of an item's last use, as far as that is known."""
-    return item.accessed
 
 
 def parse_classes(words: bytes) -> set[int] | None:
@@ -216,7 +211,7 @@ def _metadump_line(server: "Server", key: bytes, item: Item) -> bytes:
     return b"key=%b exp=%d la=%d cas=%d fetch=%b cls=%d size=%d flags=%d \n" % (
         replies.uri_encoded(key).encode(),
         int(item.expires) or -1,
-        last_access(item),
+        item.accessed,
         engine.unique(item),
         b"yes" if item.fetched else b"no",
         engine.sizes.of_total(total),

@@ -101,12 +101,15 @@ class HotKeys:
         """Forget everything (``stats reset``)."""
         self._sketch.clear()
         self._since = self._origin = self._clock.now()
+        self._weight_as_of = -1
 
     def record(self, keys: Sequence[bytes]) -> None:
         """Count the keys of a sampled command."""
-        if not keys:
-            return
-        weight = self._weight()
+        second = self._clock.second
+        if second != self._weight_as_of:
+            self._present_weight = self._weight()
+            self._weight_as_of = second
+        weight = self._present_weight
         if len(keys) > self._KEYS_AT_MOST:
             weight *= len(keys) / self._KEYS_AT_MOST
             keys = self._random.sample(keys, self._KEYS_AT_MOST)
@@ -119,6 +122,7 @@ class HotKeys:
         if weight > self._WEIGHT_AT_MOST:
             self._sketch.scale(1 / weight)
             self._origin = self._clock.now()
+            self._weight_as_of = -1
             return 1.0
         return weight
 

@@ -8,6 +8,7 @@ from typing import Final, cast
 from memlite.backends import Item
 from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.engine.meta import Counted, Found
+from memlite.engine.semantics import expiry
 from memlite.errors import CommandError
 from memlite.protocol.meta import MetaRequest, encode_key
 
@@ -107,8 +108,10 @@ class MetaCommands:
         item, expires = found.item, found.expires
         for word in request.words:
             letter = word[0]
-            if letter == _T_NEW or (letter == _N and found.created):
-                expires = item.expires
+            if letter == _T_NEW:
+                expires = self._expiry(request.touch)
+            elif letter == _N and found.created:
+                expires = self._expiry(request.vivify)
             elif letter == _S:
                 yield b"s%d" % item.size
             elif letter == _T:
@@ -125,6 +128,9 @@ class MetaCommands:
                 yield word
             elif letter == _K:
                 yield self._key(request.key, item.marks is not None and item.marks.binary)
+
+    def _expiry(self, exptime: int | None) -> float:
+        return expiry(exptime or 0, self._engine.clock.now())
 
     def _time_to_live(self, expires: float) -> bytes:
         if not expires:
@@ -235,8 +241,10 @@ class MetaCommands:
         parts = [b"VA %d" % len(digits) if request.value else b"HD"]
         for word in request.words:
             letter = word[0]
-            if letter == _T_NEW or (letter == _N and counted.created):
-                expires = item.expires
+            if letter == _T_NEW:
+                expires = self._expiry(request.touch)
+            elif letter == _N and counted.created:
+                expires = self._expiry(request.vivify)
             elif letter == _C:
                 parts.append(b"c%d" % self._engine.unique(item))
             elif letter == _T:

@@ -26,7 +26,7 @@ from memlite.server.auth import Authenticator
 from memlite.server.connection import Connection
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_connection import DeferredConnection
-from memlite.server.dialects import BINARY, TEXT
+from memlite.server.dialects import BINARY, LITE, TEXT
 from memlite.server.dumps import Dumps
 from memlite.server.encrypted import TlsTransport
 from memlite.server.hotkeys import HotKeys
@@ -125,7 +125,9 @@ class Server:
         self.udp = [UdpService(self, one) for one in listeners if one.udp]
         self.handshakes: dict[TlsTransport, None] = {}
         self.dialect = BINARY if config.protocol == "binary" else TEXT
-        self.negotiates = config.protocol == "auto"
+        if config.dialect == "lite":
+            self.dialect = LITE
+        self.negotiates = config.protocol == "auto" and self.dialect is TEXT
         self.verbosity = config.verbose
         self.loop_name = ""
         self._tracer = Tracer()
@@ -218,17 +220,19 @@ class Server:
             return True
         stranger = self.auth.oldest_stranger() if self.auth is not None else None
         if stranger is not None:
-            self.connections.discard(stranger)
+            self.dismiss(stranger)
             stranger.abort()
             return True
         self.counters.rejected_connections += 1
         return False
 
     def dismiss(self, connection: Connection) -> None:
-        """Count a connection out."""
-        if self.watchers.connections and connection in self.connections:
+        """Count a connection out; nothing if it was not, or no longer, counted in."""
+        if connection not in self.connections:
+            return
+        if self.watchers.connections:
             self.watchers.closed(connection)
-        self.connections.discard(connection)
+        self.connections.remove(connection)
         if self.auth is not None:
             self.auth.forget(connection)
         if self.tracing:

@@ -236,7 +236,7 @@ class _Request:
 
     __slots__ = (
         "_allowance", "_asked", "_more", "_parser", "_service", "_text", "_waiting",
-        "address", "commands", "id", "number", "out", "size",
+        "address", "close_reason", "commands", "id", "number", "out", "size",
     )  # fmt: skip
 
     def __init__(
@@ -252,6 +252,7 @@ class _Request:
         self.id = request_id
         self.size = len(payload)
         self.number = service.number
+        self.close_reason = "normal"  # which commands set, and nobody is told of
         self.out: list[bytes] = []
         protocol = server.config.protocol
         self._text = protocol == "ascii" or (protocol == "auto" and payload[0] != MAGIC)

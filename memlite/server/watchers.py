@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from memlite.backends import Item
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
-from memlite.server.dumps import last_access
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
     from memlite.server.server import Server
 
-__all__ = ["Watchers"]
+__all__ = ["STREAMS", "Watchers"]
 
 EVICTIONS, FETCHERS, MUTATIONS = "evictions", "fetchers", "mutations"
 CONNEVENTS, DELETIONS = "connevents", "deletions"
 
 # In memcached's order, which decides what an abbreviation stands for. Of those not named above
 # memlite has no events: no proxy, no slabs or LRU threads; of rawcmds memcached has none, either.
-_ARGUMENTS = (
+STREAMS = (
     "rawcmds", EVICTIONS, FETCHERS, MUTATIONS, "sysevents", CONNEVENTS,
     "proxyreqs", "proxyevents", "proxyuser", DELETIONS,
 )  # fmt: skip
@@ -102,7 +101,7 @@ class Watchers:
         server, watchers = self._server, self._watchers
         self._wanting = {
             kind: wanting
-            for kind in _ARGUMENTS
+            for kind in STREAMS
             if (wanting := [one for one in watchers if kind in one.kinds])
         }
         self.commands = any(kind in self._wanting for kind in _OF_COMMANDS)
@@ -174,7 +173,7 @@ class Watchers:
                 replies.uri_encoded(key),
                 "yes" if item.fetched else "no",
                 ttl,
-                max(0, engine.clock.second - last_access(item)),
+                max(0, engine.clock.second - item.accessed),
                 engine.sizes.of_item(key, item),
                 item.size,
             ),
@@ -288,7 +287,7 @@ class _Watcher:
 
 def _argument(word: str) -> str | None:
     """Return what a word of the command stands for; memcached takes the first that begins so."""
-    return next((name for name in _ARGUMENTS if name.startswith(word)), None)
+    return next((name for name in STREAMS if name.startswith(word)), None)
 
 
 def _endpoint(connection: "Connection") -> str:

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from memlite import signals
 from memlite.errors import ConfigError, StartError
+from memlite.shell.dialects import DIALECTS
 from memlite.shell.display import Style
 from memlite.shell.link import Credentials, Link
 from memlite.shell.options import PASSWORD_VARIABLE, Options, parse, password_from, tls_context
@@ -18,7 +19,7 @@ from memlite.shell.pretty import Pretty
 from memlite.shell.raw import Raw
 from memlite.shell.script import ScriptSource
 from memlite.shell.session import Output, Session
-from memlite.shell.typed import TypedError, read_words
+from memlite.shell.typed import TypedError
 
 __all__ = ["main"]
 
@@ -74,6 +75,7 @@ def _run(options: Options) -> int:
         display,
         Output(sys.stdout.buffer, style),
         Output(sys.stderr.buffer, _style(sys.stderr.isatty())),
+        DIALECTS[options.dialect],
     )
     source = ScriptSource(sys.stdin.buffer, options.value_at_most)
     try:
@@ -95,7 +97,7 @@ def _one_command(options: Options, session: Session, source: ScriptSource) -> No
     try:
         if options.value_from_input:
             value = source.everything()
-        typed = read_words(words, value)
+        typed = session.dialect.read_words(words, value)
         if typed is not None:
             session.carry_out(typed, source.password)
     except TypedError as error:

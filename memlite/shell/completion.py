@@ -1,9 +1,10 @@
 """What TAB offers."""
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from memlite.shell.commands import ARGUMENTS, COMMANDS
+from memlite.shell.commands import ARGUMENTS, COMMANDS, Command
 from memlite.shell.flags import META_FLAGS
 
 _QUOTED = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
@@ -25,11 +26,12 @@ class Candidate(NamedTuple):
     shown: str
 
 
-def candidates(before: str) -> list[Candidate]:
+def candidates(before: str, commands: Mapping[str, Command] = COMMANDS) -> list[Candidate]:
     """Return what may complete the word behind which the cursor stands.
 
     Args:
         before: the line up to the cursor.
+        commands: those there are.
     """
     text = _QUOTED.sub("_", before)
     if '"' in text or "'" in text:
@@ -37,7 +39,9 @@ def candidates(before: str) -> list[Candidate]:
     *done, word = text.split(" ")
     done = [one for one in done if one]
     if not done or done == ["help"]:
-        found = {name: command.summary for name, command in COMMANDS.items()}
+        found = {name: command.summary for name, command in commands.items()}
+    elif done[0] not in commands:
+        return []
     elif done[0] in META_FLAGS:
         return _flags(done, word)
     elif done[0] == "watch":
@@ -59,7 +63,7 @@ def _flags(done: list[str], word: str) -> list[Candidate]:
     ]
 
 
-def hint(line: str) -> str:
+def hint(line: str, commands: Mapping[str, Command] = COMMANDS) -> str:
     """Return the syntax of the command a line begins with; empty if there is none."""
-    command = COMMANDS.get(line.split(" ", 1)[0])
+    command = commands.get(line.split(" ", 1)[0])
     return command.usage if command else ""

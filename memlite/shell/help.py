@@ -1,6 +1,7 @@
 """What ``help`` says."""
 
 import textwrap
+from collections.abc import Mapping
 
 from memlite.shell.commands import ARGUMENTS, COMMANDS, Command
 from memlite.shell.display import Style
@@ -19,24 +20,25 @@ _GROUPS = {
 _WIDTH_AT_MOST = 100
 
 
-def overview(style: Style) -> str:
+def overview(style: Style, commands: Mapping[str, Command] = COMMANDS) -> str:
     """Return the list of commands."""
-    column = max(len(command.usage) for command in COMMANDS.values()) + 4
+    column = max(len(command.usage) for command in commands.values()) + 4
     lines = []
     for group, title in _GROUPS.items():
-        lines.append(style.bold(title))
-        lines += [
+        listed = [
             f"  {command.usage.ljust(column - 2)}{style.dim(command.summary)}"
-            for command in COMMANDS.values()
+            for command in commands.values()
             if command.group == group
         ]
+        if listed:
+            lines += [style.bold(title), *listed]
     lines += ["", "What is not listed is sent as it is. 'help set' says more about set."]
     return "\n".join(lines) + "\n"
 
 
-def topic(name: str, style: Style) -> str:
+def topic(name: str, style: Style, commands: Mapping[str, Command] = COMMANDS) -> str:
     """Return what there is to say about a command; that there is nothing, if there is none."""
-    command = COMMANDS.get("quit" if name == "exit" else name)
+    command = commands.get("quit" if name == "exit" else name)
     if command is None:
         return "no such command; 'help' lists them\n"
     lines = [

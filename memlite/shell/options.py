@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from memlite.errors import ConfigError
 from memlite.shell.commands import COMMANDS
+from memlite.shell.dialects import DIALECTS
 from memlite.shell.link import Address, parse_address
 
 __all__ = ["PASSWORD_VARIABLE", "Options", "parse", "password_from", "tls_context"]
@@ -59,6 +60,7 @@ class Options:
         key: file of its key, if it is another.
         skip_verify: whether any certificate will do.
         sni: the name to ask for and to see certified; empty: the host's.
+        dialect: one of `memlite.shell.dialects.DIALECTS`.
     """
 
     address: Address
@@ -75,6 +77,7 @@ class Options:
     key: Path | None
     skip_verify: bool
     sni: str
+    dialect: str
 
 
 class _Parser(argparse.ArgumentParser):
@@ -108,6 +111,8 @@ def parse(arguments: Sequence[str]) -> Options | None:
         raise ConfigError("shell: --key is for --cert")
     if found.password_file and not found.user:
         raise ConfigError("shell: --password-file is for --user")
+    if found.user and found.dialect == "lite":
+        raise ConfigError("shell: --user is not for --dialect lite, which knows no passwords")
     if any(not character.isprintable() or character == " " for character in found.user):
         raise ConfigError("shell: --user must not have spaces or control characters")
     if found.value_from_input and not words:
@@ -127,6 +132,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
         key=found.key,
         skip_verify=found.skip_verify,
         sni=found.sni,
+        dialect=found.dialect,
     )
 
 
@@ -197,6 +203,12 @@ def _parser() -> argparse.ArgumentParser:
         dest="value_from_input",
         action="store_true",
         help="take the value of the command from standard input",
+    )
+    add(
+        "--dialect",
+        choices=tuple(DIALECTS),
+        default="memcached",
+        help="what the server speaks (default: %(default)s)",
     )
     add(
         "--timeout",

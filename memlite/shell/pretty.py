@@ -79,7 +79,7 @@ class Pretty:
         if is_error(line):
             return [self.style.red(shown)]
         shape = self._request.shape
-        if shape is Shape.ITEMS and text == b"END":
+        if shape in (Shape.ITEMS, Shape.ITEM) and text == b"END":
             return self._misses()
         if shape in (Shape.ROWS, Shape.DUMP):
             if text in (b"END", b"EN"):
@@ -107,7 +107,9 @@ class Pretty:
         """Return what there is to know of an item beside its value."""
         words = [clean(word) for word in item.head.split(b" ")]
         if words[0] == "VALUE":
-            key, said = words[1], [f"flags {words[2]}"]
+            key, said = words[1], []
+            if len(words) > 3:
+                said.append(f"flags {words[2]}")
             if len(words) > 4:
                 said.append(f"cas {words[4]}")
         else:

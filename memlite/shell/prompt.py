@@ -2,7 +2,7 @@
 
 import getpass
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -10,6 +10,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import DummyHistory
 
+from memlite.shell.commands import Command
 from memlite.shell.completion import candidates, hint
 from memlite.shell.history import KeptHistory, history_path
 from memlite.shell.session import Session
@@ -36,7 +37,7 @@ class PromptSource:
         self._session = session
         self._lines: PromptSession[str] = PromptSession(
             history=KeptHistory(history_path()),
-            completer=_Completer(),
+            completer=_Completer(session.dialect.commands),
             complete_while_typing=False,
             bottom_toolbar=self._toolbar,
         )
@@ -100,17 +101,20 @@ class PromptSource:
         return _bytes(self._pasted.popleft())
 
     def _toolbar(self) -> StyleAndTextTuples:
-        text = hint(self._lines.default_buffer.text)
+        text = hint(self._lines.default_buffer.text, self._session.dialect.commands)
         return [("", f" {text}" if text else " TAB completes, help lists commands")]
 
 
 class _Completer(Completer):
+    def __init__(self, commands: Mapping[str, Command]) -> None:
+        self._commands = commands
+
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
         before = document.text_before_cursor
         start = -len(before.rpartition(" ")[2])
-        for found in candidates(before):
+        for found in candidates(before, self._commands):
             yield Completion(found.word, start, display=found.shown, display_meta=found.meaning)
 
 

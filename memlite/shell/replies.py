@@ -21,7 +21,7 @@ _UNAUTHENTICATED = b"CLIENT_ERROR unauthenticated"
 _LINE_AT_MOST = 64 * 1024
 _STATUS = re.compile(rb"[A-Z_]+(?::? .*|:)?|[0-9]+ *", re.DOTALL)
 _ROW = (b"STAT ", b"ITEM ", b"PREFIX ", b"key=", b"mg ")
-_ERRORS = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
+_ERRORS = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"INVALID")
 
 
 class Shape(Enum):
@@ -31,6 +31,8 @@ class Shape(Enum):
     """One line."""
     ITEMS = auto()
     """Items, then ``END``; or an error."""
+    ITEM = auto()
+    """An item without flags, as the lite dialect has it, then ``END``; or an error."""
     META = auto()
     """One item (``VA``), or one line."""
     ROWS = auto()
@@ -145,6 +147,8 @@ class ReplyReader:
         words = line.split(b" ")
         if words[0] == b"VALUE" and self._shape in (Shape.ITEMS, Shape.FENCED):
             length = words[3:4]
+        elif words[0] == b"VALUE" and self._shape is Shape.ITEM:
+            length = words[2:3]
         elif words[0] == b"VA" and self._shape in (Shape.META, Shape.FENCED):
             length = words[1:2]
         else:

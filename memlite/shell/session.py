@@ -5,12 +5,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from memlite.shell.dialects import MEMCACHED, Dialect
 from memlite.shell.display import Display, Style
 from memlite.shell.help import overview, topic
 from memlite.shell.link import Credentials, Link, LinkError
 from memlite.shell.replies import is_error
 from memlite.shell.text import clean
-from memlite.shell.typed import Awaiting, Local, Request, Typed, TypedError, read_line
+from memlite.shell.typed import Awaiting, Local, Request, Typed, TypedError
 
 __all__ = ["Output", "Session", "Source"]
 
@@ -66,10 +67,19 @@ class Session:
         display: of its replies.
         output: for replies.
         errors: for what the shell itself says.
+        dialect: what is spoken.
     """
 
-    def __init__(self, link: Link, display: Display, output: Output, errors: Output) -> None:
+    def __init__(
+        self,
+        link: Link,
+        display: Display,
+        output: Output,
+        errors: Output,
+        dialect: Dialect = MEMCACHED,
+    ) -> None:
         self.link = link
+        self.dialect = dialect
         self.failed = False
         """Whether anything went wrong so far."""
         self.reachable = False
@@ -90,7 +100,7 @@ class Session:
                 line = source.line()
                 if line is None:
                     return
-                typed = read_line(line)
+                typed = self.dialect.read_line(line)
                 if isinstance(typed, Awaiting):
                     typed = typed.request(source.value(typed.length))
                 if isinstance(typed, Local) and typed.name == "quit":
@@ -120,7 +130,8 @@ class Session:
         elif typed.name == "help":
             arguments = typed.arguments
             style = self._output.style
-            text = topic(arguments[0], style) if arguments else overview(style)
+            commands = self.dialect.commands
+            text = topic(arguments[0], style, commands) if arguments else overview(style, commands)
             self._write(text.encode())
         elif typed.name == "auth":
             if len(typed.arguments) != 1:

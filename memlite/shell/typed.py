@@ -13,23 +13,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memlite.errors import MemliteError
 from memlite.shell.commands import COMMANDS, LOCAL, STORAGE
+from memlite.shell.quoting import TypedError, check_key, quoted
 from memlite.shell.replies import FENCE, Shape
 
 __all__ = ["Awaiting", "Local", "Request", "Typed", "TypedError", "read_line", "read_words"]
-
-
-class TypedError(MemliteError):
-    """What was typed cannot be sent. Its text is one line that says why.
-
-    Attributes:
-        announced: bytes of a value that follows all the same, and must not be taken for commands.
-    """
-
-    def __init__(self, text: str, announced: int | None = None) -> None:
-        super().__init__(text)
-        self.announced = announced
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +42,18 @@ class Awaiting:
     Attributes:
         words: the words of its line.
         length: bytes of the value.
+        shape: what the reply will look like.
     """
 
     words: tuple[bytes, ...]
     length: int
+    shape: Shape = Shape.FENCED
 
     def request(self, value: bytes) -> Request:
         """Return what to send, with a value of `length` bytes."""
-        data = b"%b\r\n%b\r\n%b" % (b" ".join(self.words), value, FENCE)
-        return Request(data, Shape.FENCED, self.words)
+        fence = FENCE if self.shape is Shape.FENCED else b""
+        data = b"%b\r\n%b\r\n%b" % (b" ".join(self.words), value, fence)
+        return Request(data, self.shape, self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +65,6 @@ class Local:
 
 
 Typed = Request | Awaiting | Local
-
-_QUOTED = re.compile(rb"\s*(\S+)\s+(\S+)\s+(?=[\"'])")
-_PIECE = re.compile(
-    rb"""(?P<plain>[^"'\\]+)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(?P<quote>["'])|\\""",
-    re.DOTALL,
-)
-_ESCAPES = {
-    b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"a": b"\a", b"b": b"\b",
-    b"\\": b"\\", b'"': b'"', b"'": b"'",
-}  # fmt: skip
-_KEY_AT_MOST = 250
 
 
 def read_line(line: bytes) -> Typed | None:
@@ -104,17 +84,13 @@ def read_line(line: bytes) -> Typed | None:
         return _local(name, words[1:])
     if name not in STORAGE:
         return _plain(line.strip(), words)
-    found = _QUOTED.match(line)
-    if found is None:
-        try:
-            return _by_length(name, words)
-        except TypedError as error:
-            raise TypedError(str(error), _announced(name, words)) from None
-    value, end = _unquote(line, found.end())
-    rest = line[end:]
-    if rest[:1].strip():
-        raise TypedError("there must be a space behind the closing quote")
-    return _with_value(name, words[1], value, rest.split())
+    found = quoted(line)
+    if found is not None:
+        return _with_value(name, *found)
+    try:
+        return _by_length(name, words)
+    except TypedError as error:
+        raise TypedError(str(error), _announced(name, words)) from None
 
 
 def read_words(words: Sequence[bytes], value: bytes | None = None) -> Typed | None:
@@ -234,10 +210,7 @@ def _check(key: bytes, numbers: Sequence[bytes]) -> None:
         key: the key.
         numbers: none, or flags, exptime and perhaps the cas unique.
     """
-    if not key or len(key) > _KEY_AT_MOST:
-        raise TypedError(f"a key has 1 to {_KEY_AT_MOST} bytes, this one {len(key):,}")
-    if any(byte <= 0x20 or byte == 0x7F for byte in key):
-        raise TypedError("a key has no spaces and no control characters")
+    check_key(key)
     limits = (("flags", 0, 2**32), ("exptime", -(2**31), 2**31), ("the cas unique", 0, 2**64))
     for text, (what, least, end) in zip(numbers, limits, strict=False):
         if not least <= int(text) < end:
@@ -250,27 +223,3 @@ def _is_number(word: bytes) -> bool:
 
 def _usage(name: str) -> TypedError:
     return TypedError(f"usage: {COMMANDS[name].usage}; see 'help {name}'")
-
-
-def _unquote(line: bytes, start: int) -> tuple[bytes, int]:
-    """Return the value whose opening quote is at `start`, and where what is behind it begins."""
-    quote = line[start : start + 1]
-    pieces: list[bytes] = []
-    position = start + 1
-    while found := _PIECE.match(line, position):
-        position = found.end()
-        escape = found["escape"]
-        if found["quote"] == quote:
-            return b"".join(pieces), position
-        if found["plain"] is not None or found["quote"]:
-            pieces.append(found[0])
-        elif quote == b"'":
-            pieces.append(escape if escape in (b"\\", b"'") else found[0])
-        elif found["hex"] is not None:
-            pieces.append(bytes.fromhex(found["hex"].decode()))
-        elif escape in _ESCAPES:
-            pieces.append(_ESCAPES[escape])
-        else:
-            shown = found[0].decode("utf-8", "backslashreplace")
-            raise TypedError(rf"unknown escape {shown}; a backslash is \\")
-    raise TypedError("the quote is not closed")

@@ -20,8 +20,6 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterator,
-    Mapping,
-    Sequence,
 )
 from typing import Any
 
@@ -35,14 +33,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from memlite import __version__
-from memlite.backends import ANY, Backend, Item
+from memlite.backends import ANY, Backend, Item, Marks
 from memlite.backends.registry import Context
 from memlite.clock import Clock
 from memlite.config import Config
 from memlite.errors import VersionConflict
 from memlite.server.server import Server
 from memlite.server.sockets import listen_tcp
+from memlite.testing.contract_scripts import COMMANDS
 
 __all__ = ["COMMANDS", "BackendContract", "Client", "ModelMachine", "TestedServer"]
 
@@ -213,84 +211,6 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-Script = Sequence[tuple[bytes, bytes]]
-
-COMMANDS: Mapping[str, Script] = {
-    "set and get": [
-        (b"get a\r\n", b"END\r\n"),
-        (b"set a 5 0 3\r\nabc\r\n", b"STORED\r\n"),
-        (b"get a\r\n", b"VALUE a 5 3\r\nabc\r\nEND\r\n"),
-        (b"set a 0 0 0\r\n\r\n", b"STORED\r\n"),
-        (b"get a b a\r\n", b"VALUE a 0 0\r\n\r\nVALUE a 0 0\r\n\r\nEND\r\n"),
-    ],
-    "add and replace": [
-        (b"replace r 0 0 1\r\n1\r\n", b"NOT_STORED\r\n"),
-        (b"add r 1 0 1\r\n2\r\n", b"STORED\r\n"),
-        (b"add r 0 0 1\r\n3\r\n", b"NOT_STORED\r\n"),
-        (b"replace r 2 0 1\r\n4\r\n", b"STORED\r\n"),
-        (b"get r\r\n", b"VALUE r 2 1\r\n4\r\nEND\r\n"),
-    ],
-    "append and prepend": [
-        (b"append p 0 0 1\r\n1\r\n", b"NOT_STORED\r\n"),
-        (b"prepend p 0 0 1\r\n1\r\n", b"NOT_STORED\r\n"),
-        (b"set p 9 0 2\r\n\r\n\r\n", b"STORED\r\n"),
-        (b"append p 1 0 3\r\nend\r\n", b"STORED\r\n"),
-        (b"prepend p 1 0 2\r\n\0\xff\r\n", b"STORED\r\n"),
-        (b"get p\r\n", b"VALUE p 9 7\r\n\0\xff\r\nend\r\nEND\r\n"),
-    ],
-    "incr and decr": [
-        (b"incr n 1\r\n", b"NOT_FOUND\r\n"),
-        (b"set n 3 0 20\r\n18446744073709551614\r\n", b"STORED\r\n"),
-        (b"incr n 1\r\n", b"18446744073709551615\r\n"),
-        (b"incr n 2\r\n", b"1\r\n"),
-        (b"get n\r\n", b"VALUE n 3 20\r\n1" + b" " * 19 + b"\r\nEND\r\n"),
-        (b"decr n 5\r\n", b"0\r\n"),
-        (b"set n 0 0 2\r\n10\r\n", b"STORED\r\n"),
-        (b"decr n 1\r\n", b"9\r\n"),
-        (b"get n\r\n", b"VALUE n 0 2\r\n9 \r\nEND\r\n"),
-        (b"set n 0 0 1\r\nx\r\n", b"STORED\r\n"),
-        (
-            b"incr n 1\r\n",
-            b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
-        ),
-    ],
-    "delete and touch": [
-        (b"delete d\r\n", b"NOT_FOUND\r\n"),
-        (b"touch d 0\r\n", b"NOT_FOUND\r\n"),
-        (b"set d 4 100 1\r\n1\r\n", b"STORED\r\n"),
-        (b"touch d 0\r\n", b"TOUCHED\r\n"),
-        (b"gat 100 d e d\r\n", b"VALUE d 4 1\r\n1\r\nVALUE d 4 1\r\n1\r\nEND\r\n"),
-        (b"delete d\r\n", b"DELETED\r\n"),
-        (b"delete d\r\n", b"NOT_FOUND\r\n"),
-        (b"get d\r\n", b"END\r\n"),
-    ],
-    "noreply": [
-        (b"set q 0 0 1 noreply\r\n1\r\nincr q 5 noreply\r\nget q\r\n",
-         b"VALUE q 0 1\r\n6\r\nEND\r\n"),
-        (b"append q 0 0 1 noreply\r\n7\r\nadd q 0 0 1 noreply\r\n1\r\nget q\r\n",
-         b"VALUE q 0 2\r\n67\r\nEND\r\n"),
-        (b"touch q 0 noreply\r\ndelete q noreply\r\ndelete q noreply\r\nget q\r\n", b"END\r\n"),
-    ],
-    "one key, many commands": [
-        (b"".join(b"set m 0 0 2\r\n%02d\r\nget m\r\n" % number for number in range(10, 40)),
-         b"".join(
-             b"STORED\r\nVALUE m 0 2\r\n%02d\r\nEND\r\n" % number for number in range(10, 40)
-         )),
-        (b"set m 0 0 1\r\n0\r\n" + b"incr m 1\r\n" * 30 + b"delete m\r\nget m\r\n",
-         b"STORED\r\n" + b"".join(b"%d\r\n" % number for number in range(1, 31))
-         + b"DELETED\r\nEND\r\n"),
-    ],
-    "others among them": [
-        (b"set o 0 0 1\r\n1\r\nversion\r\nget o\r\nnonsense\r\nget o\r\nverbosity 0\r\n",
-         b"STORED\r\nVERSION " + __version__.encode() + b"\r\nVALUE o 0 1\r\n1\r\nEND\r\n"
-         b"ERROR\r\nVALUE o 0 1\r\n1\r\nEND\r\nOK\r\n"),
-        (b"flush_all\r\nget o\r\nset o 0 0 1\r\n2\r\nget o\r\n",
-         b"OK\r\nEND\r\nSTORED\r\nVALUE o 0 1\r\n2\r\nEND\r\n"),
-    ],
-}  # fmt: skip
-"""Requests and the replies they must have, on a store that is empty."""
-
-
 class BackendContract:
     """Inherit, say how the backend is made, and pytest does the rest.
 
@@ -338,6 +258,37 @@ class BackendContract:
                 assert found is not None
                 assert (found.value, found.flags, found.expires) == (b"value", 7, START + 100)
                 assert found.version == item.version
+
+        run(test)
+
+    @pytest.mark.parametrize(
+        "marks",
+        [
+            None,
+            Marks(stale=True),
+            Marks(won=True),
+            Marks(binary=True),
+            Marks(unique=0),
+            Marks(True, True, True, 2**64 - 1),
+        ],
+    )
+    def test_marks_are_kept(self, marks: Marks | None) -> None:
+        async def test() -> None:
+            async with self.opened() as backend:
+                await backend.put(b"k", Item.of(b"k", b"value", marks=marks))
+                found = await backend.get(b"k")
+                assert found is not None
+                assert found.marks == marks
+                await backend.put(b"k", Item.of(b"k", b"value"), found)
+                found = await backend.get(b"k")
+                assert found is not None
+                assert found.marks is None
+                await backend.put(b"k", Item.of(b"k", b"value", marks=marks), found)
+            if self.persistent:
+                async with self.opened() as backend:
+                    found = await backend.get(b"k")
+                    assert found is not None
+                    assert found.marks == marks
 
         run(test)
 
@@ -652,6 +603,36 @@ class BackendContract:
                 await client.expect_value(b"key", b"1")
                 await client.expect(b"set key" + body, refused)
                 await client.expect_value(b"key", None)
+
+        run(test)
+
+    def test_of_many_clients_one_is_told_to_store_anew(self) -> None:
+        """Of a stale item, of one that is absent, and of one that expires soon."""
+
+        async def ask(client: Client, request: bytes) -> bytes:
+            async with client.another() as mine:
+                head = await mine.ask(request)
+                return head + (await mine.ask(b"") if head.startswith(b"VA") else b"")
+
+        async def winner(client: Client, request: bytes) -> bytes:
+            answers = await asyncio.gather(*(ask(client, request) for _ in range(8)))
+            won = [answer for answer in answers if b" W\r\n" in answer]
+            others = [answer for answer in answers if b" Z" in answer]
+            assert (len(won), len(others)) == (1, 7), answers
+            return won[0]
+
+        async def test() -> None:
+            async with self.tested.running() as client:
+                await client.store(b"k", b"old")
+                for turn in range(3):
+                    await client.expect(b"md k I T300\r\n", b"HD\r\n")
+                    won = await winner(client, b"mg k c v\r\n")
+                    unique = int(won.split()[2][1:])
+                    await client.expect(b"ms k 1 C%d\r\n%d\r\n" % (unique, turn), b"HD\r\n")
+                    await client.expect(b"mg k v\r\n", b"VA 1\r\n%d\r\n" % turn)
+                await winner(client, b"mg absent N60 v\r\n")
+                await client.expect(b"ms absent 1 T60\r\nx\r\n", b"HD\r\n")
+                assert b" t60 W" in await winner(client, b"mg absent R100 t\r\n")
 
         run(test)
 

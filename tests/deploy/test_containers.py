@@ -162,6 +162,9 @@ def test_health_on_a_port_and_on_a_unix_socket() -> None:
         assert health(MEMLITE_UNIX_SOCKET=server.path).returncode == 0
     assert health(MEMLITE_UNIX_SOCKET=server.path).returncode == 1
     assert health(MEMLITE_PORT="any").returncode == 1
+    with running("memlite", "--dialect", "lite") as server:
+        assert health(MEMLITE_PORT=str(server.port), MEMLITE_DIALECT="lite").returncode == 0
+        assert health(MEMLITE_PORT=str(server.port)).returncode == 1
 
 
 def test_health_of_something_else(emulator: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import statistics
 import time
@@ -95,6 +96,20 @@ def test_strangers_do_not_take_all_connections(users: str) -> None:
             assert first.ask(b"get x\r\n") == b"END\r\n"
         for wire in strangers:
             wire.sock.close()
+
+
+def test_who_gives_way_is_seen_to_go(users: str) -> None:
+    with running("memlite", "-Y", users, "-c", "3") as server, server.connect() as watcher:
+        assert watcher.ask(LOGIN) == STORED
+        assert watcher.ask(b"watch connevents\r\n") == b"OK\r\n"
+        strangers = [server.connect() for _ in range(5)]
+        lines = [watcher.line() for _ in range(5 + 3)]
+        for wire in strangers:
+            wire.sock.close()
+        opened = [line.split()[-1] for line in lines if b"type=conn_new " in line]
+        closed = [line.split()[-1] for line in lines if b"type=conn_close " in line]
+        assert len(opened) == 5
+        assert closed == opened[:3]
 
 
 def test_those_who_have_authenticated_can_fill_the_server(users: str) -> None:
@@ -206,6 +221,17 @@ def test_an_attempt_that_waits_when_the_server_stops(users: str) -> None:
         assert server.stop() == 0
         assert time.monotonic() - began < 5
         assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.parametrize("sent", [b"set x 0 0", b"set x 0 0 7\r\nfoo", WRONG * (FAILURES + 2)])
+def test_strangers_do_not_hold_up_a_graceful_stop(users: str, sent: bytes) -> None:
+    with running("memlite", "-Y", users) as server, server.connect() as wire:
+        wire.send(sent)
+        with server.connect() as good:
+            assert good.ask(LOGIN) == STORED
+            began = time.monotonic()
+            assert server.stop(signal.SIGUSR1) == 0
+            assert time.monotonic() - began < 5
 
 
 def test_who_goes_while_an_attempt_waits(users: str) -> None:

@@ -414,3 +414,56 @@ def test_tls_to_anybody(certificates, tmp_path):
     plain, tls = load(tmp_path).targets
     assert "TLS" not in plain.details
     assert tls.details["TLS"].startswith("TLSv1.3, ")
+
+
+@pytest.fixture(scope="module")
+def lite_server():
+    with running("memlite", "--dialect", "lite") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),  # plain operations
+        ("--verify", "--value-size", "100,2000"),
+        ("--pipeline", "8", "--rate", "500"),
+        ("--workload", "concurrent"),
+    ],
+    ids=" ".join,
+)
+def test_the_lite_dialect(lite_server, tmp_path, arguments):
+    done = bench(
+        "run", f"{address(lite_server)}=it", "--dialect", "lite", "--clients", "4", *QUICK,
+        "--out", tmp_path, "--no-report", *arguments,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    (target,) = results.targets
+    assert (target.server, target.details["dialect"]) == ("memcached-lite", "lite")
+    for point in (*results.points, *results.bursts):
+        assert not point.errors
+        assert sum(one.hits for one in point.repetitions) > 0
+        assert sum(one.misses for one in point.repetitions) == 0
+        assert all(one.response["set"].count for one in point.repetitions)
+
+
+def test_dialects_compared(lite_server, tmp_path):
+    done = bench(
+        "compare", "--backends", "memory", "--target", f"{address(lite_server)}=it",
+        "--dialect", "lite", "--clients", "2", *QUICK, "--out", tmp_path, "--no-report",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert [one.details.get("dialect") for one in results.targets] == [None, "lite"]
+    assert not any(one.errors for one in (*results.points, *results.bursts))
+
+
+def test_the_wrong_dialect(lite_server, tmp_path):
+    done = bench("run", address(lite_server), "--out", tmp_path / "a")
+    assert done.returncode
+    assert "(--dialect lite?)" in done.stderr
+    with running("memlite") as server:
+        done = bench("run", address(server), "--dialect", "lite", "--out", tmp_path / "b")
+        assert done.returncode
+        assert "does not speak the lite dialect" in done.stderr

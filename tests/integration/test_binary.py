@@ -499,6 +499,15 @@ def test_counters_by_prefix(server: RunningServer) -> None:
     assert dump.value == b"PREFIX p get 2 hit 1 set 1 del 1\r\nEND\r\n"
 
 
+def test_a_binary_key_does_not_forge_lines_of_a_dump(memlite: RunningServer) -> None:
+    ask(memlite, packet(Opcode.STAT, b"reset") + packet(Opcode.STAT, b"detail on"))
+    ask(memlite, packet(Opcode.GET, b"x\r\nEND\r\nVALUE y:1") + packet(Opcode.GET, b"a b:1"))
+    assert memlite.ask(b"get z:1\r\nstats detail dump\r\n") == (
+        b"END\r\nPREFIX z get 1 hit 0 set 0 del 0\r\nEND\r\n"
+    )
+    ask(memlite, packet(Opcode.STAT, b"detail off"))
+
+
 # Not those that tell what the flush before has taken, which memcached does to the second.
 COUNTED = (
     "cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "get_hits", "get_misses", "delete_hits",

@@ -1,7 +1,7 @@
 """memcached's own tests of the binary protocol, run against memlite.
 
-They come with its sources, which are not ours: set MEMLITE_TEST_MEMCACHED_SOURCE to a folder that
-holds them (1.6.45).
+They come with its sources, which are not ours: they run when the memcached to compare with
+(MEMLITE_TEST_MEMCACHED) stands in the folder it was built in, of 1.6.45.
 """
 
 import os
@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.servers import RunningServer, running
+from tests.integration.servers import PEER_VARIABLE, RunningServer, memcached_path, running
 
-SOURCE = os.environ.get("MEMLITE_TEST_MEMCACHED_SOURCE", "")
+SOURCE = Path(memcached_path() or "").parent
 
 pytestmark = [
-    pytest.mark.skipif(not SOURCE, reason="needs MEMLITE_TEST_MEMCACHED_SOURCE"),
+    pytest.mark.skipif(
+        not (SOURCE / "t" / "binary.t").exists(),
+        reason=f"no test-suite beside the memcached that {PEER_VARIABLE} names",
+    ),
     pytest.mark.skipif(shutil.which("perl") is None, reason="needs perl"),
 ]
 
@@ -36,7 +39,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
 def test_suite(server: RunningServer, name: str) -> None:
     run = subprocess.run(
         ["perl", f"t/{name}"],
-        cwd=Path(SOURCE),
+        cwd=SOURCE,
         env={**os.environ, "T_MEMD_USE_DAEMON": f"127.0.0.1:{server.port}"},
         capture_output=True,
         text=True,

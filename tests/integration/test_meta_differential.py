@@ -8,8 +8,8 @@ E, C in ma and mg, I with C in ms, x, N for append, c in the reply of ms that fa
 tells errors in other words.
 
 Not generated, as memlite does not follow: T in ma on a number that gets longer (memcached gives
-the new expiry to the item it has just replaced), and N and x on a key that came as base64, of which
-memcached forgets that it did.
+the new expiry to the item it has just replaced), and what makes memcached forget that a key came
+as base64: N, x, append and prepend.
 """
 
 import contextlib
@@ -55,26 +55,27 @@ FOR_ALL = ["O123", "k", "q", "Oabc", "k"]
 GET = ["v", "v", "v", "f", "s", "t", "c", "h", "u", "T", "N", "R", "t"]
 SET = ["F5", "T", "c", "I", "MS", "ME", "MA", "MP", "MR"]
 DELETE = ["I", "T"]
-COUNT = ["N", "J10", "D3", "MI", "MD", "M+", "M-", "v", "t", "c"]
+COUNT = ["J10", "D3", "MI", "MD", "M+", "M-", "v", "t", "c"]
 if LATER:
     # Not s: in append and prepend, where 1.6.18 tells the size of what was sent.
     SET += ["s", "N", "E77777777777"]
     DELETE += ["x", "F3", "E88888888888"]
-    COUNT += ["E99999999999"]
+    COUNT += ["N", "E99999999999"]
 TIMED = "TNR"
+WRONG = [b"z", b"k", b"?", b"Tx"]
 
 
 @st.composite
 def flags(draw: st.DrawFn, letters: list[str], binary: bool) -> bytes:
     if binary:
-        letters = [letter for letter in letters if letter not in "Nx"]
+        letters = [letter for letter in letters if letter not in ("N", "x", "MA", "MP")]
     chosen = draw(st.lists(st.sampled_from(FOR_ALL + letters), max_size=7))
     words: dict[str, bytes] = {}
     for word in chosen:
         token = draw(TIMES) if word in TIMED else b""
         words.setdefault(word[0], word.encode() + token)
-    if draw(st.integers(0, 20)) == 0:
-        words["?"] = draw(st.sampled_from([b"k", b"?", b"Tx", b"z"]))
+    if LATER and draw(st.integers(0, 20)) == 0:
+        words["?"] = draw(st.sampled_from(WRONG))
     return b"".join(b" " + word for word in words.values())
 
 
@@ -101,8 +102,9 @@ CLASSIC = st.sampled_from(
     [
         b"set a 1 0 2\r\nhi\r\n", b"set b 0 100 1\r\n5\r\n", b"get a b c:1\r\n", b"gat 60 a b\r\n",
         b"incr b 5\r\n", b"append a 0 0 1\r\n!\r\n", b"touch a 30\r\n", b"delete a\r\n", b"mn\r\n",
-        b"get b b\r\n", b"get cc\n\r\n",
+        b"get b b\r\n",
     ]
+    + [b"get cc\n\r\n"] * LATER
 )  # fmt: skip
 COMMANDS = st.one_of(meta(), meta(), meta(), CLASSIC)
 UNIQUE = re.compile(rb"(?<= c)[0-9]+")
@@ -122,11 +124,26 @@ def converse(wire: Wire, command: bytes) -> bytes:
 @given(st.lists(COMMANDS, min_size=1, max_size=25))
 def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
     replies = []
+    stream = b"".join(command for command in commands if not _may_shrink(command))
     for server in pair:
         server.ask(b"flush_all\r\n")
         seen: dict[bytes, bytes] = {b"0": b"0"}
-        replies.append(normal(server.ask(b"".join(commands)), seen))
+        replies.append(normal(server.ask(stream), seen))
+    if persistent(pair):
+        replies = [re.sub(rb"#[0-9]+", b"#", reply) for reply in replies]
     assert replies[0] == replies[1]
+
+
+def persistent(pair: tuple[RunningServer, RunningServer]) -> bool:
+    """Whether ours gives a new cas unique to what has a new expiry, unlike memcached."""
+    return "--backend" in pair[0].process.args
+
+
+def _may_shrink(command: bytes) -> bool:
+    """Whether a number may get shorter: memcached fills it up, but not while a reply holds it."""
+    return b"18446744073709551615" in command or (
+        command.startswith(b"ma") and (b"MD" in command or b"M-" in command)
+    )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -135,6 +152,8 @@ def test_with_uniques_that_were_read(
     pair: tuple[RunningServer, RunningServer], steps: list[tuple[bytes, int]]
 ) -> None:
     """In turn with commands on the condition of a unique read just now, or a while ago."""
+    if persistent(pair):
+        pytest.skip("a new expiry comes with a new unique")
     conditional = {
         0: b"ms a 2 c C%b\r\n42\r\n", 1: b"ms a 1 MA k C%b\r\n1\r\n", 2: b"md a C%b\r\n",
         3: b"md a I T50 C%b\r\n",
@@ -201,6 +220,8 @@ AWKWARD = [
 ]  # fmt: skip
 # Answered in other words, or not known, before 1.6.45.
 IN_OTHER_WORDS = (
+    b"mg a v f s t c", b"ms a 2 M\r", b"ms a 2 MSET", b"ms a 2 F4294967296", b"ms a 2\r\nhiho",
+    b"ms a 2 q\r\nhi!", b"ms kkk", b"ma none N60 q",
     b"mg a ! v", b"mg a v noreply", b"mg a Tx", b"mg a T\r", b"mg a N\r", b"mg a Rx", b"mg YQ= b",
     b"mg a b\r", b"mg ====", b"mg a \x80", b"mg a k k",
     b"ms a 2 !", b"ms a 2 Fx", b"ms a 2 F-1", b"ms a 2 Cx",

@@ -66,7 +66,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
             ["-l", "notls:127.0.0.1"],
             "-l: 'notls' in 'notls:127.0.0.1' is only for servers with TLS",
         ),
-        (["-Y", "file"], "-Y: authentication is not in this version of memlite"),
+        (["-Y", "/nowhere/users"], "-Y: /nowhere/users: No such file or directory"),
         (["--config", "/nowhere/memlite.toml"], "/nowhere/memlite.toml: No such file"),
         (["-u", "no-such-user"], "-u: can't find the user no-such-user"),
         (["-s", "/nowhere/socket"], "failed to listen on UNIX socket /nowhere/socket"),
@@ -528,6 +528,18 @@ def test_listens_on_loopback_only_and_says_so_otherwise(start: Start, tmp_path: 
     assert "without authentication" in text
 
 
+def test_passwords_that_can_be_read_on_the_way_are_warned_of(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("ada:secret\n")
+    users.chmod(0o600)
+    with running("memlite", "-l", "0.0.0.0", "-Y", str(users)) as server:
+        text = server.log.read_text()
+    assert text.startswith("memlite: warning: listening on 0.0.0.0:")
+    assert text.endswith(" without TLS (-Z): passwords can be read on the way\n")
+    with running("memlite", "-Y", str(users)) as server:
+        assert server.log.read_text() == ""
+
+
 def test_several_addresses(tmp_path: Path) -> None:
     ports = tmp_path / "ports"
     process = subprocess.Popen(
@@ -551,7 +563,10 @@ def test_several_addresses(tmp_path: Path) -> None:
 
 
 def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
-    request = b"set secret 0 0 6\r\nhidden\r\nget secret\r\nnonsense\r\n"
+    request = (
+        b"set secret 0 0 6\r\nhidden\r\nget secret\r\nnonsense\r\ngets secret\r\n"
+        b"ms other 6 T60\r\nhidden\r\nmg other v\r\nmg \x1b[2J\x07 O\x9b v\r\n"
+    )
     quiet, informed, traced = start(), start("-v", "-t", "8"), start("-vv")
     for server in (quiet, informed, traced):
         server.ask(request)
@@ -564,7 +579,8 @@ def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
     assert "hidden" not in text
     text = traced.log.read_text()
     for line in ("set secret 0 0 6", "STORED", "get secret", "sending key secret", "END",
-                 "nonsense", "ERROR", "connection closed."):  # fmt: skip
+                 "nonsense", "ERROR", "gets secret", "meta_set other T60 6", "meta_get other v",
+                 "VA 6", r"meta_get \\x1b\[2J\\x07 O\\x9b v", "connection closed."):  # fmt: skip
         assert re.search(rf"^[<>]\d+ {line}$", text, re.MULTILINE), line
     assert "hidden" not in text
 

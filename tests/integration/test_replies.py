@@ -314,3 +314,20 @@ def test_out_of_memory(start) -> None:
         assert set(replies) == {b"STORED", b"SERVER_ERROR out of memory storing object"}, kind
         assert replies[-1].startswith(b"SERVER_ERROR"), kind
         assert int(server.stats()["store_no_memory"]) == replies.count(replies[-1]), kind
+
+
+@pytest.mark.parametrize("kind", ["memlite", "memlite-near", "memlite-file"])
+def test_what_does_not_fit_leaves_what_is_there_but_for_set(start, kind: str) -> None:
+    server = start("-M", "-m", "1", kind=kind)
+    full = b"SERVER_ERROR out of memory storing object\r\n"
+    with server.connect() as wire:
+        assert wire.ask(b"set old 0 0 2\r\nhi\r\n") == b"STORED\r\n"
+        wire.ask(b"set large 0 0 900000\r\n%b\r\n" % (b"x" * 900_000))
+        for command in (b"append old 0 0", b"replace old 0 0", b"ms old"):
+            mode = b" MA" if command == b"ms old" else b""
+            request = b"%b 200000%b\r\n%b\r\n" % (command, mode, b"x" * 200_000)
+            assert wire.ask(request) == full
+            assert wire.ask(b"mg old v\r\n") + wire.line() == b"VA 2\r\nhi\r\n"
+        assert wire.ask(b"set old 0 0 200000\r\n%b\r\n" % (b"x" * 200_000)) == full
+        assert wire.ask(b"mg old v\r\n") == b"EN\r\n"
+        assert wire.stats()["store_no_memory"] == "4"

@@ -90,6 +90,32 @@ def test_two_servers_lose_no_update_on_a_bucket_that_fails(
                 assert client.gets(f"add{turn}")[0] == b"%d" % winner
 
 
+def test_of_many_clients_of_two_servers_one_is_told_to_store_anew(emulator: GcsEmulator) -> None:
+    """The meta protocol's way to keep a herd from a database, with a bucket that fails."""
+
+    def ask(server: RunningServer, request: bytes) -> bytes:
+        return server.ask(request + b"mn\r\n").removesuffix(b"MN\r\n")
+
+    with serving(emulator) as one, serving(emulator) as two, ThreadPoolExecutor(8) as pool:
+        assert ask(one, b"ms k 3 T600\r\nold\r\n") == b"HD\r\n"
+        emulator.faults.set(error_rates={503: 0.1}, lost_ack_rate=0.2, lost_ack="mixed")
+        for turn in range(10):
+            absent = b"mg new%d N60 v\r\n" % turn
+            for request in (b"mg k v c\r\n", absent):
+                if request is not absent:
+                    assert ask((one, two)[turn % 2], b"md k I T60\r\n") == b"HD\r\n"
+                servers = [one, two] * 4
+                answers = list(pool.map(ask, servers, [request] * 8))
+                winners = [answer for answer in answers if b" W\r\n" in answer]
+                others = [answer for answer in answers if b" Z" in answer]
+                assert (len(winners), len(others)) == (1, 7), answers
+                if request is not absent:
+                    unique = winners[0].split()[2].removeprefix(b"c")
+                    stored = ask(two, b"ms k 1 C%b\r\n%d\r\n" % (unique, turn))
+                    assert stored == b"HD\r\n"
+                    assert ask(one, b"mg k v\r\n") == b"VA 1\r\n%d\r\n" % turn
+
+
 def test_the_bucket_goes_away_for_ten_seconds(emulator: GcsEmulator, connect: Connect) -> None:
     acknowledged: dict[str, str] = {}
     longest = 0.0

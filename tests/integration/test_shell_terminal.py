@@ -115,6 +115,37 @@ def test_a_conversation(memlite: RunningServer, terminal: Callable[..., Terminal
     assert one.settings() == one.before
 
 
+def test_the_lite_dialect(
+    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+) -> None:
+    server = start("--dialect", "lite")
+    one = terminal("--dialect", "lite", f"127.0.0.1:{server.port}")
+    prompt = f"127.0.0.1:{server.port}>"
+    one.see("connected to 127.0.0.1")
+    one.see(prompt)
+    one.type("set word 4\r")
+    one.see("4 bytes>")
+    one.type("lett\r")
+    one.see("STORED")
+    one.see(prompt)
+    one.type("get word\r")
+    one.see("word: 4 bytes")
+    one.see("lett")
+    one.see(prompt)
+    one.type("set word letters\r")
+    one.see("NOT_STORED")
+    one.see(prompt)
+    one.type("help set\r")
+    one.see("set KEY BYTES")
+    one.see(prompt)
+    one.type("\t")
+    one.see("show a value")
+    one.type(CTRL_C)
+    one.see(prompt)
+    one.type(CTRL_D)
+    assert one.process.wait(10) == 0
+
+
 def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
     one.see(">")

@@ -224,6 +224,7 @@ def test_who_can_connect_is_told(served: Issued) -> None:
         (["-l", "mtls:127.0.0.1:0"], "nobody can connect to 127.0.0.1"),
         (["-l", "0.0.0.0:0"], "without authentication"),
         (["-l", "mtls:0.0.0.0:0", "-o", f"ssl_ca_cert={served.ca}"], ""),
+        (["-U", "-1"], "-U: datagrams are not encrypted, whatever -Z says"),
     ):
         with running("memlite", *served.flags, *options, tls=client_context(served.ca)) as server:
             log = server.log.read_text()

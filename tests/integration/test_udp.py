@@ -433,6 +433,16 @@ def test_the_port_is_free_again_after_a_stop(start: Start) -> None:
     assert again.udp_port == server.udp_port
 
 
+@pytest.mark.parametrize("kind", ["memlite", "memlite-near"])
+@pytest.mark.parametrize("mode", [b"", b" graceful"])
+def test_shutdown(start: Start, kind: str, mode: bytes) -> None:
+    server = start("-U", "-1", "-A", kind=kind)
+    with Datagrams(server) as client:
+        client.send(b"shutdown%b\r\n" % mode)
+        assert server.process.wait(10) == 0
+    assert server.log.read_text() == ""
+
+
 def test_traced_with_vv(start: Start) -> None:
     server = start("-U", "-1", "-vv")
     with Datagrams(server) as client:

@@ -4,17 +4,18 @@
 """
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
-from memlite.backends import ANY, Anything, Backend, Item
+from memlite.backends import ANY, Anything, Backend, Item, Marks
 from memlite.backends.registry import BackendUrl, Context
 from memlite.errors import ConfigError, StartError, StorageError, VersionConflict
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS items (key BLOB PRIMARY KEY, value BLOB, flags INTEGER, expires REAL,
-                                  version INTEGER);
+                                  marks TEXT, version INTEGER);
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, number REAL);
 INSERT OR IGNORE INTO state VALUES ('version', 0), ('flush_at', 0);
 """
@@ -56,9 +57,12 @@ class SQLiteBackend(Backend):
     def _get(self, key: bytes) -> Item | None:
         self._flush_if_due()
         row = self._database.execute(
-            "SELECT value, flags, expires, version FROM items WHERE key = ?", (key,)
+            "SELECT value, flags, expires, marks, version FROM items WHERE key = ?", (key,)
         ).fetchone()
-        return row and Item.of(key, *row)
+        if row is None:
+            return None
+        *content, marks, version = row
+        return Item.of(key, *content, version, marks=marks and Marks(*json.loads(marks)))
 
     async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
         item.version = await self._do(self._put, key, item, replacing)
@@ -68,8 +72,9 @@ class SQLiteBackend(Backend):
             self._expect(key, replacing)
             transaction.execute("UPDATE state SET number = number + 1 WHERE name = 'version'")
             version = int(self._state("version"))
-            row = (key, item.value, item.flags, item.expires, version)
-            transaction.execute("REPLACE INTO items VALUES (?, ?, ?, ?, ?)", row)
+            marks = item.marks and json.dumps(item.marks)
+            row = (key, item.value, item.flags, item.expires, marks, version)
+            transaction.execute("REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?)", row)
             return version
 
     async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:

@@ -129,7 +129,7 @@ def test_arguments_are_the_process_s_by_default(monkeypatch, capsys):
         (["-p", "70000"], "-p: must be at most 65535"),
         (["-c", "0"], "-c: must be at least 1"),
         (["--bogus"], "--bogus not recognized"),
-        (["-S"], "-S: SASL authentication is not in this version"),
+        (["-e", "x"], "-e: a memory file is not in this version"),
         (["-o", "nonsense"], "unknown option 'nonsense'"),
         (["start"], "unexpected argument 'start'"),
         (["--config=/no/such/file"], "/no/such/file"),

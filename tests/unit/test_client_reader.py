@@ -41,6 +41,24 @@ def test_whole_byte_by_byte_and_with_more_behind(data, counted, kept):
         assert reader.feed(HIT[3:]) == ([[Value(b"k", b"value", None)]] if keep else [1])
 
 
+LITE = b"VALUE k 5\r\nvalue\r\nEND\r\n"
+
+
+def test_the_lite_dialect():
+    data = LITE + b"END\r\nSTORED\r\nINVALID\r\n" + LITE
+    lines = [b"STORED", b"INVALID"]
+    item = [Value(b"k", b"value", None)]
+    for keep, replies in ((False, [1, 0, *lines, 1]), (True, [item, [], *lines, item])):
+        assert ReplyReader(keep=keep, lite=True).feed(data) == replies
+        reader = ReplyReader(keep=keep, lite=True)
+        assert [one for byte in data for one in reader.feed(bytes([byte]))] == replies
+    with pytest.raises(ProtocolViolation):
+        ReplyReader(keep=True).feed(LITE)
+    assert outliner(5, lite=True)(LITE + b"STORED\r\nEND\r\n") == [b"V", b"S", b"E"]
+    assert outliner(5, lite=True)(HIT) == [b""]
+    assert outliner(5)(LITE) == [b""]
+
+
 def test_uniques():
     data = b"VALUE k 0 1 18446744073709551615\r\nx\r\nEND\r\n"
     assert ReplyReader(keep=True).feed(data) == [[Value(b"k", b"x", 2**64 - 1)]]

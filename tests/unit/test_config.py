@@ -37,6 +37,7 @@ VALUES = {
     "max-reqs-per-event": ("40", "40", 40),
     "listen-backlog": ("99", "99", 99),
     "protocol": ("ascii", '"ascii"', "ascii"),
+    "dialect": ("lite", '"lite"', "lite"),
     "max-item-size": ("2m", '"2m"', 2 * 1024 * 1024),
     "auth-file": ("/etc/memlite/users", '"/etc/memlite/users"', "/etc/memlite/users"),
     "auth-timeout": ("5", "5", 5),
@@ -210,6 +211,7 @@ def test_verbose_by_file(file):
         (["-f", "2"], {"slab_growth_factor": 2.0}),
         (["-n", "1"], {"slab_min_size": 1}),
         (["-B", "binary"], {"protocol": "binary"}),
+        (["--dialect", "lite"], {"dialect": "lite", "protocol": "ascii"}),
         (["--conn", "5"], {"conn_limit": 5}),  # getopt takes what is short and clear
         (["--stats-interval", "0"], {"stats_interval": 0.0}),
     ],
@@ -310,6 +312,12 @@ def test_foreign_variables_are_left_alone():
         (["-m", "1", "-I", "2m"], ["-I", "-m 1 "]),
         (["-m", "0"], ["-m", "at least 1"]),
         (["-B", "http"], ["-B", "auto, ascii, binary"]),
+        (["--dialect", "redis"], ["--dialect", "memcached, lite"]),
+        (["--dialect", "lite", "-Y", "users"], ["--dialect lite", "leave out -Y"]),
+        (["--dialect", "lite", "-S"], ["--dialect lite", "leave out -S"]),
+        (["--dialect", "lite", "-U", "11211"], ["--dialect lite", "leave out -U"]),
+        (["--dialect", "lite", "-B", "auto"], ["--dialect lite", "leave out -B auto"]),
+        (["--dialect", "lite", "-B", "binary"], ["--dialect lite", "leave out -B binary"]),
         (["-R", "0"], ["-R", "at least 1"]),
         (["-b", "0"], ["-b", "at least 1"]),
         (["-f", "1"], ["-f", "more than 1"]),
@@ -542,7 +550,7 @@ def printed(arguments, environment, capsys, monkeypatch):
 
 
 # Each of these two goes without one of the others.
-ALONE = ("unix-socket", "auth-file")
+ALONE = ("unix-socket", "auth-file", "dialect")
 ALL_VALUES = [f"--{name}={text}" for name, (text, _, _) in VALUES.items() if name not in ALONE]
 ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
 
@@ -557,6 +565,7 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
         ["-vv", "-s", "/tmp/x.sock", "-a", "7"],
         ["-I", "1234567"],
         ["-U", "5000"],
+        ["--dialect", "lite"],
         ["-Y", "/etc/users"],
         ["-S", "-Y", "/etc/users", "-B", "auto"],
         ["-p", "-1"],

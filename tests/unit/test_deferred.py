@@ -495,7 +495,13 @@ async def test_nothing_is_left_of_a_connection_even_without_the_collector(one):
         gc.enable()
 
 
-@pytest.mark.parametrize("command", [b"get a", b"stats", b"flush_all", b"quit", b"gat 0 a b"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"get a", b"stats", b"stats conns", b"flush_all", b"quit", b"gat 0 a b", b"watch",
+        b"lru_crawler metadump all", b"shutdown",
+    ],
+)  # fmt: skip
 async def test_a_client_may_vanish_behind_any_command(one, command, caplog):
     one.backend.gate.clear()
     one.send(b"get slow\r\nset b 0 0 1\r\n1\r\n" + command + b"\r\nget a\r\n")
@@ -505,6 +511,8 @@ async def test_a_client_may_vanish_behind_any_command(one, command, caplog):
     one.backend.gate.set()
     await one.until(lambda: not one.server._work)
     assert one.backend.under_way == 0
+    assert not len(one.server.watchers)
+    assert not one.server.dumps.running
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
@@ -695,9 +703,9 @@ async def test_of_several_writes_one_that_is_refused_leaves_the_others(one, recw
 
 
 async def test_one_read_in_so_many_is_measured(one):
-    for _ in range(256):
+    for _ in range(1280):
         await one.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n")
-    assert 3 <= one.server.sampler.histograms["store"].count <= 9
+    assert 8 <= one.server.sampler.histograms["store"].count <= 50  # at random, 20 on average
 
 
 async def test_commands_and_replies_are_traced_each_once(caplog):

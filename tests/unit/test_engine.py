@@ -346,6 +346,16 @@ def test_counting_what_is_no_number_is_neither_hit_nor_miss(one):
     assert one.value(b"a") == b"x"
 
 
+@pytest.mark.parametrize("value", [b"10", b"99"])
+def test_counting_in_place_leaves_it_known_whether_it_was_read(one, value):
+    one.set(b"n", value)
+    one.engine.incr(b"n", 0)
+    assert not one.engine.peek(b"n").fetched
+    one.engine.fetch(b"n")
+    one.engine.incr(b"n", 1)
+    assert one.engine.peek(b"n").fetched == (value == b"10")  # a longer one is a new item
+
+
 def test_counting_in_place_stores_no_new_item(one):
     one.set(b"a", b"10")
     one.engine.incr(b"a", 1)

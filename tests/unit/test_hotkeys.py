@@ -62,14 +62,14 @@ class Fixture:
     """Hot keys on a clock that the test moves."""
 
     def __init__(self):
-        self.seconds = 0.0
-        self.keys = HotKeys(Clock(lambda: self.seconds, lambda: START), 64)
+        self.clock = Clock(lambda: 0.0, lambda: START)
+        self.keys = HotKeys(self.clock, 64)
         self.keys._random = Random(1)
 
     def load(self, key, rate, seconds):
         """Ask for a key so often a second; one in 64 is sampled."""
         for _ in range(seconds):
-            self.seconds += 1
+            self.clock.advance(1)
             for _ in range(rate // 64):
                 self.keys.record((key,))
 
@@ -116,15 +116,15 @@ def test_what_was_hot_gives_way_to_what_is(hot):
     hot.load(b"now", 6400, 120)
     assert hot.ranking == ["now", "then"]
     before = hot.report["hotkeys:2:requests"]
-    hot.seconds += 60
+    hot.clock.advance(60)
     assert hot.report["hotkeys:2:requests"] == pytest.approx(before / 2, abs=1)
 
 
 def test_it_goes_on_for_years(hot):
     for _ in range(50):
         hot.load(b"a", 640, 60)
-        hot.seconds += 40 * 60
-    hot.seconds += 10 * 365 * 86400
+        hot.clock.advance(40 * 60)
+    hot.clock.advance(10 * 365 * 86400)
     assert hot.report["hotkeys:requests"] == 0
     hot.load(b"b", 640, 60)
     assert hot.ranking == ["b"]

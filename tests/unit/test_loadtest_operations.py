@@ -10,7 +10,8 @@ from memlite.errors import ConfigError
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.workload import OPERATIONS, Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
-from memlite.protocol import Limits, TextParser
+from memlite.protocol import Limits, LiteParser, TextParser
+from tests.unit.test_text_parser import Recorder
 
 
 class Cache:
@@ -340,3 +341,24 @@ def test_a_file_of_sizes_that_is_gone(tmp_path):
     values = Values("file", file=str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="No such file"):
         stream(Workload(values=values))
+
+
+@pytest.mark.parametrize("kind", ["steady", "concurrent"])
+def test_the_lite_dialect(kind):
+    """Operation by operation, those of memcached's dialect; and the server's parser takes them."""
+    workload = Workload(
+        kind=kind, mix={"get": 1.0, "set": 1.0}, keys=Keys(count=200), values=Values(size=5)
+    )
+    recorder = Recorder()
+    for lite, plain in (
+        (stream(workload, lite=True).take(100), stream(workload).take(100)),
+        (list(stream(workload, lite=True).preload()), list(stream(workload).preload())),
+    ):
+        expected = []
+        for one, other in zip(lite, plain, strict=True):
+            assert one._replace(request=b"") == other._replace(request=b"")
+            TextParser(Limits()).receive(other.request, recorder)
+            expected, recorder.calls = recorder.calls, []
+            LiteParser(Limits()).receive(one.request, recorder)
+            assert recorder.calls == expected
+            recorder.calls = []

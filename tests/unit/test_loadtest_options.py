@@ -3,6 +3,7 @@
 import pytest
 
 from memlite.errors import ConfigError
+from memlite.loadtest.command import main
 from memlite.loadtest.options import parse
 
 
@@ -46,6 +47,7 @@ def test_sizes_times_and_rates():
         ("--mix", "get=many"),
         ("--theta", "big"),
         ("--client", "other"),
+        ("--dialect", "other"),
         ("--seed", "1.5"),
         ("--workers", "0"),
         ("--arrivals", "never"),
@@ -68,3 +70,32 @@ def test_help_fits_a_terminal(words, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert parse(words) is None
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--client", "pymemcache"],
+        ["--user", "ada"],
+        ["--multiget", "2"],
+        ["--noreply"],
+        ["--ttl", "60"],
+    ],
+    ids=" ".join,
+)
+def test_what_the_lite_dialect_lacks(words):
+    with pytest.raises(ConfigError, match=f"--dialect lite does not go with {words[0]}"):
+        main(["run", "h:1", "--dialect", "lite", *words])
+
+
+def test_the_lite_dialect_has_get_and_set(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,operation,key,size\n0,get,a,1\n")
+    with pytest.raises(ConfigError, match="--trace"):
+        main(["run", "h:1", "--dialect", "lite", "--trace", str(trace)])
+    with pytest.raises(ConfigError, match="cas, gets in the mix"):
+        main(["run", "h:1", "--dialect", "lite", "--mix", "get=1,gets=1,cas=1,incr=0"])
+    with pytest.raises(ConfigError, match="rmw in the mix"):
+        main(["run", "h:1", "--dialect", "lite", "--workload", "ycsb-f"])
+    with pytest.raises(ConfigError, match="--target"):
+        main(["compare", "--dialect", "lite"])

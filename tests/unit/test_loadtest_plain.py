@@ -64,7 +64,7 @@ class Clients:
     """What a connection needs of those it belongs to."""
 
     def __init__(self, pipeline):
-        self.settings = SimpleNamespace(pipeline=pipeline)
+        self.settings = SimpleNamespace(pipeline=pipeline, lite=False)
         self.recorder = Recorder()
         self.stopped = False
         self.errors = []

@@ -12,6 +12,7 @@ from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, BinaryHandler,
 from memlite.server.binary import BinaryCommands
 from memlite.server.commands import TextCommands
 from memlite.server.instruments import LatencySampler, Tracer
+from memlite.server.lite import LiteCommands
 from memlite.stats import COMMAND_CLASSES
 
 MODULES = [
@@ -21,7 +22,11 @@ MODULES = [
 SCRIPTS = {"memlite.__main__"}
 IMPLEMENTED = [
     (name, handler, commands)
-    for handler, commands in ((Handler, TextCommands), (BinaryHandler, BinaryCommands))
+    for handler, commands in (
+        (Handler, TextCommands),
+        (Handler, LiteCommands),
+        (BinaryHandler, BinaryCommands),
+    )
     for name, member in vars(handler).items()
     if inspect.isfunction(member) and name[0] != "_"
 ]
@@ -129,7 +134,10 @@ def test_the_sampler_passes_on_whether_it_was_a_hit_and_records_only_hits(hit):
 def test_the_key_of_every_handler_method_is_where_it_is_said_to_be():
     found = {}
     for name in HANDLER_METHODS:
-        parameters = list(inspect.signature(getattr(Handler, name)).parameters)[1:]
+        protocol = BinaryHandler if name.startswith("binary") else Handler
+        parameters = list(inspect.signature(getattr(protocol, name)).parameters)[1:]
         for key in {"key", "keys", "request"}.intersection(parameters):
             found[name] = parameters.index(key)
+    for name in ("binary_admin", "binary_reject"):  # whose request is about no key
+        del found[name]
     assert found == KEY_ARGUMENT

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlite.backends import Item
+from memlite.backends import Item, Marks
 from memlite.engine import semantics
-from memlite.engine.semantics import Content, Outcome
+from memlite.engine.semantics import Content, Mode, Outcome
 
 NOW = 1_800_000_000.5
 NEW = Content(b"new", 7, 99.0)
@@ -170,3 +170,68 @@ def test_what_is_stored_can_be_counted_again(number, deltas):
         assert int(content.value) == number
         assert len(content.value) == max(len(value), len(b"%d" % number))
         value = content.value
+
+
+# Storing as the meta and binary protocols do
+
+OLD, WON = Content(b"new", 7, 50.0, Marks(stale=True)), Content(b"new", 7, 50.0, Marks(True, True))
+JOINED = Content(b"oldnew", 3, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "current", "options", "outcome", "content"),
+    [
+        (Mode.SET, None, {}, Outcome.STORED, NEW),
+        (Mode.SET, item(), {}, Outcome.STORED, NEW),
+        (Mode.SET, None, {"unique": 5}, Outcome.NOT_FOUND, None),
+        (Mode.SET, item(), {"unique": 11}, Outcome.STORED, NEW),
+        (Mode.SET, item(), {"unique": 12}, Outcome.EXISTS, None),
+        (Mode.SET, item(), {"unique": 0}, Outcome.EXISTS, None),
+        (Mode.SET, item(version=0), {"unique": 0}, Outcome.EXISTS, None),
+        (Mode.REPLACE, item(), {"unique": 11}, Outcome.STORED, NEW),
+        (Mode.REPLACE, None, {"unique": 11}, Outcome.NOT_FOUND, None),
+        (Mode.REPLACE, None, {}, Outcome.NOT_STORED, None),
+        (Mode.ADD, None, {"unique": 5}, Outcome.STORED, NEW),
+        (Mode.ADD, item(), {"unique": 11}, Outcome.NOT_STORED, None),
+        (Mode.APPEND, item(), {}, Outcome.STORED, JOINED),
+        (Mode.APPEND, item(), {"unique": 11}, Outcome.STORED, JOINED),
+        (Mode.APPEND, item(), {"unique": 0}, Outcome.STORED, JOINED),
+        (Mode.APPEND, item(), {"unique": 12}, Outcome.EXISTS, None),
+        (Mode.APPEND, None, {"unique": 12}, Outcome.NOT_STORED, None),
+        (Mode.APPEND, None, {"vivify": True}, Outcome.STORED, NEW),
+        (Mode.PREPEND, None, {"vivify": True}, Outcome.STORED, NEW),
+        (Mode.REPLACE, None, {"vivify": True}, Outcome.NOT_STORED, None),
+        # Older than what is there: stored as stale, for no longer than that had.
+        (Mode.SET, item(), {"unique": 10, "accept_older": True}, Outcome.STORED, OLD),
+        (Mode.SET, item(), {"unique": 12, "accept_older": True}, Outcome.EXISTS, None),
+        (Mode.SET, item(), {"unique": 12, "accept_older": True, "ordered": False},
+         Outcome.STORED, OLD),
+        (Mode.SET, item(), {"unique": 0, "accept_older": True}, Outcome.EXISTS, None),
+        (Mode.SET, item(), {"unique": 11, "accept_older": True}, Outcome.STORED, NEW),
+        (Mode.APPEND, item(), {"unique": 10, "accept_older": True}, Outcome.EXISTS, None),
+    ],
+)  # fmt: skip
+def test_store(mode, current, options, outcome, content):
+    assert semantics.store(current, NEW, mode, **options) == (outcome, content)
+
+
+def test_what_is_stored_as_stale_leaves_the_win_to_who_has_it():
+    current = item()
+    current.marks = Marks(stale=True, won=True)
+    stored = semantics.store(current, NEW, Mode.SET, unique=5, accept_older=True)
+    assert stored == (Outcome.STORED, WON)
+
+
+def test_a_unique_given_by_a_client_is_compared_with():
+    current = item()
+    current.marks = Marks(unique=70)
+    assert semantics.store(current, NEW, Mode.SET, unique=70)[0] is Outcome.STORED
+    assert semantics.store(current, NEW, Mode.SET, unique=11)[0] is Outcome.EXISTS
+    assert semantics.cas(current, NEW, 70)[0] is Outcome.STORED
+
+
+def test_counting_keeps_marks_but_no_unique():
+    current = item(b"5")
+    current.marks = Marks(True, True, True, 70)
+    content = semantics.count(current, 1)[2]
+    assert content.marks == Marks(True, True, True, None)

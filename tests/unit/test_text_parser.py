@@ -9,6 +9,7 @@ from memlite.errors import ProtocolViolation
 from memlite.protocol import Limits, TextParser
 from memlite.protocol.handler import COMMAND_CLASS
 from memlite.protocol.limits import item_total
+from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed, unsigned
 
 # An item of a short key fits up to a value of some 900 bytes.
@@ -23,6 +24,16 @@ ERROR = b"ERROR\r\n"
 K250 = b"k" * 250
 K251 = b"k" * 251
 EVERY_BYTE = bytes(range(256))
+
+
+def plain(argument):
+    """A list as another one, a meta request as what differs from one that asks for nothing."""
+    if isinstance(argument, MetaRequest):
+        nothing = MetaRequest(argument.key, argument.words)
+        asked = {name: getattr(argument, name) for name in MetaRequest.__slots__}
+        asked = {name: value for name, value in asked.items() if value != getattr(nothing, name)}
+        return (argument.key, asked)
+    return list(argument) if isinstance(argument, list) else argument
 
 
 class Recorder:
@@ -40,7 +51,7 @@ class Recorder:
     def _recording(self, name):
         # Lists are copied: the handler may keep none of the parser's.
         def record(*arguments):
-            self.calls.append((name, *(list(a) if isinstance(a, list) else a for a in arguments)))
+            self.calls.append((name, *map(plain, arguments)))
 
         return record
 

@@ -15,6 +15,7 @@ VIOLATION = ("violation",)
 words = st.sampled_from(
     [
         b"get", b"gets", b"gat", b"gats", b"set", b"add", b"replace", b"append", b"prepend", b"cas",
+        b"mg", b"ms", b"md", b"ma", b"me", b"mn", b"v", b"b", b"k", b"q", b"T5", b"N9", b"MA",
         b"delete", b"incr", b"decr", b"touch", b"stats", b"version", b"quit", b"flush_all",
         b"noreply", b"a", b"key", b"k" * 250, b"k" * 251, b"0", b"1", b"2", b"5", b"20", b"500",
         b"-1", b"+1", b"1_0", b"0x1", b"4294967296", b"18446744073709551616", b"", b"\x00", b"\xff",
@@ -37,13 +38,24 @@ stores = st.builds(
     st.binary(max_size=20) | st.just(b"v" * 400),
     line_ends,
 )
+meta_stores = st.builds(
+    lambda key, size, flags, value: b" ".join([b"ms", key, b"%d" % size, *flags]) + value,
+    st.sampled_from([b"a", b"key", b"YQ==", b"k" * 251]),
+    st.integers(0, 20) | st.just(400),
+    st.lists(
+        st.sampled_from([b"b", b"c", b"T9", b"C5", b"I", b"MA", b"Mz", b"?", b"O1"]), max_size=4
+    ),
+    st.builds(lambda value: b"\r\n" + value + b"\r\n", st.binary(max_size=20)),
+)
 known = st.sampled_from([wire for wire, _ in CASES if len(wire) < 1000])
 
 
 @st.composite
 def mutated(draw):
     """Some commands in a row, with a few bytes replaced, left out or put in between."""
-    stream = bytearray(b"".join(draw(st.lists(known | random_lines | stores, max_size=6))))
+    stream = bytearray(
+        b"".join(draw(st.lists(known | random_lines | stores | meta_stores, max_size=6)))
+    )
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(stream)))
         stream[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))

@@ -27,6 +27,7 @@ async def burst(
     recorder: Recorder,
     login: Login | None = None,
     tls: ssl.SSLContext | None = None,
+    lite: bool = False,
 ) -> None:
     """Run so many clients at once, and return when all have left.
 
@@ -37,10 +38,11 @@ async def burst(
         recorder: what is written into: ``connect``, ``set`` and ``get``.
         login: who clients say they are, as a part of ``connect``; None for nobody.
         tls: what they connect with; None for no TLS.
+        lite: whether they speak the lite dialect.
     """
 
     async def one(store: "Operation", read: "Operation") -> None:
-        client = _Client(recorder)
+        client = _Client(recorder, lite)
         try:
             async with asyncio.timeout(patience):
                 await client.run(address, tls, login, store.request, read.request)
@@ -61,9 +63,9 @@ async def burst(
 
 
 class _Client:
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, lite: bool) -> None:
         self._recorder = recorder
-        self._reader = ReplyReader(keep=True)
+        self._reader = ReplyReader(keep=True, lite=lite)
 
     async def run(
         self,

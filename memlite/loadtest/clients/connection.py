@@ -63,7 +63,7 @@ class Connection(Link):
         super().__init__(clients)
         self.window: deque[_Batch] = deque()
         self._thinking = False
-        self._reader = ReplyReader(keep=clients.settings.keep)
+        self._reader = ReplyReader(keep=clients.settings.keep, lite=clients.settings.lite)
 
     @property
     def busy(self) -> bool:

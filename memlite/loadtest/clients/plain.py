@@ -28,7 +28,7 @@ class PlainConnection(Link):
         super().__init__(clients)
         self._take = operations.take
         self._pipeline = clients.settings.pipeline
-        self._outline = outliner(operations.size)
+        self._outline = outliner(operations.size, lite=clients.settings.lite)
         self._reader = ReplyReader()
         # Of what is under way: the replies hoped for, a letter each; when it was sent, in
         # nanoseconds; and how many replies have come, if they did not come as hoped for.

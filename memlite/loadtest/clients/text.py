@@ -42,6 +42,7 @@ class Settings(NamedTuple):
         keep: whether replies' values are needed, for that or for what follows on them.
         login: who clients say they are; None for nobody.
         tls: what connections are made with; None for none.
+        lite: whether they speak the lite dialect.
     """
 
     address: tuple[str, int] | str
@@ -53,6 +54,7 @@ class Settings(NamedTuple):
     keep: bool = False
     login: Login | None = None
     tls: ssl.SSLContext | None = None
+    lite: bool = False
 
 
 class TextClients:

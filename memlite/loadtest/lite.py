@@ -1,0 +1,44 @@
+"""Loads in the lite dialect, which has sets and gets of one key and nothing else."""
+
+import argparse
+
+from memlite.errors import ConfigError
+from memlite.loadtest.workload import Workload
+
+__all__ = ["lite_set", "refuse_what_lite_lacks"]
+
+_OPERATIONS = {"get", "set"}
+
+
+def lite_set(key: bytes, value: bytes) -> bytes:
+    """Return the request that stores a value."""
+    return b"set %b %d\r\n%b\r\n" % (key, len(value), value)
+
+
+def refuse_what_lite_lacks(options: argparse.Namespace, workload: Workload) -> None:
+    """Refuse loads that cannot be put on in the lite dialect.
+
+    Args:
+        options: the command line's.
+        workload: what clients are to do.
+
+    Raises:
+        ConfigError: it says which.
+    """
+    load = workload.load
+    others = {kind for kind, weight in workload.mix.items() if weight} - _OPERATIONS
+    refused = {
+        "--client pymemcache": options.client != "text",
+        "--user": options.user is not None,
+        "--trace": bool(workload.trace),
+        "--multiget": load.multiget > 1,
+        "--noreply": load.noreply,
+        "--ttl": workload.ttl != 0,
+        f"{', '.join(sorted(others))} in the mix: it has get and set": bool(others),
+        "servers started for it: --target has those it is for": (
+            options.command == "compare" and not options.target
+        ),
+    }
+    for what, wanted in refused.items():
+        if wanted:
+            raise ConfigError(f"bench: --dialect lite does not go with {what}")

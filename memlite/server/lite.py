@@ -1,0 +1,43 @@
+"""The handlers of ``--dialect lite``: the text protocol's, but for what a hit looks like."""
+
+from typing import cast
+
+from memlite.protocol import replies
+from memlite.server.commands import TextCommands
+from memlite.server.deferred_text import DeferredText
+
+__all__ = ["DeferredLite", "LiteCommands"]
+
+
+class LiteCommands(TextCommands):
+    """Answers a connection's commands at once; see `memlite.protocol.LiteParser` for which."""
+
+    __slots__ = ()
+
+    def hit(self, key: bytes) -> bool:
+        """Return False: what the engine has ready is the other dialect's."""
+        return False
+
+    def get(self, keys: list[bytes]) -> None:
+        """``get <key>``: the items without their flags."""
+        for key in keys:
+            item = self._fetch(key)
+            if item is not None:
+                # A view is not copied, however large, and -vv does not log it.
+                value = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+                self.out += (b"VALUE %b %d\r\n" % (key, item.size), value)
+        self.out.append(replies.END)
+
+
+class DeferredLite(DeferredText):
+    """The same on a backend that must be asked."""
+
+    commands = LiteCommands
+
+    def hit(self, key: bytes) -> bool:
+        """Return False; see `LiteCommands`."""
+        return False
+
+    def straight_hit(self, key: bytes) -> bytes | None:
+        """Return None; see `LiteCommands`."""
+        return None
