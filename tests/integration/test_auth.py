@@ -252,8 +252,12 @@ def test_options_that_do_not_go_together(users: Path) -> None:
 
 def test_what_is_said_at_the_start(tmp_path: Path) -> None:
     path = write_users(tmp_path, USERS)
-    with running("memlite", "-l", "0.0.0.0", "-Y", str(path)) as server:
+    with running("memlite", "-Y", str(path)) as server:
         assert server.log.read_text() == ""
+    with running("memlite", "-l", "0.0.0.0", "-Y", str(path)) as server:
+        text = server.log.read_text()
+    assert text.startswith("memlite: warning: listening on 0.0.0.0:")
+    assert text.endswith(" without TLS (-Z): passwords can be read on the way\n")
     path.chmod(0o644)
     with running("memlite", "-S", "-Y", str(path)) as server:
         assert "everybody on this machine can read it (mode 644)" in server.log.read_text()

@@ -528,18 +528,6 @@ def test_listens_on_loopback_only_and_says_so_otherwise(start: Start, tmp_path: 
     assert "without authentication" in text
 
 
-def test_passwords_that_can_be_read_on_the_way_are_warned_of(tmp_path: Path) -> None:
-    users = tmp_path / "users"
-    users.write_text("ada:secret\n")
-    users.chmod(0o600)
-    with running("memlite", "-l", "0.0.0.0", "-Y", str(users)) as server:
-        text = server.log.read_text()
-    assert text.startswith("memlite: warning: listening on 0.0.0.0:")
-    assert text.endswith(" without TLS (-Z): passwords can be read on the way\n")
-    with running("memlite", "-Y", str(users)) as server:
-        assert server.log.read_text() == ""
-
-
 def test_several_addresses(tmp_path: Path) -> None:
     ports = tmp_path / "ports"
     process = subprocess.Popen(
