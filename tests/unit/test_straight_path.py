@@ -133,6 +133,7 @@ class Client:
             self.server.engine.set(key, flags, exptime, value)
         self.monotonic = 10.0
         self.server.counters.total_connections = 63  # the furthest from being sampled
+        self.server.sampler._draw = lambda: 0.99  # and so it stays
         self.connection = Connection(self.server)
         self.parser = self.connection.parser = Spy(self.connection.parser)
         self.transport = Transport()
@@ -446,7 +447,7 @@ def test_tracing_shows_control_characters_as_escapes(caplog):
 def test_one_straight_read_in_so_many_is_measured():
     client = Client("straight")
     sampler = client.server.sampler
-    sampler._random = Random(1)
+    sampler._draw = Random(1).random
     for _ in range(100 * sampler.INTERVAL):
         assert client.read(b"get k\r\n") == K + END
     measured = sampler.histograms["get"].count
