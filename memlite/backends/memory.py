@@ -6,7 +6,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
-from memlite.backends.base import ANY, Anything, Backend, Item
+from memlite.backends.base import ANY, Anything, Backend
+from memlite.backends.item import Item
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.table import ItemTable
 from memlite.errors import ConfigError, OutOfMemoryError, VersionConflict

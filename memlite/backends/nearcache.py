@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
-from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
+from memlite.backends.item import Item
 from memlite.backends.table import ItemTable
 from memlite.clock import Clock
 from memlite.errors import OutOfMemoryError
@@ -20,6 +21,8 @@ class _Copy(Item):
     """
 
     __slots__ = ("until",)
+
+    memory = 80 + 32  # with the time
 
     until: float
 

@@ -11,7 +11,8 @@ from importlib import metadata
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from memlite.backends.base import Backend, Item
+from memlite.backends.base import Backend
+from memlite.backends.item import Item
 from memlite.clock import Clock
 from memlite.errors import ConfigError, StartError
 

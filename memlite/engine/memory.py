@@ -1,6 +1,6 @@
 """The engine served from memory alone: all items are in one table."""
 
-from memlite.backends import ItemTable
+from memlite.backends import Item, ItemTable
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
@@ -36,8 +36,22 @@ class MemoryEngine(MetaEngine):
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self._items = items
+        self._version = 0
         self._flush_at = 0.0
         items.on_evict = self.count_eviction
+
+    def unique(self, item: Item) -> int:
+        """Return the cas unique that gets shows for an item; 0 for all with ``-C``.
+
+        It is given out here, when somebody asks for it. Nobody can tell: what was never shown is
+        what no cas can have, and a number takes 32 bytes of memory.
+        """
+        if self.cas_enabled and not item.version:
+            marks = item.marks
+            if marks is None or marks.unique is None:
+                self._version += 1
+                self._items.number(item, self._version)
+        return super().unique(item)
 
     def flush_all(self, exptime: int) -> None:
         """Make all items absent, now or, for a positive `exptime`, then.

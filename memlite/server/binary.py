@@ -98,8 +98,8 @@ class BinaryCommands:
         else:
             key = request.key if request.opcode in _WITH_KEY else b""
             head = packets.hit_head(request, item.flags, key, item.size, self._unique(item))
-            if item.size < _VIEW_FROM:
-                self.out.append(head + item.wire[-item.size - 2 : -2])
+            if len(item.tail) < _VIEW_FROM:
+                self.out.append(head + item.value)
             else:
                 self.out += (head, _view(item))
 
@@ -124,7 +124,7 @@ class BinaryCommands:
 
     def _append(self, spell: Callable[[int], bytes], item: Item) -> None:
         """Append what `spell` returns for the cas unique of an item that was changed."""
-        if item.version:
+        if not self._engine.unnumbered(item):
             self.out.append(spell(self._unique(item)))
         else:
             # It is about to be stored, and has none yet; see `memlite.server.deferred`.
@@ -168,7 +168,7 @@ class BinaryCommands:
                 status = _NOT_STORED.get(mode, status)
             self.out.append(packets.failure(request, status))
         elif item is not None and opcode not in QUIET:
-            if item.version:
+            if not engine.unnumbered(item):
                 self.out.append(packets.reply(request, b"", self._unique(item)))
             else:
                 self._append(partial(packets.reply, request, b""), item)
@@ -271,7 +271,7 @@ class BinaryCommands:
 
 def _view(item: Item) -> bytes:
     """Return a value without copying it."""
-    return cast("bytes", memoryview(item.wire)[-item.size - 2 : -2])
+    return cast("bytes", memoryview(item.tail)[item.begin : -2])
 
 
 def _not_found(request: BinaryRequest) -> bytes:

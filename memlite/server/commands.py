@@ -79,7 +79,7 @@ class TextCommands(MetaCommands):
         for key in keys:
             item = self._engine.fetch_and_touch(key, exptime)
             if item is not None:
-                self.out.append(item.wire)
+                self.out += (b"VALUE " + key, item.tail)
         self.out.append(replies.END)
 
     def gats(self, exptime: int, keys: list[bytes]) -> None:
@@ -94,7 +94,8 @@ class TextCommands(MetaCommands):
         body = value_line(item)
         head = partial(self._head_with_unique, key, item)
         # What gats is about to store has no unique yet; see DeferredCommands.
-        self.out += (head() if item.version else cast("bytes", head), body)
+        later = self._engine.unnumbered(item)
+        self.out += (cast("bytes", head) if later else head(), body)
 
     def _head_with_unique(self, key: bytes, item: Item) -> bytes:
         return replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))

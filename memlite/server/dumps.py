@@ -212,7 +212,7 @@ def _metadump_line(server: "Server", key: bytes, item: Item) -> bytes:
         replies.uri_encoded(key).encode(),
         int(item.expires) or -1,
         item.accessed,
-        engine.unique(item),
+        item.unique,
         b"yes" if item.fetched else b"no",
         engine.sizes.of_total(total),
         total,

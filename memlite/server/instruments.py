@@ -146,8 +146,8 @@ def trace_reply(number: int, replies: Sequence[bytes]) -> None:
             value_follows = False
             continue
         _log.debug(">%d %s", number, _first_words(reply))
-        # Unlike an item's wire form, a line that is a part by itself has its value behind it.
-        value_follows = reply.startswith(_HEADS) and reply.find(b"\r\n") == len(reply) - 2
+        # What has no value behind its first line has that in the next part.
+        value_follows = reply.startswith(_HEADS) and reply.find(b"\r\n") in (-1, len(reply) - 2)
 
 
 # Methods of which an argument is a value, and where; values are logged by their length.

@@ -24,7 +24,7 @@ class LiteCommands(TextCommands):
             item = self._fetch(key)
             if item is not None:
                 # A view is not copied, however large, and -vv does not log it.
-                value = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+                value = cast("bytes", memoryview(item.tail)[item.begin :])
                 self.out += (b"VALUE %b %d\r\n" % (key, item.size), value)
         self.out.append(replies.END)
 

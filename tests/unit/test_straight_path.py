@@ -161,7 +161,7 @@ class Client:
     @property
     def state(self):
         """All that a read may change."""
-        items = [(key, i.wire, i.uses, i.expires) for key, i in self.server.engine.table.scan()]
+        items = [(key, i.tail, i.state, i.expires) for key, i in self.server.engine.table.scan()]
         return self.counted, items, self.server.prefixes.dump(), self.connection.state
 
 

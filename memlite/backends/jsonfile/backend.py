@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
+from memlite.backends.item import Item
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
 from memlite.backends.jsonfile.journal import Journal, sync_folder
