@@ -35,6 +35,10 @@ class Policy(ABC):
         self.find: Callable[[bytes], Item | None] = items.get
 
     @abstractmethod
+    def __len__(self) -> int:
+        """Return how many places there are, also those that items have left."""
+
+    @abstractmethod
     def admit(self, key: bytes, item: Item, size: int) -> None:
         """Take in an item of `size` bytes, stored under a key that is absent."""
 
@@ -72,4 +76,4 @@ class Policy(ABC):
 
     @abstractmethod
     def dissolve(self) -> None:
-        """Free a little, after all items have gone at once; called as often as there were any."""
+        """Free a place or two, after all items have gone at once."""

@@ -46,6 +46,9 @@ class S3Fifo(Policy):
         self._left: dict[bytes, int] = {}
         self._walked = self._small
 
+    def __len__(self) -> int:
+        return len(self._small) + len(self._main)
+
     def adapt(self, limit: int) -> int:
         """Take in what items may take, and how many there are; return the bytes of the rest."""
         self._small_limit = int(limit * _SMALL_SHARE)
@@ -108,7 +111,8 @@ class S3Fifo(Policy):
 
     def _evict_small(self) -> bytes | None:
         small, main, items = self._small, self._main, self._items
-        while small:
+        chances = _CHANCES_AT_ONCE
+        while small and chances:
             key = small.pop()
             item = items.get(key)
             if item is None:
@@ -119,6 +123,7 @@ class S3Fifo(Policy):
             if item.state & FREQUENCY < _TO_MAIN:
                 self.ghost.add(key)
                 return key
+            chances -= 1
             item.state = item.state & ~FREQUENCY | MAIN
             self._main_bytes += size
             main.push(key)
