@@ -53,11 +53,14 @@ class S3Fifo(Policy):
         """Take in what items may take, and how many there are; return the bytes of the rest."""
         self._small_limit = int(limit * _SMALL_SHARE)
         self._main_limit = limit - self._small_limit
+        self._size_ghost()
+        left = len(self._left)
+        return self.ghost.memory + (sys.getsizeof(self._left) + left * _KEY_LEFT if left else 0)
+
+    def _size_ghost(self) -> None:
         capacity = int(len(self._items) * _GHOST_SHARE)
         if capacity > self.ghost.capacity:
             self.ghost.resize(capacity)
-        left = len(self._left)
-        return self.ghost.memory + (sys.getsizeof(self._left) + left * _KEY_LEFT if left else 0)
 
     def recall(self, key: bytes, item: Item) -> None:
         """Look whether a key was evicted lately."""
@@ -104,7 +107,9 @@ class S3Fifo(Policy):
 
     def evict(self) -> bytes | None:
         """Choose an item from the small queue, or from the main one where that has too much."""
-        self._filling = False
+        if self._filling:
+            self._filling = False
+            self._size_ghost()  # what fits has shown
         if self._small_bytes and self._main_bytes <= self._main_limit:
             return self._evict_small() or self._evict_main()
         return self._evict_main() or self._evict_small()
