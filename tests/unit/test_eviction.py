@@ -1,5 +1,6 @@
 """Which items make room: S3-FIFO and LRU, a line of the algorithm at a time."""
 
+import itertools
 import random
 
 import pytest
@@ -200,7 +201,7 @@ def test_a_walk_shows_each_item_once_and_begins_again(policy, at_most):
     cache = filled(50, policy)
     for _ in range(3):
         shown = []
-        while cache.policy.walk(at_most, lambda key, item: shown.append(int(key))) == at_most:
+        while cache.policy.walk(at_most, lambda key, _, to=shown: to.append(int(key))) == at_most:
             assert len(shown) <= 50
         assert sorted(shown) == list(range(50))
 
@@ -251,7 +252,7 @@ def test_a_walk_may_remove_what_it_is_shown(policy):
     assert sorted(map(int, cache.items)) == list(range(0, 100, 3))
     if policy == "s3fifo":
         assert cache.policy.places_left == 0
-        assert sorted(sum(cache.queues, [])) == list(range(0, 100, 3))
+        assert sorted(itertools.chain(*cache.queues)) == list(range(0, 100, 3))
     assert len(cache.policy) == 34
 
 
@@ -263,4 +264,4 @@ def test_a_walk_gives_up_places_that_items_left():
     while cache.policy.walk(7, lambda key, item: None) == 7:
         pass
     assert (cache.policy.places_left, len(cache.policy)) == (0, 50)
-    assert sorted(sum(cache.queues, [])) == list(range(1, 100, 2))
+    assert sorted(itertools.chain(*cache.queues)) == list(range(1, 100, 2))

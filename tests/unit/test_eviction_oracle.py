@@ -10,8 +10,8 @@ import random
 import pytest
 
 from memlite.backends.eviction import s3fifo
+from scripts.hit_ratios import loop, scans, shifting, uniform, zipf
 from tests.unit.caches import Cache
-from tests.unit.traces import loop, scans, shifting, uniform, zipf
 
 libcachesim = pytest.importorskip(
     "libcachesim", reason="libcachesim cannot be installed here; see requirements/libcachesim.in"

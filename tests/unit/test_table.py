@@ -65,7 +65,7 @@ def test_cost_is_what_python_allocates(what):
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     counted = sum(cost(key, item) - 8 for key, item in zip(keys, items, strict=True))
-    # What was asked for is traced; what was given is rounded up, a float by 8, bytes by less than 16.
+    # What was asked for is traced; what was given is rounded up: a float by 8, bytes by 15.
     assert taken <= counted <= taken + 1000 * (8 + 2 * 15)
 
 
