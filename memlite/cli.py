@@ -132,6 +132,7 @@ def _serve(settings: Settings) -> int:
     import asyncio
 
     from memlite.server import sockets
+    from memlite.server.collector import tune_collector
     from memlite.server.server import Server
     from memlite.server.service import ServiceManager
     from memlite.server.tls import Tls
@@ -176,6 +177,7 @@ def _serve(settings: Settings) -> int:
             signals.release()
 
         async def run() -> None:
+            tune_collector()
             try:
                 await server.run(ready, manager.stopping)
             finally:

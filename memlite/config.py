@@ -42,6 +42,7 @@ class Config:
     write_back: bool = False
     memory_limit: int = 64
     disable_evictions: bool = False
+    eviction: str = "s3fifo"
     max_item_size: int = MEGABYTE
     conn_limit: int = 1024
     listen_backlog: int = 1024
@@ -284,6 +285,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("memory-limit", "item memory in megabytes", "m", "NUM", _integer(1, 2**31 - 1)),
     Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
+    Option(
+        "eviction",
+        "how to choose what makes room: s3fifo, or lru to compare with",
+        None,
+        "NAME",
+        _choice("s3fifo", "lru"),
+    ),
     Option(
         "conn-limit",
         "max simultaneous connections; exactly so many are served (memcached keeps some back)",

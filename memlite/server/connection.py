@@ -331,9 +331,10 @@ class Connection(asyncio.Protocol):
         while unsent and not self._write_paused:
             parts = [unsent.popleft()]
             size = len(parts[0])
-            while unsent and size < _JOIN_AT_MOST:
+            while unsent and size + len(unsent[0]) <= _JOIN_AT_MOST:
                 parts.append(unsent.popleft())
                 size += len(parts[-1])
+            # What is large goes by itself, and is not copied; the transport sends them together.
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _go_on(self) -> None:

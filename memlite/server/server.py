@@ -11,6 +11,7 @@ from typing import Any
 
 from memlite import logs
 from memlite.backends import Backend, ItemTable
+from memlite.backends.eviction import POLICIES
 from memlite.backends.nearcache import NearCache
 from memlite.backends.registry import Context, make_backend, parse_url
 from memlite.backends.writeback import WriteBack
@@ -33,6 +34,7 @@ from memlite.server.hotkeys import HotKeys
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
 from memlite.server.statistics import loop_label
+from memlite.server.sweeper import Sweeper
 from memlite.server.tls import Tls
 from memlite.server.udp import UdpService
 from memlite.server.users import users_of
@@ -121,6 +123,7 @@ class Server:
         self.sampler = LatencySampler(self.hotkeys.record)
         self.watchers = Watchers(self)
         self.dumps = Dumps(self)
+        self.sweeper = Sweeper(self)
         self.connections: set[Connection] = set()
         self.udp = [UdpService(self, one) for one in listeners if one.udp]
         self.handshakes: dict[TlsTransport, None] = {}
@@ -152,6 +155,7 @@ class Server:
             evict=not config.disable_evictions,
             item_size=config.max_item_size,
             durability=config.durability,
+            eviction=config.eviction,
             clock=self.clock,
             on_evict=lambda key, item: self.engine.count_eviction(key, item),
         )
@@ -178,7 +182,11 @@ class Server:
             return self.backend.table or ItemTable(0), StoreEngine(
                 self.backend, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
             )
-        table = ItemTable(config.memory_limit * MEGABYTE, evict=not config.disable_evictions)
+        table = ItemTable(
+            config.memory_limit * MEGABYTE,
+            evict=not config.disable_evictions,
+            policy=POLICIES[config.eviction],
+        )
         return table, MemoryEngine(
             table, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
@@ -288,6 +296,7 @@ class Server:
         """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
+        self.sweeper.wake()
 
     def refresh_certificates(self) -> None:
         """Read those of TLS again, for connections that are still to come.
@@ -395,6 +404,7 @@ class Server:
         finally:
             if report is not None:
                 report.cancel()
+            self.sweeper.stop()
             for handle in (self._tick_handle, self._flush_handle):
                 if handle is not None:
                     handle.cancel()
@@ -457,6 +467,7 @@ class Server:
         """Once a second: the coarse clock, what is due, and idle connections."""
         self.clock.tick()
         self.engine.tick()
+        self.sweeper.wake()
         for connection in self.connections:
             connection.note_activity(self.clock.second)
         if self.auth is not None:

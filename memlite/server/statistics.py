@@ -135,7 +135,7 @@ def _general(server: "Server") -> Pairs:
     )
     yield "slab_reassign_last_busy_status", "none"
     yield from _zeros("slab_reassign_running", "slabs_moved")
-    yield "lru_crawler_running", int(server.dumps.running)
+    yield "lru_crawler_running", int(server.dumps.running or server.engine.crawling)
     yield "lru_crawler_starts", counters.lru_crawler_starts
     # No log of a worker's stands between an event and its watchers, to be dropped from.
     yield from _zeros("lru_maintainer_juggles", "malloc_fails", "log_worker_dropped")
@@ -188,6 +188,7 @@ def settings(server: "Server") -> Pairs:
     yield "verbosity", server.verbosity
     yield "oldest", int(engine.flush_pending)
     yield "evictions", _on(not config.disable_evictions, "on", "off")
+    yield "eviction_policy", config.eviction
     yield "domain_socket", config.unix_socket or "NULL"
     yield "umask", f"{config.unix_mask:o}"
     yield "shutdown_command", _on(config.enable_shutdown)

@@ -95,6 +95,9 @@ class Loop:
     def call_soon(self, function):
         self.soon.append(function)
 
+    def call_later(self, delay, function):
+        """What is done behind the scenes is no part of it."""
+
     def run(self):
         while self.soon:
             self.soon.pop(0)()
