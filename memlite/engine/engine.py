@@ -104,9 +104,12 @@ class Engine:
         for key in keys:
             item = find(key)
             if item is not None and (not item.expires or item.expires > self.clock.now()):
-                item.state = read[item.state & _STATE]
+                item.state = state = read[item.state & _STATE]
                 hits += 1
-                out += (b"VALUE " + key, item.tail)
+                if state & UNHURRIED:  # perhaps large, and not to be copied
+                    out += (b"VALUE " + key, item.tail)
+                else:
+                    out.append(b"VALUE " + key + item.tail)
             else:
                 self._count_miss(key, item)
         self.counters.get_hits += hits

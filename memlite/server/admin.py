@@ -83,7 +83,6 @@ class Admin:
     def flush(self, exptime: int) -> None:
         """Make all items absent, now or, for a positive `exptime`, then."""
         self._server.engine.flush_all(exptime)
-        self._server.sweeper.wake()
         self._server.schedule_flush()
 
     def set_verbosity(self, level: int) -> None:

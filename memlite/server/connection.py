@@ -46,11 +46,12 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closing", "_counters", "_eof", "_held", "_hit", "_server", "_stalled", "_straight",
-        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write_paused",
+        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write", "_write_paused",
         "authenticated", "close_reason", "commands", "dialect", "last_command", "out", "parser",
     )  # fmt: skip
 
     _transport: asyncio.Transport
+    _write: Callable[[bytes], None]
     parser: Parser
     _hit: Callable[[bytes], bytes | None]
     commands: Any  # the protocol's handler; of the text protocol a `Handler`
@@ -182,6 +183,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take part, or be turned away when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
+        self._write = self._transport.write
         if not self._server.admit(self):
             self._transport.write(replies.TOO_MANY_CONNECTIONS)
             self._transport.close()
@@ -210,10 +212,13 @@ class Connection(asyncio.Protocol):
         # No key holds a space or a line's end, so what is stored under all that stands between
         # "get " and the end was asked for as one key, in one command.
         if straight > 0 and data[:4] == b"get " and data[-2:] == b"\r\n":
-            reply = self._hit(data[4:-2])
+            # By way of locals: faster than as if they were methods.
+            hit = self._hit
+            reply = hit(data[4:-2])
             if reply is not None:
                 counters.bytes_written += len(reply)
-                self._transport.write(reply)
+                write = self._write
+                write(reply)
                 return
         if self._stalled:
             self._hold(data)
@@ -287,7 +292,7 @@ class Connection(asyncio.Protocol):
         if len(out) == 1:
             reply = out.pop()
             self._counters.bytes_written += len(reply)
-            self._transport.write(reply)
+            self._write(reply)
         elif out:
             self._flush()
         if more:

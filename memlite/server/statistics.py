@@ -188,7 +188,6 @@ def settings(server: "Server") -> Pairs:
     yield "verbosity", server.verbosity
     yield "oldest", int(engine.flush_pending)
     yield "evictions", _on(not config.disable_evictions, "on", "off")
-    yield "eviction_policy", config.eviction
     yield "domain_socket", config.unix_socket or "NULL"
     yield "umask", f"{config.unix_mask:o}"
     yield "shutdown_command", _on(config.enable_shutdown)
@@ -234,6 +233,7 @@ def settings(server: "Server") -> Pairs:
     yield "num_napi_ids", 0
     yield "memory_file", "(null)"
     yield "client_flags_size", 4
+    yield "eviction_policy", config.eviction
 
 
 def _tls_settings(config: Config) -> Pairs:
