@@ -46,8 +46,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closing", "_counters", "_eof", "_held", "_hit", "_server", "_stalled", "_straight",
-        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write", "_write_paused",
-        "authenticated", "close_reason", "commands", "dialect", "last_command", "out", "parser",
+        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write",
+        "_write_paused", "authenticated", "close_reason", "commands", "dialect", "last_command",
+        "out", "parser",
     )  # fmt: skip
 
     _transport: asyncio.Transport
