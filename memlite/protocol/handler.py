@@ -28,6 +28,16 @@ class Handler(Protocol):
     def gats(self, exptime: int, keys: list[bytes]) -> None: ...
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        r"""Set a large value, which comes as get will send it.
+
+        Args:
+            key: the item's.
+            exptime: as for `set`.
+            framed: `` <flags> <size>\r\n<value>\r\n``.
+            noreply: as for `set`.
+        """
+
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
     def replace(
         self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool
@@ -97,6 +107,7 @@ COMMAND_CLASS = {
     "gat": "touch",
     "gats": "touch",
     "set": "store",
+    "set_framed": "store",
     "add": "store",
     "replace": "store",
     "append": "store",
@@ -134,6 +145,7 @@ KEY_ARGUMENT = {
     "gat": 1,
     "gats": 1,
     "set": 0,
+    "set_framed": 0,
     "add": 0,
     "replace": 0,
     "append": 0,

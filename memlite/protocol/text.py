@@ -20,6 +20,8 @@ _BINARY: Final = "a binary request where text belongs"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
+# Bytes of a value from which a copy counts.
+_FRAMED_FROM: Final = 64 * 1024
 _SHORTEST_LINE: Final = 4  # bytes with the line's end
 _MODES_OF_MS: Final = b"\0SEAPR"
 _MODES_OF_MA: Final = b"\0I+D-"
@@ -76,6 +78,21 @@ class _Store(Pieces):
             return None
         pieces.append(last[:-2])
         return b"".join(pieces)
+
+
+class _LargeSet(_Store):
+    """A set of a large value, which is put together once, as it is going to be kept."""
+
+    __slots__ = ()
+
+    def __init__(self, key: bytes, flags: int, exptime: int, size: int, noreply: bool) -> None:
+        super().__init__("set_framed", (key, exptime), size, (noreply,), noreply)
+        self._blocks.append(b" %d %d\r\n" % (flags, size))
+
+    def framed_value(self) -> bytes | None:
+        """Return `` <flags> <size>``, the value and the lines' ends; None if the last one lacks."""
+        framed = self.value()
+        return framed if framed.endswith(b"\r\n") else None
 
 
 class TextParser:
@@ -338,8 +355,11 @@ class TextParser:
             return self._skip(size + 2, position, length)
         end = position + size
         if end + 2 > length:
-            after = (unique, noreply) if name == b"cas" else (noreply,)
-            store = _Store(name.decode(), (key, flags, exptime), size, after, noreply)
+            if name == b"set" and size >= _FRAMED_FROM:
+                store: _Store = _LargeSet(key, flags, exptime, size, noreply)
+            else:
+                after = (unique, noreply) if name == b"cas" else (noreply,)
+                store = _Store(name.decode(), (key, flags, exptime), size, after, noreply)
             self._await(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:

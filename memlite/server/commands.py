@@ -112,6 +112,16 @@ class TextCommands(MetaCommands):
         if not noreply:
             self.out.append(b"STORED\r\n")
 
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        """``set`` of a large value."""
+        try:
+            self._engine.set_framed(key, exptime, framed)
+        except CommandError as error:
+            self.reject(error.reply, noreply)
+            return
+        if not noreply:
+            self.out.append(b"STORED\r\n")
+
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """``add``: store if absent."""
         self._answer(noreply, self._engine.add, key, flags, exptime, value)

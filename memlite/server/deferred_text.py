@@ -77,6 +77,11 @@ class DeferredText(Deferred[TextCommands]):
         run = partial(self._inner.set, key, flags, exptime, value, noreply)
         self._submit("set", Reads.NOTHING, (key,), run, noreply)
 
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        """``set`` of a large value."""
+        run = partial(self._inner.set_framed, key, exptime, framed, noreply)
+        self._submit("set_framed", Reads.NOTHING, (key,), run, noreply)
+
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """``add``."""
         run = partial(self._inner.add, key, flags, exptime, value, noreply)

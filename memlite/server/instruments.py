@@ -157,6 +157,10 @@ _VALUE_AT["meta_set"] = 1
 
 def _spell(name: str, arguments: tuple[object, ...]) -> str:
     # These say themselves which command they are.
+    if name == "set_framed":
+        key, exptime, framed, noreply = arguments
+        flags, size = cast("bytes", framed).split(b"\r\n", 1)[0].split()
+        return _spell("set", (key, int(flags), exptime, int(size), noreply))
     words = [] if name == "admin" or name.startswith("binary_") else [name]
     for index, argument in enumerate(arguments):
         if isinstance(argument, list):

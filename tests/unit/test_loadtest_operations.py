@@ -73,6 +73,10 @@ class Cache:
         self.exptime = exptime
         self._store(key, value)
 
+    def set_framed(self, key, exptime, framed, noreply):
+        head, _, rest = framed.partition(b"\r\n")
+        self.set(key, int(head.split()[0]), exptime, rest[:-2], noreply)
+
     def add(self, key, flags, exptime, value, noreply):
         self._called("add", noreply)
         if key not in self.items:

@@ -372,7 +372,7 @@ def test_a_peer_that_stops_taking_replies_on_the_straight_path_stops_it():
         write(data)
         client.connection.pause_writing()
 
-    client.transport.write = full
+    client.connection._write = full
     assert client.read(b"get k\r\n") == K + END
     assert client.read(b"get k2\r\n") == b""
     client.connection.resume_writing()
