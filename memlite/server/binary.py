@@ -137,7 +137,7 @@ class BinaryCommands:
         """Return the cas unique to show."""
         # Write-back holds items that have no version before they are stored. Showing 0 would turn
         # the change on a condition that follows into one without.
-        return (item.unique or _FITS_NOTHING) if self._cas else 0
+        return (self._engine.unique(item) or _FITS_NOTHING) if self._cas else 0
 
     # Storing
 

@@ -157,14 +157,15 @@ _VALUE_AT["meta_set"] = 1
 
 def _spell(name: str, arguments: tuple[object, ...]) -> str:
     # These say themselves which command they are.
-    if name == "set_framed":
-        key, exptime, framed, noreply = arguments
-        flags, size = cast("bytes", framed).split(b"\r\n", 1)[0].split()
-        return _spell("set", (key, int(flags), exptime, int(size), noreply))
     words = [] if name == "admin" or name.startswith("binary_") else [name]
     for index, argument in enumerate(arguments):
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
+        elif index == 2 and name == "set_framed" and isinstance(argument, bytes):
+            flags, size = argument.split(b"\r\n", 1)[0].split()
+            words[0] = "set"
+            words.insert(2, _text(flags))
+            words.append(_text(size))
         elif isinstance(argument, bytes):
             words.append(
                 str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument.rstrip())

@@ -172,7 +172,7 @@ class FileBackend(Backend):
         left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
-                "%s holds more than -m allows: the %d oldest items are left out",
+                "%s holds more than -m allows: %d items are left out",
                 self.path,
                 len(left_out),
             )
@@ -259,7 +259,8 @@ class FileBackend(Backend):
                 # What set could not replace must not be served as if it were current.
                 self.delete(key)
             raise
-        self._version = item.version = self._version + 1
+        self._version += 1
+        self.table.number(item, self._version)
         return self._append((key, old), lines.put_record(key, item))
 
     def delete(self, key: bytes, replacing: Item | Anything = ANY) -> asyncio.Future[None]:
