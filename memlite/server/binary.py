@@ -76,14 +76,13 @@ class BinaryCommands:
         out: as above.
     """
 
-    __slots__ = ("_admin", "_cas", "_connection", "_engine", "_fetch", "out")
+    __slots__ = ("_admin", "_cas", "_connection", "_engine", "out")
 
     def __init__(
         self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
     ) -> None:
         self._engine = engine
         self._cas = engine.cas_enabled
-        self._fetch = engine.fetch
         self._admin = admin
         self._connection = connection
         self.out = out
@@ -92,7 +91,7 @@ class BinaryCommands:
 
     def binary_get(self, request: BinaryRequest) -> None:
         """GET, with the key in the reply GETK, and their quiet variants."""
-        item = self._fetch(request.key)
+        item = self._engine.fetch(request.key)
         if item is None:
             self._miss(request)
         else:

@@ -41,13 +41,12 @@ class TextCommands(MetaCommands):
         out: as above.
     """
 
-    __slots__ = ("_admin", "_connection", "_fetch")
+    __slots__ = ("_admin", "_connection")
 
     def __init__(
         self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
     ) -> None:
         super().__init__(engine, out)
-        self._fetch = engine.fetch
         self._admin = admin
         self._connection = connection
 
@@ -68,8 +67,9 @@ class TextCommands(MetaCommands):
 
     def gets(self, keys: list[bytes]) -> None:
         """``gets <key>*``: with cas uniques."""
+        fetch = self._engine.fetch
         for key in keys:
-            item = self._fetch(key)
+            item = fetch(key)
             if item is not None:
                 self._append_with_unique(key, item)
         self.out.append(replies.END)

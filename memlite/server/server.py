@@ -81,6 +81,7 @@ class Server:
         negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
+        hit: the engine's method, once for all connections.
         tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
@@ -113,6 +114,7 @@ class Server:
         )
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
+        self.hit = self.engine.hit
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
             self.engine.observe(self.prefixes, None)
