@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import json
 import logging
 import os
 import sys
@@ -134,7 +133,6 @@ def _serve(settings: Settings) -> int:
     from memlite.server import sockets
     from memlite.server.server import Server
     from memlite.server.service import ServiceManager
-    from memlite.server.tls import Tls
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
@@ -144,7 +142,7 @@ def _serve(settings: Settings) -> int:
     if config.enable_coredumps:
         process.allow_coredumps()
     # Before anybody can connect: those who could would be let down if it failed.
-    tls = Tls(config.extended) if config.enable_ssl else None
+    tls = _tls(config) if config.enable_ssl else None
     if config.unix_socket:
         listeners = [
             sockets.listen_unix(config.unix_socket, config.unix_mask, config.listen_backlog)
@@ -189,6 +187,12 @@ def _serve(settings: Settings) -> int:
         for listener in listeners:
             listener.close()
     return 0
+
+
+def _tls(config: Config) -> "Tls":
+    from memlite.server.tls import Tls  # not above: who does not ask for it need not wait for it
+
+    return Tls(config.extended)
 
 
 def _say_who_can_connect(
@@ -368,4 +372,6 @@ def _toml(option: Option, value: object) -> str:
 
 def _quoted(text: str) -> str:
     """Return a TOML basic string, whose escapes are JSON's."""
+    import json  # only on the way to --print-config
+
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

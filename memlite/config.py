@@ -6,10 +6,8 @@ Every option has a row in `OPTIONS`; the command line, the ``MEMLITE_*`` variabl
 
 import getopt
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from memlite.errors import ConfigError
@@ -556,6 +554,9 @@ def _read_environment(environment: Mapping[str, str]) -> _Layer:
 
 
 def _read_file(path: str) -> _Layer:
+    import tomllib  # here, with pathlib: most servers have no file to wait for them
+    from pathlib import Path
+
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -4,9 +4,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol.handler import BinaryHandler
+from memlite.protocol.binary_handler import BinaryHandler
 from memlite.protocol.limits import Limits, item_total
-from memlite.protocol.packets import HEADER, MAGIC, BinaryRequest, Opcode, Status
+from memlite.protocol.magic import MAGIC
+from memlite.protocol.packets import HEADER, BinaryRequest, Opcode, Status
 from memlite.protocol.pieces import Pieces
 
 __all__ = ["BinaryParser"]

@@ -6,9 +6,9 @@ from memlite.errors import CommandError, ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
+from memlite.protocol.magic import MAGIC
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
-from memlite.protocol.packets import MAGIC
 from memlite.protocol.pieces import Pieces
 
 __all__ = ["TextParser"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
-from memlite.server.auth import Gate
 from memlite.server.dialects import Dialect, Negotiator, Parser
 from memlite.server.sockets import address_label, endpoint
 from memlite.server.streams import Stream
@@ -84,13 +83,13 @@ class Connection(asyncio.Protocol):
         auth = self._server.auth
         if auth is not None and not self.authenticated:
             limits = self._server.limits
-            self.parser = Gate(self, auth, dialect.login(limits), limits.commands_per_read)
+            self.parser = auth.gate(self, dialect.login(limits), limits.commands_per_read)
             self._hit = _no_hit
 
     def _begin(self, dialect: Dialect) -> None:
         server = self._server
         self.parser = dialect.parser(server.limits)
-        self.commands = dialect.commands(server.engine, server.admin, self, self.out)
+        self.commands = dialect.commands(server.engine, server, self, self.out)
         self._hit = server.hit if dialect.straight else _no_hit
 
     def let_in(self, data: bytes) -> bool:
