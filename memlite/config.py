@@ -8,7 +8,7 @@ import getopt
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from memlite.errors import ConfigError
 from memlite.extended import ExtendedOptions, plain
@@ -172,8 +172,7 @@ def _flag(text: str) -> bool:
     raise ValueError(f"must be true or false, not {text!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One setting.
 
     Attributes:
@@ -431,8 +430,7 @@ _BY_NAME = {option.name: option for option in OPTIONS}
 _BY_SHORT = {option.short: option for option in OPTIONS if option.short}
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """A configuration and where each of its values came from.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Every limit of the wire, in one place, each an explicit number."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Limits", "item_total"]
 
@@ -29,8 +29,7 @@ def item_total(key_length: int, flags: int, value_length: int, *, cas: bool = Tr
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What a peer may send.
 
     Attributes:

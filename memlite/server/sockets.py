@@ -367,11 +367,11 @@ def write_ports(listeners: Sequence[Listener]) -> None:
         for one in listeners
         if one.port
     ]
-    from pathlib import Path
-
-    partial = Path(path + ".lck")
+    partial = path + ".lck"
     try:
-        partial.write_text("".join(lines), encoding="utf-8")
-        partial.rename(path)  # whoever waits for the file finds it whole
+        # Without pathlib, which would be imported for this alone.
+        with open(partial, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.writelines(lines)
+        os.rename(partial, path)  # noqa: PTH104 - whoever waits for the file finds it whole
     except OSError as error:
         raise StartError(f"{PORT_FILE_VARIABLE}: {path}: {error.strerror}") from None
