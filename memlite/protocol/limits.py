@@ -1,6 +1,6 @@
 """Every limit of the wire, in one place, each an explicit number."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 __all__ = ["Limits", "item_total"]
 
@@ -29,7 +29,8 @@ def item_total(key_length: int, flags: int, value_length: int, *, cas: bool = Tr
     )
 
 
-class Limits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Limits:
     """What a peer may send.
 
     Attributes:

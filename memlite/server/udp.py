@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,7 +73,7 @@ class UdpService(asyncio.DatagramProtocol):
     def __init__(self, server: "Server", listener: Listener) -> None:
         self.server = server
         self.listener = listener
-        self.limits = server.limits._replace(commands_per_read=1)
+        self.limits = replace(server.limits, commands_per_read=1)
         self.reply_bytes = min(
             max(server.limits.item_size, _REPLIES_AT_LEAST) + _LINES, frames.MESSAGE_SIZE
         )
