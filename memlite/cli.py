@@ -108,6 +108,10 @@ def _serve(settings: Settings) -> int:
         # files, and paths may be relative.
         server = Server(config, listeners, tls=tls)
         loop_factory = _loop_factory(config.loop)
+        if config.user:
+            from memlite.server import on_demand
+
+            on_demand.import_all()
         process.become(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (
             process.daemonize(keep_streams=config.verbose > 0) if config.daemon else None

@@ -1,5 +1,6 @@
 """What a server in memory imports: nothing that it does not need, and nothing while it serves."""
 
+import os
 import re
 from collections.abc import Callable
 
@@ -24,9 +25,9 @@ OF_OTHERS = {
     "memlite.protocol.packets", "memlite.protocol.sasl", "memlite.server.admin",
     "memlite.server.auth", "memlite.server.binary", "memlite.server.deferred",
     "memlite.server.dumps", "memlite.server.encrypted", "memlite.server.lite",
-    "memlite.server.statistics", "memlite.server.throttle", "memlite.server.tls",
-    "memlite.server.udp", "memlite.server.users", "memlite.server.watchers", "memlite.shell",
-    "memlite.testing", "memlite.texts",
+    "memlite.server.on_demand", "memlite.server.statistics", "memlite.server.throttle",
+    "memlite.server.tls", "memlite.server.udp", "memlite.server.users", "memlite.server.watchers",
+    "memlite.shell", "memlite.testing", "memlite.texts",
 }  # fmt: skip
 
 
@@ -73,3 +74,24 @@ def test_what_somebody_asks_for_is_imported_then(
         wire.send(request_)
         assert wire.sock.recv(100)
     assert module in imported(server)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may use -u")
+@pytest.mark.parametrize("kind", ["memlite", "memlite-near"])
+def test_who_gives_up_root_has_imported_all_it_may_be_asked_for(start: Start, kind: str) -> None:
+    """The other user may not be allowed to read Python's files."""
+    log = {"PYTHONPROFILEIMPORTTIME": "1"}
+    server = start("-u", "nobody", "--debug-commands", kind=kind, environment=log)
+    before = imported(server)
+    for request, end in (
+        (b"set a 0 0 1\r\n1\r\nget a\r\nmg a v\r\n", b"VA 1\r\n1\r\n"),
+        (b"get b\r\n" * 300 + b"stats hotkeys\r\n", b"share 100.00\r\nEND\r\n"),
+        *((b"stats %b\r\n" % group, b"END\r\n") for group in (b"", b"settings", b"conns")),
+        (b"lru_crawler metadump all\r\n", b"END\r\n"),
+        (b"watch\r\n", b"OK\r\n"),
+        (b"\x80\x0a" + bytes(22), bytes(16)),
+    ):
+        with server.connect() as wire:
+            wire.send(request)
+            assert wire.until(end)
+    assert imported(server) == before
