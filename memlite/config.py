@@ -6,11 +6,9 @@ Every option has a row in `OPTIONS`; the command line, the ``MEMLITE_*`` variabl
 
 import getopt
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memlite.errors import ConfigError
 from memlite.extended import ExtendedOptions, plain
@@ -175,8 +173,7 @@ def _flag(text: str) -> bool:
     raise ValueError(f"must be true or false, not {text!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One setting.
 
     Attributes:
@@ -441,8 +438,7 @@ _BY_NAME = {option.name: option for option in OPTIONS}
 _BY_SHORT = {option.short: option for option in OPTIONS if option.short}
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """A configuration and where each of its values came from.
 
     Attributes:
@@ -564,6 +560,9 @@ def _read_environment(environment: Mapping[str, str]) -> _Layer:
 
 
 def _read_file(path: str) -> _Layer:
+    import tomllib  # here, with pathlib: most servers have no file to wait for them
+    from pathlib import Path
+
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

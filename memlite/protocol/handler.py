@@ -3,9 +3,8 @@
 from typing import Protocol
 
 from memlite.protocol.meta import MetaRequest
-from memlite.protocol.packets import BinaryRequest, Status
 
-__all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "BinaryHandler", "Handler"]
+__all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "Handler"]
 
 
 class Handler(Protocol):
@@ -73,31 +72,6 @@ class Handler(Protocol):
 
     def reject(self, reply: bytes, noreply: bool) -> None:
         """Answer a malformed command with the wire line `reply`."""
-
-
-class BinaryHandler(Protocol):
-    """What `Handler` is, for the binary protocol: one method per kind of command.
-
-    The request says which command it is (`memlite.protocol.packets.Opcode`).
-    """
-
-    def binary_get(self, request: BinaryRequest) -> None: ...
-    def binary_store(self, request: BinaryRequest) -> None: ...
-    def binary_delete(self, request: BinaryRequest) -> None: ...
-    def binary_count(self, request: BinaryRequest) -> None: ...
-    def binary_touch(self, request: BinaryRequest) -> None:
-        """Set a new expiry and, but for TOUCH itself, answer like `binary_get`."""
-
-    def binary_too_large(self, request: BinaryRequest) -> None:
-        """Refuse a value that is over the item size limit; the parser swallows it."""
-
-    def binary_admin(self, request: BinaryRequest) -> None:
-        """Carry out a command that is not about a key; `quit` follows a QUIT."""
-
-    def binary_reject(self, request: BinaryRequest, status: Status) -> None:
-        """Answer a malformed or unknown command."""
-
-    def quit(self) -> None: ...
 
 
 COMMAND_CLASS = {

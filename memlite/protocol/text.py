@@ -6,9 +6,9 @@ from memlite.errors import CommandError, ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
+from memlite.protocol.magic import MAGIC
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
-from memlite.protocol.packets import MAGIC
 from memlite.protocol.pieces import Pieces
 
 __all__ = ["TextParser"]
@@ -135,7 +135,7 @@ class TextParser:
         # would copy the rest once per share.
         self._backlog = b""
         self._backlog_position = 0
-        self._line = bytearray()  # an unfinished line
+        self._line: bytes | bytearray = b""  # an unfinished line
         self._store: _Store | None = None
         self._swallow = 0  # bytes of a refused value still to come
 
@@ -227,6 +227,8 @@ class TextParser:
         """Keep the beginning of a line until its end arrives; cut off who never ends one."""
         self._unfinished = True
         line = self._line
+        if not isinstance(line, bytearray):
+            line = self._line = bytearray()
         known_as_get = len(line) > self._limits.line_length
         line += part
         size = len(line)
@@ -260,7 +262,7 @@ class TextParser:
                 self._keep_line(data)
                 return b"", 0
             data = bytes(self._line) + data
-            self._line.clear()
+            self._line = b""
             return data, 0
         if self._swallow:
             return data, self._skip(self._swallow, 0, len(data))

@@ -10,10 +10,10 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol import packets
 from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
-from memlite.server.admin import Admin
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
+    from memlite.server.server import Server
 
 __all__ = ["BinaryCommands", "failure_of"]
 
@@ -67,7 +67,7 @@ class BinaryCommands:
 
     Args:
         engine: holds the items.
-        admin: knows the commands that are not about keys.
+        server: knows the commands that are not about keys.
         connection: whose commands they are.
         out: where replies are appended: bytes, or what returns them once the backend has given an
             item its version.
@@ -76,15 +76,14 @@ class BinaryCommands:
         out: as above.
     """
 
-    __slots__ = ("_admin", "_cas", "_connection", "_engine", "_fetch", "out")
+    __slots__ = ("_admin", "_cas", "_connection", "_engine", "out")
 
     def __init__(
-        self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[bytes]
     ) -> None:
         self._engine = engine
         self._cas = engine.cas_enabled
-        self._fetch = engine.fetch
-        self._admin = admin
+        self._admin = server.admin
         self._connection = connection
         self.out = out
 
@@ -92,7 +91,7 @@ class BinaryCommands:
 
     def binary_get(self, request: BinaryRequest) -> None:
         """GET, with the key in the reply GETK, and their quiet variants."""
-        item = self._fetch(request.key)
+        item = self._engine.fetch(request.key)
         if item is None:
             self._miss(request)
         else:

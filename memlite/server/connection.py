@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
-from memlite.server.auth import Gate
 from memlite.server.dialects import Dialect, Negotiator, Parser
 from memlite.server.sockets import address_label, endpoint
 from memlite.server.streams import Stream
@@ -71,9 +70,9 @@ class Connection(asyncio.Protocol):
         self._stalled = False  # commands wait for their turn, or for the peer to take replies
         self._turn_due = False  # whether `_take_turn` is to be called
         self._write_paused = False
-        self._held: list[bytes] = []  # what arrived meanwhile
+        self._held = b""  # what arrived meanwhile
         self._eof = False
-        self._unsent: deque[bytes] = deque()  # replies the peer is too slow for
+        self._unsent: deque[bytes] | None = None  # replies the peer is too slow for
         self._closing = False  # to close when those are out
         self._stream: Stream | None = None  # what it is instead of serving commands
         self.close_reason = "normal"
@@ -86,14 +85,14 @@ class Connection(asyncio.Protocol):
         auth = self._server.auth
         if auth is not None and not self.authenticated:
             limits = self._server.limits
-            self.parser = Gate(self, auth, dialect.login(limits), limits.commands_per_read)
+            self.parser = auth.gate(self, dialect.login(limits), limits.commands_per_read)
             self._hit = _no_hit
 
     def _begin(self, dialect: Dialect) -> None:
         server = self._server
         self.parser = dialect.parser(server.limits)
-        self.commands = dialect.commands(server.engine, server.admin, self, self.out)
-        self._hit = server.engine.hit if dialect.straight else _no_hit
+        self.commands = dialect.commands(server.engine, server, self, self.out)
+        self._hit = server.hit if dialect.straight else _no_hit
 
     def let_in(self, data: bytes) -> bool:
         """Serve the client, who has authenticated.
@@ -197,9 +196,9 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.lost()
             self._stream = None
-        self._held.clear()
+        self._held = b""
         self.out.clear()
-        self._unsent.clear()
+        self._unsent = None
         # Half a value may be large, and the collector that would find these two is in no hurry:
         # the commands refer to the connection, which refers to them.
         del self.parser, self.commands
@@ -272,7 +271,7 @@ class Connection(asyncio.Protocol):
     def _hold(self, data: bytes) -> None:
         """Keep what has arrived for later; a stream that has no end has no later."""
         if not self._endless:
-            self._held.append(data)
+            self._held += data  # little: what is not read is not delivered
             self._transport.pause_reading()
 
     def _serve(self, data: bytes) -> None:
@@ -328,6 +327,8 @@ class Connection(asyncio.Protocol):
         if size <= _JOIN_AT_MOST and not self._unsent:
             self._transport.write(b"".join(out))
         else:
+            if self._unsent is None:  # an empty one would be a quarter of an idle connection
+                self._unsent = deque()
             self._unsent.extend(out)
             self._write_unsent()
         out.clear()
@@ -342,6 +343,8 @@ class Connection(asyncio.Protocol):
                 size += len(parts[-1])
             # What is large goes by itself, and is not copied; the transport sends them together.
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if not unsent:
+            self._unsent = None
 
     def _go_on(self) -> None:
         """Serve what waited for a turn, or for the peer."""
@@ -359,8 +362,7 @@ class Connection(asyncio.Protocol):
             self._stream.resume()
             return
         self._stalled = False
-        data = b"".join(self._held)
-        self._held.clear()
+        data, self._held = self._held, b""
         self._straight = -1  # not due to be sampled, unlike what ends a countdown
         self._serve(data)
         if self._stalled or self._transport.is_closing():

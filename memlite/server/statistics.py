@@ -66,7 +66,7 @@ def _general(server: "Server") -> Pairs:
     yield "uptime", int(clock.now() - clock.started)
     yield "time", int(clock.now())
     yield "version", __version__
-    yield "libevent", server.loop_name
+    yield "libevent", _loop_label(server.loop)
     yield "pointer_size", 64
     yield "rusage_user", f"{user:.6f}"
     yield "rusage_system", f"{system:.6f}"
@@ -440,7 +440,7 @@ def _processor_seconds() -> tuple[float, float]:
     return times.user, times.system
 
 
-def loop_label(loop: asyncio.AbstractEventLoop) -> str:
+def _loop_label(loop: asyncio.AbstractEventLoop) -> str:
     """Return the event loop's package and version, for the field that names libevent's."""
     module = type(loop).__module__.partition(".")[0]
     if module == "uvloop":

@@ -10,7 +10,8 @@ from memlite.errors import ConfigError
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.workload import OPERATIONS, Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
-from memlite.protocol import Limits, LiteParser, TextParser
+from memlite.protocol import Limits, TextParser
+from memlite.protocol.lite import LiteParser
 from tests.unit.test_text_parser import Recorder
 
 
