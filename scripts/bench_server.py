@@ -111,7 +111,7 @@ def show_starts(setting: Setting, starts: int) -> Rows:
 # The command line
 
 
-_OTHERS: Final = {
+OTHERS: Final = {
     "eviction": "sets of four times as many keys as -m holds, beside the same with room for all",
     "half-load": "response times in open loop, at half of each server's own capacity",
     "start-up": "from exec to the first connection and reply",
@@ -120,7 +120,7 @@ _OTHERS: Final = {
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    summaries = {name: one.summary for name, one in SCENARIOS.items()} | _OTHERS
+    summaries = {name: one.summary for name, one in SCENARIOS.items()} | OTHERS
     listing = "\n".join(f"  {name:<14}{summary}" for name, summary in summaries.items())
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n")[0],

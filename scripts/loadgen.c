@@ -472,7 +472,7 @@ static void parse_options(int argc, char **argv) {
             fputs(usage, stderr);
             exit(2);
         } else {
-            *numbers[choice].target = number(names[choice].name, optarg, numbers[choice].least,
+            *numbers[choice].target = number(names[index].name, optarg, numbers[choice].least,
                                              numbers[choice].most);
         }
     }

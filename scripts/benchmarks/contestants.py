@@ -30,12 +30,13 @@ CHECKOUT: Final = Path(__file__).resolve().parent.parent.parent
 
 # What a Python says of the memlite that it would run.
 _ASK: Final = """
-import importlib.metadata, platform, memlite
+import importlib.metadata, os, platform, memlite
 try:
     loop = "uvloop " + importlib.metadata.version("uvloop")
 except importlib.metadata.PackageNotFoundError:
     loop = "no uvloop"
-print(f"Python {platform.python_version()}, {loop}")
+where = os.path.dirname(os.path.dirname(memlite.__file__))
+print(f"Python {platform.python_version()}, {loop}; in {where}")
 """
 
 
@@ -127,11 +128,13 @@ def _memlite(name: str, where: str) -> Contestant:
     # Nothing of the current folder, in whose place an installed memlite is meant.
     safe = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     safe["PYTHONSAFEPATH"] = "1"
+    if checkout and not Path(checkout, "memlite").is_dir():
+        raise BenchError(f"{name}: there is no memlite in {checkout}")
     candidates = [checkout] if checkout else ["", str(CHECKOUT)]
     for folder in candidates:
         environment = safe | ({"PYTHONPATH": str(Path(folder).resolve())} if folder else {})
         runs = _ask([interpreter, "-c", _ASK], environment)
-        if runs.returncode == 0:
+        if runs.returncode == 0 and runs.stdout:
             break
     else:
         raise BenchError(f"{name}: {where} does not run memlite: {_last_line(runs.stderr)}")

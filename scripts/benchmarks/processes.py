@@ -39,6 +39,7 @@ HOST: Final = "127.0.0.1"
 _START_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 5.0
 _LOADGEN: Final = Path(__file__).parent.parent / "loadgen.c"
+_PROBES: Final = 50
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -208,23 +209,34 @@ def compile_loadgen(directory: Path) -> Path:
     return target
 
 
-def load(loadgen: Path, port: int, core: int, arguments: Sequence[str]) -> dict[str, Any]:
+def load(
+    loadgen: Path, port: int, core: int, arguments: Sequence[str], *, background: bool = False
+) -> dict[str, Any]:
     """Run the load generator on `core`; return what it printed.
+
+    Args:
+        loadgen: the compiled program.
+        port: of the server.
+        core: where it runs.
+        arguments: its own.
+        background: whether it leaves the core to others that want it.
 
     Raises:
         BenchError: it failed, most likely over a wrong reply.
     """
+    command = [*(["nice", "-n", "19"] if background else []), str(loadgen), f"--port={port}"]
     with pinned(core):
         # run() kills the child when anything, Ctrl-C too, interrupts it.
-        result = subprocess.run(
-            [str(loadgen), f"--port={port}", *arguments], capture_output=True, text=True
-        )
+        result = subprocess.run([*command, *arguments], capture_output=True, text=True)
     return _printed(result.returncode, result.stdout, result.stderr)
 
 
 @contextlib.contextmanager
 def probing(loadgen: Path, port: int, core: int, rate: float) -> Iterator[dict[str, Any]]:
-    """Ask a server for one key, `rate` times a second, on one connection while the block runs.
+    """Ask a server for one key, `rate` times a second, while the block runs.
+
+    It has some connections to itself. With one alone, requests that are due would wait for those
+    before them as soon as a reply takes longer than the time between two, and never catch up.
 
     Gives a dict that afterwards holds what the load generator printed: latencies, from when a
     request was due.
@@ -233,8 +245,8 @@ def probing(loadgen: Path, port: int, core: int, rate: float) -> Iterator[dict[s
         BenchError: the load generator failed.
     """
     printed: dict[str, Any] = {}
-    command = [str(loadgen), f"--port={port}", "--connections=1", "--keys=1", "--gets=1"]
-    command += ["--sets=0", f"--rate={rate:g}", "--seconds=3600"]
+    command = [str(loadgen), f"--port={port}", f"--connections={_PROBES}"]
+    command += ["--keys=1", "--gets=1", "--sets=0", f"--rate={rate:g}", "--seconds=3600"]
     with pinned(core):
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.contestants import Contestant, in_turn
-from benchmarks.processes import CpuSeconds, Running, cpu_seconds, load, progress
+from benchmarks.processes import BenchError, CpuSeconds, Running, cpu_seconds, load, progress
 
 __all__ = [
     "SCENARIOS",
@@ -144,10 +144,16 @@ class Measurement:
 def measure(
     setting: Setting, name: str, turn: int, server: str, where: Running, arguments: Sequence[str]
 ) -> Measurement:
-    """Load a server once; the arguments are the load generator's."""
+    """Load a server once; the arguments are the load generator's.
+
+    Raises:
+        BenchError: it failed, or it was too short to count processor time.
+    """
     before = cpu_seconds(where.pid)
     printed = load(setting.loadgen, where.port, setting.cores[1], [*arguments, f"--seed={turn}"])
     used = cpu_seconds(where.pid).since(before)
+    if used.total <= 0:
+        raise BenchError(f"{name}: no processor time was counted for {server}; more --seconds")
     return Measurement(name, turn, server, used, printed)
 
 
