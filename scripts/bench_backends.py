@@ -122,7 +122,7 @@ async def fill(backend: Backend, count: int) -> None:
     else:
         # Its own way in bulk; a transaction for each would take minutes.
         rows = [(key, VALUE, 0, 0.0, 1) for key in keys]
-        insert = "INSERT INTO items VALUES (?, ?, ?, ?, ?)"
+        insert = "INSERT INTO items (key, value, flags, expires, version) VALUES (?, ?, ?, ?, ?)"
 
         def work() -> None:
             with backend._database as transaction:  # type: ignore[attr-defined]

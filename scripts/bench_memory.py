@@ -272,7 +272,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=int,
         action="append",
         metavar="N",
-        help="-m of the churn (repeatable; default: 64 and 256)",
+        help="-m of the churn (repeatable; default: 64 and 128)",
     )
     parser.add_argument(
         "--times", type=float, default=3.0, help="-m that each phase writes (default: 3)"
@@ -281,7 +281,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_options(parser)
     options = parser.parse_args(arguments)
     options.figure = options.figure or list(_FIGURES)
-    options.megabytes = options.megabytes or [64, 256]
+    options.megabytes = options.megabytes or [64, 128]
     if min(options.items, options.connections, options.times, *options.megabytes) <= 0:
         parser.error("--items, --connections, --times and --megabytes must be positive")
     return options

@@ -104,9 +104,9 @@ def contestants(options: argparse.Namespace) -> list[Contestant]:
     found.append(_memlite("memlite", options.python or f"{sys.executable}:{CHECKOUT}"))
     for text in options.variant:
         name, equals, where = text.partition("=")
-        if not equals or not re.fullmatch(r"[\w.-]{1,11}", name):
+        if not equals or not re.fullmatch(r"[\w.-]{1,10}", name):
             raise BenchError(
-                f"--variant {text}: NAME=PYTHON is expected, the name of at most 11 letters"
+                f"--variant {text}: NAME=PYTHON is expected, the name of at most 10 letters"
             )
         if any(name == one.name for one in found):
             raise BenchError(f"--variant {text}: there is a {name} already")
