@@ -189,8 +189,7 @@ class NearCache(Backend):
         return self.inner.scan()
 
     def tick(self) -> None:
-        """Free some of what was flushed; and the backend's."""
-        self.table.reclaim(10_000)
+        """Do what is due behind."""
         self.inner.tick()
 
     def stats(self) -> Mapping[str, int | float | str]:

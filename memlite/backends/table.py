@@ -272,6 +272,14 @@ class ItemTable:
         """Yield every key and item, oldest first; nothing may be stored meanwhile."""
         yield from self._items.items()
 
-    def scan_recent(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, newest first; nothing may be stored meanwhile."""
-        yield from reversed(self._items.items())
+    def survey(self, *, newest_first: bool = False) -> Iterator[tuple[bytes, Item]]:
+        """Yield every key and item that is there from beginning to end, whatever else is stored."""
+        keys = list(self._items)
+        if not newest_first:
+            keys.reverse()
+        # Taken from the end, so that the list gets shorter: a million are not freed at one stroke.
+        while keys:
+            key = keys.pop()
+            item = self.get(key)
+            if item is not None:
+                yield key, item

@@ -104,9 +104,12 @@ class Engine:
         for key in keys:
             item = find(key)
             if item is not None and (not item.expires or item.expires > self.clock.now()):
-                item.state = read[item.state & _STATE]
+                item.state = state = read[item.state & _STATE]
                 hits += 1
-                out += (b"VALUE " + key, item.tail)
+                if state & UNHURRIED:  # perhaps large, and not to be copied
+                    out += (b"VALUE " + key, item.tail)
+                else:
+                    out.append(b"VALUE " + key + item.tail)
             else:
                 self._count_miss(key, item)
         self.counters.get_hits += hits
@@ -199,9 +202,32 @@ class Engine:
                 return
             self.counters.cmd_set += 1
             expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
-            self._put(key, self.table.find(key), value, flags, expires)
+            self._put(key, self.table.find(key), tail_form(flags, value), expires)
         except OutOfMemoryError:
             # What could not be replaced must not be served as if it were current.
+            self.table.delete(key)
+            raise
+
+    def set_framed(self, key: bytes, exptime: int, tail: bytes) -> None:
+        """Store like `set`, a value that is framed as an item keeps it.
+
+        Args:
+            key: the item's.
+            exptime: as for `set`.
+            tail: see `Item`.
+
+        Raises:
+            OutOfMemoryError: as for `set`.
+        """
+        if self.observed:
+            new = Item(tail, 0.0, 0)
+            self.set(key, new.flags, exptime, new.value)
+            return
+        self.counters.cmd_set += 1
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
+        try:
+            self._put(key, self.table.find(key), tail, expires)
+        except OutOfMemoryError:
             self.table.delete(key)
             raise
 
@@ -277,13 +303,13 @@ class Engine:
                 outcome, content = Outcome.NOT_STORED, None
         if self.observer is None:
             if content is not None:
-                self._put(key, self.table.find(key), *content)
+                self._put_content(key, self.table.find(key), content)
             return outcome
         self._observe_replaced(command, key)
         status = outcome.name.lower()
         try:
             if content is not None:
-                self._put(key, self.table.find(key), *content)
+                self._put_content(key, self.table.find(key), content)
         except OutOfMemoryError:
             status = "no_memory"
             raise
@@ -315,17 +341,19 @@ class Engine:
         if removes:
             self.table.delete(key)
 
+    def _put_content(self, key: bytes, old: Item | None, content: Content) -> None:
+        value, flags, expires, marks = content
+        self._put(key, old, tail_form(flags, value), expires, marks)
+
     def _put(
         self,
         key: bytes,
         old: Item | None,
-        value: bytes,
-        flags: int,
+        tail: bytes,
         expires: float,
         marks: Marks | None = None,
     ) -> None:
         counters = self.counters
-        tail = tail_form(flags, value)
         try:
             if old is None:
                 item = Item(tail, expires, self.usage.fresh)
@@ -399,7 +427,7 @@ class Engine:
         in_place = current is not None and current.size == len(content.value)
         fetched = current is not None and current.fetched
         try:
-            self._put(key, self.table.find(key), *content)
+            self._put_content(key, self.table.find(key), content)
             # memcached writes a number that fits into the item it has, which is no new one.
             if in_place:
                 self.counters.total_items -= 1

@@ -98,7 +98,7 @@ class MetaEngine(Engine):
             expires = semantics.expiry(vivify or 0, now)
             marks = Marks(won=True, binary=not nameable(key), unique=unique)
             try:
-                self._put(key, None, b"", 0, expires, marks)
+                self._put_content(key, None, Content(b"", 0, expires, marks))
             except OutOfMemoryError:
                 created = False
             item = self.table.get(key)
@@ -225,7 +225,8 @@ class MetaEngine(Engine):
         if empty:
             own = self.unique(item) if unique is None and not stale and self.cas_enabled else unique
             marks = Marks(stale=stale, binary=not nameable(key), unique=own)
-            self._put(key, item, b"", flags, semantics.expiry(touch or 0, now), marks)
+            expires = semantics.expiry(touch or 0, now)
+            self._put_content(key, item, Content(b"", flags, expires, marks))
         elif stale:
             expires = item.expires if touch is None else semantics.expiry(touch, now)
             marks = marks._replace(stale=True, won=False, unique=unique)

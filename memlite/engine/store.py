@@ -304,9 +304,21 @@ class StoreEngine(MetaEngine):
         """0: the backend sees to delayed flushes."""
         return 0.0
 
+    crawls = False
+    crawling = False
+
     def crawl(self) -> None:
         """Leave expired items to the backend (``lru_crawler crawl``)."""
         self.counters.lru_crawler_starts += 1
+
+    def sweep(self, at_most: int) -> bool:
+        """Free what was flushed of items that the backend keeps in memory.
+
+        Returns:
+            Whether there is more to do.
+        """
+        table = self.backend.table
+        return table is not None and table.reclaim(at_most) > 0
 
 
 async def _all(work: Iterable[Awaitable[_Result]]) -> list[_Result]:

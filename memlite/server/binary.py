@@ -10,10 +10,10 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol import packets
 from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
-from memlite.server.admin import Admin
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
+    from memlite.server.server import Server
 
 __all__ = ["BinaryCommands", "failure_of"]
 
@@ -67,7 +67,7 @@ class BinaryCommands:
 
     Args:
         engine: holds the items.
-        admin: knows the commands that are not about keys.
+        server: knows the commands that are not about keys.
         connection: whose commands they are.
         out: where replies are appended: bytes, or what returns them once the backend has given an
             item its version.
@@ -76,15 +76,14 @@ class BinaryCommands:
         out: as above.
     """
 
-    __slots__ = ("_admin", "_cas", "_connection", "_engine", "_fetch", "out")
+    __slots__ = ("_admin", "_cas", "_connection", "_engine", "out")
 
     def __init__(
-        self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[bytes]
     ) -> None:
         self._engine = engine
         self._cas = engine.cas_enabled
-        self._fetch = engine.fetch
-        self._admin = admin
+        self._admin = server.admin
         self._connection = connection
         self.out = out
 
@@ -92,7 +91,7 @@ class BinaryCommands:
 
     def binary_get(self, request: BinaryRequest) -> None:
         """GET, with the key in the reply GETK, and their quiet variants."""
-        item = self._fetch(request.key)
+        item = self._engine.fetch(request.key)
         if item is None:
             self._miss(request)
         else:
@@ -137,7 +136,7 @@ class BinaryCommands:
         """Return the cas unique to show."""
         # Write-back holds items that have no version before they are stored. Showing 0 would turn
         # the change on a condition that follows into one without.
-        return (item.unique or _FITS_NOTHING) if self._cas else 0
+        return (self._engine.unique(item) or _FITS_NOTHING) if self._cas else 0
 
     # Storing
 
@@ -247,7 +246,14 @@ class BinaryCommands:
         elif name.startswith(b"detail"):
             return self._detail(request)
         group = admin.group(name, self._connection)
-        return _not_found(request) if group is None else packets.stat_packets(request, group)
+        if group is not None:
+            return packets.stat_packets(request, group)
+        scan = admin.scan(name)
+        if scan is not None:
+            spell = partial(packets.stat_packets, request)
+            answer = admin.answer_scan(scan, spell, self._connection)
+            return packets.failure(request, Status.INVALID) if answer is None else answer
+        return _not_found(request)
 
     def _detail(self, request: BinaryRequest) -> bytes:
         rest = request.key.removeprefix(b"detail")

@@ -20,8 +20,9 @@ class LiteCommands(TextCommands):
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>``: the items without their flags."""
+        fetch = self._engine.fetch
         for key in keys:
-            item = self._fetch(key)
+            item = fetch(key)
             if item is not None:
                 # A view is not copied, however large, and -vv does not log it.
                 value = cast("bytes", memoryview(item.tail)[item.begin :])

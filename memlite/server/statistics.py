@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
+    "SCANS",
     "Pairs",
+    "Scan",
     "backend",
     "cachedump",
     "connections",
@@ -34,8 +36,11 @@ __all__ = [
 ]
 
 Pairs = Iterator[tuple[str, object]]
+Scan = Iterator[tuple[str, object] | None]
+"""The same, of a group that looks at every item: None where others may have a turn."""
 
 _SIZE_BUCKET = 32
+_ITEMS_PER_TURN = 100
 _CACHEDUMP_BYTES = 2 * 1024 * 1024
 
 
@@ -66,7 +71,7 @@ def _general(server: "Server") -> Pairs:
     yield "uptime", int(clock.now() - clock.started)
     yield "time", int(clock.now())
     yield "version", __version__
-    yield "libevent", server.loop_name
+    yield "libevent", _loop_label(server.loop)
     yield "pointer_size", 64
     yield "rusage_user", f"{user:.6f}"
     yield "rusage_system", f"{system:.6f}"
@@ -135,7 +140,7 @@ def _general(server: "Server") -> Pairs:
     )
     yield "slab_reassign_last_busy_status", "none"
     yield from _zeros("slab_reassign_running", "slabs_moved")
-    yield "lru_crawler_running", int(server.dumps.running)
+    yield "lru_crawler_running", int(server.dumps.running or server.engine.crawling)
     yield "lru_crawler_starts", counters.lru_crawler_starts
     # No log of a worker's stands between an event and its watchers, to be dropped from.
     yield from _zeros("lru_maintainer_juggles", "malloc_fails", "log_worker_dropped")
@@ -233,6 +238,7 @@ def settings(server: "Server") -> Pairs:
     yield "num_napi_ids", 0
     yield "memory_file", "(null)"
     yield "client_flags_size", 4
+    yield "eviction_policy", config.eviction
 
 
 def _tls_settings(config: Config) -> Pairs:
@@ -252,14 +258,16 @@ def _tls_settings(config: Config) -> Pairs:
     yield "ssl_min_version", MIN_VERSION_NAMES[extended.ssl_min_version]
 
 
-def items(server: "Server") -> Pairs:
+def items(server: "Server") -> Scan:
     """``stats items``: by size class."""
     engine = server.engine
     classes = engine.sizes
     number: dict[int, int] = {}
     requested: dict[int, int] = {}
     oldest: dict[int, int] = {}
-    for key, item in server.table.scan():
+    for place, (key, item) in enumerate(server.table.survey()):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         total = classes.total(key, item)
         class_id = classes.of_total(total)
         number[class_id] = number.get(class_id, 0) + 1
@@ -295,12 +303,14 @@ _ITEMS_FIELDS = (
 )  # fmt: skip
 
 
-def slabs(server: "Server") -> Pairs:
+def slabs(server: "Server") -> Scan:
     """``stats slabs``: the same classes as if they were slabs, filled to the last chunk."""
     engine = server.engine
     classes = engine.sizes
     used: dict[int, int] = {}
-    for key, item in server.table.scan():
+    for place, (key, item) in enumerate(server.table.survey()):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         class_id = classes.of_item(key, item)
         used[class_id] = used.get(class_id, 0) + 1
     for class_id in sorted(used):
@@ -320,14 +330,16 @@ def slabs(server: "Server") -> Pairs:
     yield "total_malloced", server.table.used
 
 
-def sizes(server: "Server") -> Pairs:
+def sizes(server: "Server") -> Scan:
     """``stats sizes``: how many items there are of each size, to 32 bytes."""
     if not server.config.extended.track_sizes:
         yield "sizes_status", "disabled"
         return
     engine = server.engine
     histogram: dict[int, int] = {}
-    for key, item in server.table.scan():
+    for place, (key, item) in enumerate(server.table.survey()):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         bucket = -(-engine.sizes.total(key, item) // _SIZE_BUCKET) * _SIZE_BUCKET
         histogram[bucket] = histogram.get(bucket, 0) + 1
     for bucket in sorted(histogram):
@@ -370,8 +382,10 @@ def latency(server: "Server") -> Pairs:
             yield f"{name}:{label}_us", f"{nanoseconds / 1000:.1f}"
 
 
-def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
-    r"""Return ``ITEM <key> [<bytes> b; <unix time> s]\r\n`` lines, newest last used first.
+def cachedump(server: "Server", class_id: int, limit: int) -> Iterator[bytes | None]:
+    r"""Yield ``ITEM <key> [<bytes> b; <unix time> s]\r\n`` lines, newest last used first.
+
+    And None now and then, where others may have a turn.
 
     Args:
         server: whose items.
@@ -380,19 +394,20 @@ def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
     """
     engine = server.engine
     now = server.clock.now()
-    lines: list[bytes] = []
-    size = 0
-    for key, item in server.table.scan_recent():
+    count = size = 0
+    for place, (key, item) in enumerate(server.table.survey(newest_first=True)):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         if engine.sizes.of_item(key, item) != class_id or (item.expires and item.expires <= now):
             continue
         if item.marks is not None and item.marks.binary:
             continue  # a line's end may be in its key
         line = b"ITEM %b [%d b; %d s]\r\n" % (key, item.size, int(item.expires))
         size += len(line)
-        if size > _CACHEDUMP_BYTES or (limit and len(lines) == limit):
-            break
-        lines.append(line)
-    return b"".join(lines) + b"END\r\n"
+        if size > _CACHEDUMP_BYTES or (limit and count == limit):
+            return
+        count += 1
+        yield line
 
 
 def backend(server: "Server") -> Pairs:
@@ -417,12 +432,11 @@ def udp(server: "Server") -> Pairs:
 GROUPS: dict[bytes, Callable[["Server"], Pairs]] = {
     b"settings": settings,
     b"backend": backend,
-    b"items": items,
-    b"slabs": slabs,
-    b"sizes": sizes,
     b"latency": latency,
     b"udp": udp,
 }
+
+SCANS: dict[bytes, Callable[["Server"], Scan]] = {b"items": items, b"slabs": slabs, b"sizes": sizes}
 
 
 def _zeros(*names: str) -> Pairs:
@@ -439,7 +453,7 @@ def _processor_seconds() -> tuple[float, float]:
     return times.user, times.system
 
 
-def loop_label(loop: asyncio.AbstractEventLoop) -> str:
+def _loop_label(loop: asyncio.AbstractEventLoop) -> str:
     """Return the event loop's package and version, for the field that names libevent's."""
     module = type(loop).__module__.partition(".")[0]
     if module == "uvloop":

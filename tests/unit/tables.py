@@ -2,7 +2,7 @@
 
 from memlite.backends import Item, ItemTable
 from memlite.backends.eviction import Lru, S3Fifo, cost
-from memlite.backends.item import FRESH_BITS, MAIN, tail_form
+from memlite.backends.item import FRESH_BITS, MAIN, allocated, tail_form
 from memlite.backends.usage import Usage
 
 USAGE = Usage()
@@ -70,6 +70,7 @@ class Store(ItemTable):
         for queue, which in ((small, 0), (main, MAIN)):
             for key in queue:
                 assert (left[key] if key in left else items[key].state & MAIN) == which
+        assert policy._left_bytes == sum(allocated(len(key)) + 8 for key in left)
         assert policy._small_bytes == place_bytes(policy._small, items)
         assert policy._main_bytes == place_bytes(policy._main, items)
 

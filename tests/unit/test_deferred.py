@@ -286,6 +286,7 @@ async def test_a_race_that_is_lost_is_run_again_and_counted_once(one):
     one.backend.after.clear()
     one.send(b"incr n 1\r\n")
     await one.under_way(1)
+    await settle()  # it has read
     await one.backend.store(b"n", b"10")
     one.backend.after.set()
     await one.expect(b"11\r\n")

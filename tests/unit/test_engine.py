@@ -541,10 +541,13 @@ def test_a_flush_now_cancels_the_one_that_waits(one):
     assert one.value(b"a") == b"value"
 
 
-def test_flushed_items_are_freed_by_ticks(one):
-    one.set(b"a")
+def test_flushed_items_are_freed_by_sweeping_a_few_at_a_time(one):
+    for number in range(5):
+        one.set(b"%d" % number)
     one.engine.flush_all(0)
-    one.wait(1)
+    assert one.engine.sweep(3)
+    assert one.engine.sweep(3)
+    assert not one.engine.sweep(3)
     assert one.engine.table.reclaim(1) == 0
 
 
@@ -575,6 +578,11 @@ def test_storing_over_a_flushed_item_reclaims(one):
     assert one.counters.reclaimed == 1
 
 
+def sweep(one):
+    while one.engine.sweep(3):
+        pass
+
+
 def test_crawl_removes_what_has_expired(one):
     one.set(b"keeps")
     one.set(b"later", exptime=100)
@@ -583,25 +591,60 @@ def test_crawl_removes_what_has_expired(one):
     one.engine.fetch(b"fetched")
     one.wait(10)
     one.engine.crawl()
+    sweep(one)
     assert [key for key, _ in one.engine.table.scan()] == [b"keeps", b"later"]
     assert one.counted(
         "lru_crawler_starts", "crawler_items_checked", "crawler_reclaimed", "expired_unfetched"
     ) == (1, 4, 2, 1)
     one.engine.crawl()
+    sweep(one)
     assert one.counted("lru_crawler_starts", "crawler_items_checked", "crawler_reclaimed") == (
         2, 6, 2,
     )  # fmt: skip
 
 
+def test_crawling_takes_small_steps(one):
+    for number in range(10):
+        one.set(b"%d" % number, exptime=5)
+    one.wait(5)
+    one.engine.crawl()
+    assert one.engine.sweep(4)
+    assert one.counters.crawler_items_checked == 4
+    assert len(one.engine.table) == 6
+    assert one.engine.crawling
+    one.engine.crawl()  # which goes on, and does not begin again
+    sweep(one)
+    assert one.counted("lru_crawler_starts", "crawler_items_checked") == (1, 10)
+    assert not one.engine.crawling
+
+
+def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(one):
+    starts = []
+    one.set(b"a", exptime=100)
+    for second in range(1, 2000):
+        one.wait(1)
+        if one.engine.crawling:
+            starts.append(second)
+        sweep(one)
+    # One found something, the fourth none.
+    assert starts == [60, 180, 240, 360, 600, 1080, 1980]
+    assert one.counters.crawler_reclaimed == 1
+    one.engine.crawls = False
+    for _ in range(2000):
+        one.wait(1)
+    assert not one.engine.crawling
+
+
 # Memory
 
 ROOM_FOR_THREE = 3 * size_of(b"a", b"value")
+NUMBER = size_of(b"a", b"", expires=1.0) - size_of(b"a", b"")  # what a time or a version takes
 
 
 @pytest.fixture
 def full():
     """Give an engine full with a, b and c, in the order they were stored."""
-    one = Fixture(ROOM_FOR_THREE)
+    one = Fixture(ROOM_FOR_THREE + NUMBER)
     for key in (b"a", b"b", b"c"):
         one.set(key)
     return one
@@ -928,6 +971,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def crawl(self):
         self.engine.crawl()
+        while self.engine.sweep(2):
+            pass
         self.model = {key: entry for key, entry in self.model.items() if self.entry(key)}
         assert {key for key, _ in self.engine.table.scan()} == set(self.model)
 

@@ -258,6 +258,7 @@ def test_a_walk_may_remove_what_it_is_shown(policy):
 
 def test_a_walk_gives_up_places_that_items_left():
     cache = filled(100)
+    cache.policy._left_limit = 10**6  # so that removing alone gives up none
     for number in range(0, 100, 2):
         cache.remove(number)
     assert (cache.policy.places_left, len(cache.policy)) == (50, 100)
@@ -265,3 +266,21 @@ def test_a_walk_gives_up_places_that_items_left():
         pass
     assert (cache.policy.places_left, len(cache.policy)) == (0, 50)
     assert sorted(itertools.chain(*cache.queues)) == list(range(1, 100, 2))
+
+
+def test_storing_and_deleting_without_end_leaves_few_places_and_room_for_more():
+    store = Store(100_000)
+    for number in range(20_000):
+        store.store(b"%0250d" % number)
+        store.delete(b"%0250d" % number)
+    assert store._policy._left_bytes <= 0.06 * store.limit
+    store.check()
+    store = Store(1_000_000)
+    for number in range(1000):
+        store.store(b"kept %d" % number)
+    for number in range(20_000):
+        store.store(b"%d" % number)
+        store.delete(b"%d" % number)
+    assert store._policy._left_bytes <= 0.06 * store.limit
+    assert not store.evicted
+    store.check()

@@ -54,10 +54,15 @@ class TableMachine(RuleBasedStateMachine):
             assert not self.store.evicted
             assert (dict(self.store.scan()), self.store.used) == (before, used)
             return
+        freed = sum(cost(*one) for one in self.store.evicted)
         self.take_out_evicted()
         assert self.store.get(key) is item
         self.model[key] = (value, expires, more)
-        self.may_be_over = not self.evict and self.may_be_over
+        if self.evict and key not in before:
+            # What restore and alter added may be too much to go at once.
+            excess = self.store.used + self.store.overhead - self.store.limit
+            self.may_be_over = excess > 0
+            assert excess <= 0 or freed > 16 * 1024
 
     @rule(key=keys, expires=expiries, more=marks, renumber=st.booleans())
     def alter(self, key, expires, more, renumber):

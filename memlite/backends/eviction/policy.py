@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 from memlite.backends.item import Item, allocated
 
-__all__ = ["Policy", "cost"]
+__all__ = ["PLACE", "Policy", "cost"]
 
-_PLACE = 8
+PLACE = 8
 """Bytes of a key's place in a queue."""
 
 
 def cost(key: bytes, item: Item) -> int:
     """Return the bytes of memory that go when the item does: key, value, objects, place."""
-    return allocated(len(key)) + item.held + _PLACE
+    return allocated(len(key)) + item.held + PLACE
 
 
 class Policy(ABC):
