@@ -17,6 +17,7 @@ __all__ = ["ItemTable"]
 # Bytes that a store may evict beside what it needs itself, where the dict has outgrown its share:
 # what that displaces goes bit by bit, so that no store takes long.
 _EVICTED_BESIDE: Final = 16 * 1024
+_EVICTED_AT_ONCE: Final = 100
 # New keys after which is looked at how large the dict and the policy have become.
 _MEASURED_EVERY: Final = 1000
 
@@ -235,8 +236,16 @@ class ItemTable:
         return item
 
     def reclaim(self, at_most: int) -> int:
-        """Free up to `at_most` flushed items and places; return how many were freed."""
-        return self._free(at_most, sys.maxsize)
+        """Free up to `at_most` items and places: what was flushed, then what is over the limit.
+
+        Returns:
+            How many were freed.
+        """
+        count = self._free(at_most, sys.maxsize)
+        if self._evict:
+            while self.used > self._room and count < at_most and self._evict_one():
+                count += 1
+        return count
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""
@@ -257,12 +266,13 @@ class ItemTable:
         return self._policy.walk(at_most, look)
 
     def shrink(self, limit: int) -> None:
-        """Set the limit, evicting down to it when that is allowed."""
+        """Set the limit, and evict some of what is over it when that is allowed.
+
+        The rest goes with what is stored, and by `reclaim`.
+        """
         self.limit = limit
         self._measure()
-        if self._evict:
-            while self.used > self._room and self._evict_one():
-                pass
+        self.reclaim(_EVICTED_AT_ONCE)
 
     def list_keys(self) -> list[bytes]:
         """Return every key, oldest first."""

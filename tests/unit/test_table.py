@@ -288,6 +288,21 @@ def test_shrinking_evicts_down_to_the_limit_and_growing_makes_room(policy):
     store.check()
 
 
+def test_shrinking_far_takes_steps(policy):
+    store = full_of(*(b"%d" % number for number in range(1000)), policy=policy)
+    store.shrink(store.overhead + 100 * UNIT)
+    assert len(store.evicted) == 100
+    store.store(b"x")
+    assert 101 < len(store.evicted) < 300
+    steps = 0
+    while store.reclaim(50):
+        steps += 1
+    assert steps >= 10
+    assert store.used + store.overhead <= store.limit
+    assert len(store) >= 90
+    store.check()
+
+
 def test_shrinking_without_eviction_keeps_items_and_refuses_more(policy):
     store = full_of(b"a", b"b", evict=False, policy=policy)
     store.shrink(UNIT)

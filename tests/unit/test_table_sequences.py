@@ -109,6 +109,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(at_most=lengths)
     def reclaim(self, at_most):
         assert self.store.reclaim(at_most) <= at_most
+        self.take_out_evicted()
 
     @rule(key=keys)
     def pop_flushed(self, key):
@@ -118,7 +119,7 @@ class TableMachine(RuleBasedStateMachine):
     def shrink(self, limit):
         self.store.shrink(limit)
         self.take_out_evicted()
-        self.may_be_over = not self.evict
+        self.may_be_over = not self.evict or len(self.store) > 0
 
     @rule(at_most=st.integers(1, 5), drop=st.booleans())
     def walk(self, at_most, drop):
