@@ -80,6 +80,7 @@ def _serve(settings: Settings) -> int:
     import asyncio
 
     from memlite.server import sockets
+    from memlite.server.allocator import tune_allocator
     from memlite.server.collector import tune_collector
     from memlite.server.server import Server
     from memlite.server.service import ServiceManager
@@ -109,6 +110,7 @@ def _serve(settings: Settings) -> int:
         # files, and paths may be relative.
         server = Server(config, listeners, tls=tls)
         loop_factory = _loop_factory(config.loop)
+        tune_allocator()
         if config.user:
             from memlite.server import on_demand
 
