@@ -15,6 +15,7 @@ from memlite import __version__, logs, signals
 from memlite.config import OPTIONS, REFUSED, Config, Option, Settings, load
 from memlite.errors import ConfigError, StartError
 from memlite.extended import EXTENDED
+from memlite.protocol.build import running_build
 from memlite.server import process
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _answer(settings: Settings) -> str:
     if "help" in settings.actions:
         return help_text()
     if "version" in settings.actions:
-        return f"memlite {__version__}\n"
+        return f"memlite {__version__} ({running_build()})\n"
     if "license" in settings.actions:
         return _license()
     return _print_config(settings)
@@ -138,6 +139,7 @@ def _serve(settings: Settings) -> int:
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
+    _log.info("memlite %s (%s)", __version__, running_build())
     manager = ServiceManager(os.environ)
     _say_what_has_no_effect(settings)
     process.raise_file_limit(config.conn_limit)
