@@ -1,7 +1,7 @@
 """What builds the wheel: pure Python, or, with ``MEMLITE_COMPILED=1``, compiled in part by mypyc.
 
-Which modules are compiled is said in pyproject.toml. Without the variable nothing here does anything
-and a build needs neither a compiler nor mypy.
+Which modules are compiled is said in pyproject.toml. Without the variable nothing here does
+anything, and a build needs neither a compiler nor mypy.
 """
 
 import os
@@ -37,7 +37,7 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_warning(f"{_VARIABLE}: an editable installation stays pure Python")
             return
         # Not above: it is a dependency only of this build.
-        from hatch_mypyc.plugin import MypycBuildHook
+        from hatch_mypyc.plugin import MypycBuildHook  # type: ignore[import-untyped]
 
         self._mypyc = MypycBuildHook(
             self.root,
