@@ -2,21 +2,18 @@
 
 import contextlib
 import importlib
-import json
 import logging
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memlite import __version__, logs, signals
-from memlite.config import OPTIONS, REFUSED, Config, Option, Settings, load
+from memlite.config import OPTIONS, Config, Settings, load
 from memlite.errors import ConfigError, StartError
 from memlite.extended import EXTENDED
-from memlite.protocol.build import running_build
 from memlite.server import process
+from memlite.subcommands import SUBCOMMANDS, Subcommand
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,51 +21,9 @@ if TYPE_CHECKING:
     from memlite.server.sockets import Listener
     from memlite.server.tls import Tls
 
-__all__ = ["SUBCOMMANDS", "Subcommand", "help_text", "main"]
+__all__ = ["main"]
 
 _log = logging.getLogger("memlite")
-
-
-@dataclass(frozen=True, slots=True)
-class Subcommand:
-    """A program beside the server.
-
-    Attributes:
-        name: the first argument that calls for it.
-        help: what it does, in a line.
-        module: where its ``main(arguments) -> int`` is; imported when it is called for.
-        extra: of memlite's extras the one with the packages it needs.
-    """
-
-    name: str
-    help: str
-    module: str
-    extra: str
-
-
-SUBCOMMANDS = {
-    subcommand.name: subcommand
-    for subcommand in (
-        Subcommand(
-            "bench",
-            "a load tester: compares backends and servers, with a report",
-            "memlite.loadtest.command",
-            "bench",
-        ),
-        Subcommand(
-            "gcs-emulator",
-            "a strict Google Cloud Storage emulator for tests and benchmarks",
-            "memlite.testing.gcs_emulator.command",
-            "gcs",
-        ),
-        Subcommand(
-            "shell",
-            "an interactive client for this and other memcached servers",
-            "memlite.shell.command",
-            "shell",
-        ),
-    )
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run_subcommand(SUBCOMMANDS[arguments[0]], arguments[1:])
         settings = load(arguments, os.environ)
         if settings.actions:
-            sys.stdout.write(_answer(settings))
+            from memlite.texts import answer  # not above: a server has no use for it
+
+            sys.stdout.write(answer(settings))
             sys.stdout.flush()
             return 0
         return _serve(settings)
@@ -118,24 +75,15 @@ def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:
     return exit_code
 
 
-def _answer(settings: Settings) -> str:
-    if "help" in settings.actions:
-        return help_text()
-    if "version" in settings.actions:
-        return f"memlite {__version__} ({running_build()})\n"
-    if "license" in settings.actions:
-        return _license()
-    return _print_config(settings)
-
-
 def _serve(settings: Settings) -> int:
     # Imported here: --help and a typo need not wait for the event loop's modules.
     import asyncio
 
+    from memlite.protocol.build import running_build
     from memlite.server import sockets
+    from memlite.server.collector import tune_collector
     from memlite.server.server import Server
     from memlite.server.service import ServiceManager
-    from memlite.server.tls import Tls
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
@@ -146,7 +94,7 @@ def _serve(settings: Settings) -> int:
     if config.enable_coredumps:
         process.allow_coredumps()
     # Before anybody can connect: those who could would be let down if it failed.
-    tls = Tls(config.extended) if config.enable_ssl else None
+    tls = _tls(config) if config.enable_ssl else None
     if config.unix_socket:
         listeners = [
             sockets.listen_unix(config.unix_socket, config.unix_mask, config.listen_backlog)
@@ -163,6 +111,10 @@ def _serve(settings: Settings) -> int:
         # files, and paths may be relative.
         server = Server(config, listeners, tls=tls)
         loop_factory = _loop_factory(config.loop)
+        if config.user:
+            from memlite.server import on_demand
+
+            on_demand.import_all()
         process.become(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (
             process.daemonize(keep_streams=config.verbose > 0) if config.daemon else None
@@ -178,6 +130,7 @@ def _serve(settings: Settings) -> int:
             signals.release()
 
         async def run() -> None:
+            tune_collector()
             try:
                 await server.run(ready, manager.stopping)
             finally:
@@ -191,6 +144,12 @@ def _serve(settings: Settings) -> int:
         for listener in listeners:
             listener.close()
     return 0
+
+
+def _tls(config: Config) -> "Tls":
+    from memlite.server.tls import Tls  # not above: who does not ask for it need not wait for it
+
+    return Tls(config.extended)
 
 
 def _say_who_can_connect(
@@ -258,116 +217,3 @@ def _say_what_has_no_effect(settings: Settings) -> None:
             _log.info("-o %s: has no effect in memlite", key)
         elif key.startswith("ssl_") and not settings.config.enable_ssl:
             _log.info("-o %s: has no effect without -Z", key)
-
-
-# Texts
-
-_COLUMN = 27
-_WIDTH = 79
-
-
-def help_text() -> str:
-    """Return what ``--help`` prints."""
-    defaults = Config()
-    lines = [
-        f"memlite {__version__}",
-        "Usage: memlite [options]   or: python -m memlite [options]",
-        "       memlite <command> --help, for the commands beside the server:",
-    ]
-    for subcommand in SUBCOMMANDS.values():
-        lines += _help_lines(f"   {subcommand.name}", subcommand.help)
-    lines.append("")
-    for option in OPTIONS:
-        lines += _help_lines(_spelling(option), option.help + _default(option, defaults))
-    lines += _help_lines("    --config=FILE", "read settings from a TOML file")
-    lines += _help_lines(
-        "    --print-config", "print the settings and where each came from, and exit"
-    )
-    lines += _help_lines("-h, --help", "print this help and exit")
-    lines += _help_lines("-i, --license", "print the licence and exit")
-    lines += _help_lines("-V, --version", "print the version and exit")
-    lines += ["", "Extended options (-o):"]
-    for key, extended in EXTENDED.items():
-        if extended.help:
-            lines += _help_lines(f"   - {key}", extended.help)
-    lines.append("   Without effect, accepted for scripts written for memcached:")
-    without = ", ".join(key for key, extended in EXTENDED.items() if not extended.help)
-    lines += textwrap.wrap(without, _WIDTH, initial_indent="   ", subsequent_indent="   ")
-    lines += ["", "Known to memcached and not in this version of memlite (refused):"]
-    for letter, (name, what) in REFUSED.items():
-        lines += _help_lines(f"-{letter}, --{name}", what)
-    lines += [
-        "",
-        "Each option can also be set by an environment variable (--conn-limit:",
-        "MEMLITE_CONN_LIMIT) or in the --config file (conn-limit = 2048). Flags go before",
-        "environment, environment before file, file before default.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _spelling(option: Option) -> str:
-    value = f"=<{option.metavar.lower()}>" if option.metavar else ""
-    letter = f"-{option.short}," if option.short else "   "
-    return f"{letter} --{option.name}{value}"
-
-
-def _default(option: Option, defaults: Config) -> str:
-    value = getattr(defaults, option.field)
-    if not option.metavar or value in (None, (), "") or option.name == "extended":
-        return "" if option.effect else " (no effect)"
-    if option.name == "unix-mask":
-        value = f"{value:o}"
-    if option.name == "max-item-size":
-        value = "1m"
-    return f" (default: {value}{'' if option.effect else '; no effect'})"
-
-
-def _help_lines(left: str, right: str) -> list[str]:
-    wrapped = textwrap.wrap(right, _WIDTH - _COLUMN)
-    if len(left) >= _COLUMN:
-        return [left] + [" " * _COLUMN + line for line in wrapped]
-    return [
-        (left if index == 0 else "").ljust(_COLUMN) + line for index, line in enumerate(wrapped)
-    ]
-
-
-def _license() -> str:
-    from importlib import metadata
-
-    text = ""
-    with contextlib.suppress(metadata.PackageNotFoundError, FileNotFoundError):
-        for file in metadata.files("memlite") or []:
-            if file.name == "LICENSE":
-                text = file.read_text()
-    return text or "memlite is licensed under the Apache License, Version 2.0.\n"
-
-
-def _print_config(settings: Settings) -> str:
-    """Return the settings as a TOML file that says where each value came from."""
-    rows = []
-    for option in OPTIONS:
-        value = getattr(settings.config, option.field)
-        source = settings.sources[option.name]
-        if value in (None, (), "") or (option.name == "extended" and not value.given):
-            rows.append((f"# {option.name} =", source))
-        else:
-            rows.append((f"{option.name} = {_toml(option, value)}", source))
-    width = min(40, max(len(left) for left, _ in rows))
-    return "".join(f"{left.ljust(width)}  # {source}\n" for left, source in rows)
-
-
-def _toml(option: Option, value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if option.name == "unix-mask":
-        return f'"{value:o}"'
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_quoted(part) for part in value) + "]"
-    return _quoted(str(value))
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML basic string, whose escapes are JSON's."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

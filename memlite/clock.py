@@ -22,7 +22,7 @@ class Clock:
             (ages, idle times): reading an attribute costs a tenth of a call.
     """
 
-    __slots__ = ("_monotonic", "_offset", "second", "started")
+    __slots__ = ("_listeners", "_monotonic", "_offset", "second", "started")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Clock:
         self.started = wall()
         self._offset = self.started - monotonic()
         self.second = int(self.started)
+        self._listeners: list[Callable[[int], None]] = []
 
     def now(self) -> float:
         """Return the unix time in seconds, exact to the monotonic clock's resolution."""
@@ -41,6 +42,12 @@ class Clock:
     def tick(self) -> None:
         """Bring `second` up to date. The server calls it once a second."""
         self.second = int(self.now())
+        for listener in self._listeners:
+            listener(self.second)
+
+    def on_tick(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` with the second, at each tick from now on."""
+        self._listeners.append(listener)
 
     def advance(self, seconds: float) -> None:
         """Move the clock, back if `seconds` is negative (``debugtime``, as in memcached-debug)."""

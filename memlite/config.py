@@ -6,11 +6,9 @@ Every option has a row in `OPTIONS`; the command line, the ``MEMLITE_*`` variabl
 
 import getopt
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memlite.errors import ConfigError
 from memlite.extended import ExtendedOptions, plain
@@ -42,6 +40,7 @@ class Config:
     write_back: bool = False
     memory_limit: int = 64
     disable_evictions: bool = False
+    eviction: str = "s3fifo"
     max_item_size: int = MEGABYTE
     conn_limit: int = 1024
     listen_backlog: int = 1024
@@ -174,8 +173,7 @@ def _flag(text: str) -> bool:
     raise ValueError(f"must be true or false, not {text!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One setting.
 
     Attributes:
@@ -284,6 +282,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("memory-limit", "item memory in megabytes", "m", "NUM", _integer(1, 2**31 - 1)),
     Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
+    Option(
+        "eviction",
+        "how to choose what makes room: s3fifo, or lru to compare with",
+        None,
+        "NAME",
+        _choice("s3fifo", "lru"),
+    ),
     Option(
         "conn-limit",
         "max simultaneous connections; exactly so many are served (memcached keeps some back)",
@@ -433,8 +438,7 @@ _BY_NAME = {option.name: option for option in OPTIONS}
 _BY_SHORT = {option.short: option for option in OPTIONS if option.short}
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """A configuration and where each of its values came from.
 
     Attributes:
@@ -556,6 +560,9 @@ def _read_environment(environment: Mapping[str, str]) -> _Layer:
 
 
 def _read_file(path: str) -> _Layer:
+    import tomllib  # here, with pathlib: most servers have no file to wait for them
+    from pathlib import Path
+
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

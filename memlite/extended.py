@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["EXTENDED", "ExtendedOption", "ExtendedOptions", "plain"]
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedOption:
+class ExtendedOption(NamedTuple):
     """One key of ``-o``.
 
     Attributes:

@@ -23,8 +23,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import bench_server
-from bench_server import BenchError, compile_loadgen, cpu_seconds, load, running
+from benchmarks.processes import (
+    BenchError,
+    compile_loadgen,
+    cpu_seconds,
+    listens,
+    load,
+    pinned,
+    progress,
+    running,
+)
 
 from memlite.backends import ANY, Anything, Backend, Item
 from memlite.backends.jsonfile import FileBackend
@@ -114,7 +122,7 @@ async def fill(backend: Backend, count: int) -> None:
     else:
         # Its own way in bulk; a transaction for each would take minutes.
         rows = [(key, VALUE, 0, 0.0, 1) for key in keys]
-        insert = "INSERT INTO items VALUES (?, ?, ?, ?, ?)"
+        insert = "INSERT INTO items (key, value, flags, expires, version) VALUES (?, ?, ?, ?, ?)"
 
         def work() -> None:
             with backend._database as transaction:  # type: ignore[attr-defined]
@@ -164,7 +172,7 @@ def compare(options: argparse.Namespace, loadgen: Path, count: int) -> None:
         for turn in range(options.rounds):
             for clients in options.clients:
                 for kind in sorted(kinds, reverse=bool(turn % 2)):
-                    bench_server.progress(f"{count} items: {kind}, {clients} clients")
+                    progress(f"{count} items: {kind}, {clients} clients")
                     arguments = [
                         "--gets=0", "--sets=1", f"--connections={clients}", f"--keys={count}",
                         f"--seconds={options.seconds}", f"--seed={turn}",
@@ -207,10 +215,10 @@ def bench_gcs(options: argparse.Namespace) -> None:
                 before = cpu_seconds(pid)
                 arguments = [*common, "--gets=1", "--sets=0", f"--seconds={options.seconds}"]
                 printed = load(loadgen, port, 0, arguments)
-                used = cpu_seconds(pid) - before
+                used = cpu_seconds(pid).since(before).total
                 rate = printed["operations"] / printed["seconds"]
                 row("memlite, gs://", rate, used / printed["operations"])
-        with bench_server.pinned(1):
+        with pinned(1):
             for _ in range(options.rounds):
                 row("google-cloud-storage", *call_library(url, options.seconds))
 
@@ -227,11 +235,11 @@ def emulator() -> Iterator[str]:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
     command = [sys.executable, "-m", "memlite", "gcs-emulator", "--port", str(port)]
-    with bench_server.pinned(0):
+    with pinned(0):
         process = subprocess.Popen([*command, "--bucket", "bench"], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 10
-        while not bench_server.listens(port):
+        while not listens(port):
             if time.monotonic() > deadline:
                 raise BenchError("the emulator does not start")
             time.sleep(0.05)

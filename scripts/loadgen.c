@@ -1,37 +1,48 @@
-/* A closed-loop load generator for the memcached text protocol on 127.0.0.1.
+/* A load generator for the memcached text protocol on 127.0.0.1, in closed or open loop.
  *
  * Each connection sends `--pipeline` requests in one write, waits until the last of their replies
- * is in, and repeats. One thread and one epoll, so that it costs its core less per operation than
- * the server under test costs the other. Prints one line of JSON; any reply that does not fit its
- * request ends the run with exit code 1, so that a wrong server cannot look like a fast one.
+ * is in, and repeats: at once, or with `--rate` when the next batch is due. Batches are due at times
+ * that do not depend on the server (a Poisson process), and their latency counts from then, also
+ * where they had to wait for a connection: no omission is coordinated with a slow server.
+ *
+ * One thread and one epoll, so that it costs its core less per operation than the server under test
+ * costs the other. Prints one line of JSON, on SIGTERM too; any reply that does not fit its request
+ * ends the run with exit code 1, so that a wrong server cannot look like a fast one.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    KEY_LENGTH = 12,       /* "key-" and eight digits */
+    KEY_LEAST = 12,        /* "key-" and eight digits */
+    KEY_MOST = 250,
     INPUT = 128 * 1024,    /* bytes per read; large values pass through in pieces */
     LONGEST_LINE = 512,    /* of a reply: "VALUE ", a key, two or three numbers */
     SILENCE_MS = 10000,    /* without any reply, the server counts as hung */
+    SPIN_NS = 60000,       /* before a batch is due it does not sleep: waking up takes so long */
     SUB_BITS = 5,          /* 32 histogram buckets per power of two: 3% wide */
     BUCKETS = 64 << SUB_BITS,
 };
 
 struct options {
     long port, connections, operations, gets, sets, value_size, keys, pipeline, multiget, seed;
-    double seconds;
+    long key_size, exptime;
+    double seconds, rate;
     int prefill;
 };
 
@@ -51,10 +62,11 @@ struct connection {
 };
 
 static struct options opt = {.connections = 50, .gets = 10, .sets = 1, .value_size = 100,
-                             .keys = 10000, .pipeline = 1, .multiget = 1, .seed = 1};
+                             .keys = 10000, .pipeline = 1, .multiget = 1, .seed = 1,
+                             .key_size = KEY_LEAST};
 static struct connection *connections;
 static int poller;
-static char (*keys)[KEY_LENGTH];
+static char *keys; /* `opt.key_size` bytes each */
 static char *set_tail; /* of a set request: everything behind the key */
 static size_t set_tail_length;
 static uint64_t random_state;
@@ -63,9 +75,14 @@ static uint64_t random_state;
 static int prefilling;
 static long to_issue; /* operations not yet sent */
 static uint64_t deadline; /* 0 for none */
+static uint64_t next_due; /* in open loop when the next batch is due; 0 for never */
+static struct connection **idle; /* in open loop, those without a batch */
+static long idle_count;
+static uint64_t idle_since; /* when there were none before */
+static volatile sig_atomic_t terminated;
 static long busy; /* connections that wait for replies */
 static uint64_t requests, gets, sets, hits, bytes_in, bytes_out;
-static uint64_t histogram[BUCKETS], batches;
+static uint64_t histogram[BUCKETS], batches, slowest, latest;
 
 static void fail(const char *format, ...) {
     va_list arguments;
@@ -102,6 +119,7 @@ static void record_latency(uint64_t nanoseconds) {
     if (shift < 0) shift = 0;
     histogram[((uint64_t)shift << SUB_BITS) + (nanoseconds >> shift)]++;
     batches++;
+    if (nanoseconds > slowest) slowest = nanoseconds;
 }
 
 /* The latency in microseconds (its bucket's middle) that `share` of the batches did not exceed. */
@@ -112,7 +130,8 @@ static double latency(double share) {
         if (seen > 0 && (double)seen >= share * (double)batches) {
             int shift = index < 2 << SUB_BITS ? 0 : (index >> SUB_BITS) - 1;
             uint64_t lower = (uint64_t)(index - (shift << SUB_BITS)) << shift;
-            return ((double)lower + (double)(1ull << shift) / 2) / 1000;
+            double middle = (double)lower + (double)(1ull << shift) / 2;
+            return fmin(middle, (double)slowest) / 1000;
         }
     }
     return 0;
@@ -121,8 +140,8 @@ static double latency(double share) {
 /* Requests */
 
 static char *put_key(char *end, long index) {
-    memcpy(end, keys[index], KEY_LENGTH);
-    return end + KEY_LENGTH;
+    memcpy(end, keys + index * opt.key_size, (size_t)opt.key_size);
+    return end + opt.key_size;
 }
 
 static char *put_set(char *end, long index) {
@@ -167,7 +186,7 @@ static void send_output(struct connection *c) {
     if (c->blocked) watch(c, 0);
 }
 
-/* Send the next batch, or leave the connection idle when the phase is over. */
+/* Send the next batch, unless the phase is over; its latency counts from `time`. */
 static void start_batch(struct connection *c, uint64_t time) {
     char *end = c->output;
     c->requests = c->replied = 0;
@@ -185,15 +204,47 @@ static void start_batch(struct connection *c, uint64_t time) {
         to_issue -= count > 0 ? count : 1;
         c->expected[c->requests++] = (int)count;
     }
-    if (c->requests == 0) {
-        busy--;
-        return;
-    }
+    if (c->requests == 0) return;
+    busy++;
     requests += (uint64_t)c->requests;
     c->started = time;
     c->written = 0;
     c->to_write = (size_t)(end - c->output);
     send_output(c);
+}
+
+static void finish_batch(struct connection *c) {
+    uint64_t time = now();
+    record_latency(time - c->started);
+    busy--;
+    if (opt.rate == 0 || prefilling) {
+        start_batch(c, time);
+    } else {
+        if (idle_count == 0) idle_since = time;
+        idle[idle_count++] = c;
+    }
+}
+
+/* Of the time between batches, so that operations come at `opt.rate` a second. */
+static uint64_t random_gap(void) {
+    double uniform = (random_below(UINT32_MAX) + 1.0) / UINT32_MAX;
+    double of_gets = (double)opt.gets / (double)(opt.gets + opt.sets);
+    double operations = (double)opt.pipeline * (of_gets * (double)opt.multiget + 1 - of_gets);
+    return 1 + (uint64_t)(-log(uniform) * operations * 1e9 / opt.rate);
+}
+
+/* Send what is due, as far as connections are free for it. */
+static void send_due(uint64_t time) {
+    while (next_due != 0 && next_due <= time && idle_count > 0) {
+        uint64_t could = idle_since > next_due ? idle_since : next_due;
+        if (time > could && time - could > latest) latest = time - could;
+        long chosen = random_below((uint32_t)idle_count);
+        struct connection *c = idle[chosen];
+        idle[chosen] = idle[--idle_count];
+        start_batch(c, next_due);
+        next_due += random_gap();
+        if (to_issue == 0 || (deadline != 0 && next_due >= deadline)) next_due = 0;
+    }
 }
 
 /* Replies */
@@ -257,9 +308,7 @@ static void receive(struct connection *c) {
     if (c->have > LONGEST_LINE) fail("a reply line without an end");
     if (c->have > 0) memmove(c->input, position, c->have);
     if (c->replied == c->requests && c->have == 0 && c->skip == 0 && !c->line_end_due) {
-        uint64_t time = now();
-        record_latency(time - c->started);
-        start_batch(c, time);
+        finish_batch(c);
     }
 }
 
@@ -282,50 +331,77 @@ static void connect_one(struct connection *c, size_t output_size) {
 }
 
 static void prepare(void) {
-    char text[KEY_LENGTH + 32];
+    char text[KEY_MOST + 32];
     random_state = (uint64_t)opt.seed;
-    keys = allocate((size_t)opt.keys * KEY_LENGTH);
+    keys = allocate((size_t)(opt.keys * opt.key_size));
     for (long index = 0; index < opt.keys; index++) {
-        snprintf(text, sizeof text, "key-%08ld", index);
-        memcpy(keys[index], text, KEY_LENGTH);
+        snprintf(text, sizeof text, "key-%0*ld", (int)opt.key_size - 4, index);
+        memcpy(keys + index * opt.key_size, text, (size_t)opt.key_size);
     }
     set_tail = allocate((size_t)opt.value_size + 64);
-    int head = sprintf(set_tail, " 0 0 %ld\r\n", opt.value_size);
+    int head = sprintf(set_tail, " 0 %ld %ld\r\n", opt.exptime, opt.value_size);
     for (long n = 0; n < opt.value_size; n++) /* any byte: line ends inside values too */
         set_tail[head + n] = (char)random_below(256);
     memcpy(set_tail + head + opt.value_size, "\r\n", 2);
     set_tail_length = (size_t)(head + opt.value_size + 2);
 
-    size_t get_size = 5 + (size_t)opt.multiget * (KEY_LENGTH + 1);
-    size_t set_size = 4 + KEY_LENGTH + set_tail_length;
+    size_t get_size = 5 + (size_t)opt.multiget * ((size_t)opt.key_size + 1);
+    size_t set_size = 4 + (size_t)opt.key_size + set_tail_length;
     poller = epoll_create1(0);
     if (poller < 0) fail("epoll_create1: %m");
     connections = allocate((size_t)opt.connections * sizeof *connections);
+    idle = allocate((size_t)opt.connections * sizeof *idle);
     for (long n = 0; n < opt.connections; n++)
         connect_one(&connections[n],
                     (size_t)opt.pipeline * (get_size > set_size ? get_size : set_size));
 }
 
+/* Wait for replies, in open loop not beyond the next batch for which there is a connection. */
+static int wait_for_events(struct epoll_event *events, int most) {
+    if (next_due == 0 || idle_count == 0) return epoll_wait(poller, events, most, SILENCE_MS);
+    uint64_t time = now();
+    if (next_due > time + SPIN_NS) {
+        uint64_t nanoseconds = next_due - time - SPIN_NS;
+        struct timespec least = {.tv_sec = (time_t)(nanoseconds / 1000000000u),
+                                 .tv_nsec = (long)(nanoseconds % 1000000000u)};
+        struct pollfd any = {.fd = poller, .events = POLLIN};
+        ppoll(&any, 1, &least, NULL);
+    }
+    return epoll_wait(poller, events, most, 0);
+}
+
 /* Run one phase from the first request to the last reply; return its seconds. */
 static double run(int prefill, long operations, double seconds) {
     struct epoll_event events[256];
-    uint64_t start = now();
+    uint64_t start = now(), heard = start;
     prefilling = prefill;
     to_issue = operations;
     deadline = seconds > 0 ? start + (uint64_t)(seconds * 1e9) : 0;
-    requests = gets = sets = hits = bytes_in = bytes_out = batches = 0;
+    requests = gets = sets = hits = bytes_in = bytes_out = batches = slowest = latest = 0;
     memset(histogram, 0, sizeof histogram);
-    busy = opt.connections;
-    for (long n = 0; n < opt.connections; n++) start_batch(&connections[n], now());
-    while (busy > 0) {
-        int count = epoll_wait(poller, events, 256, SILENCE_MS);
+    busy = idle_count = 0;
+    next_due = 0;
+    if (opt.rate > 0 && !prefill) {
+        for (long n = 0; n < opt.connections; n++) idle[idle_count++] = &connections[n];
+        idle_since = start;
+        next_due = start + random_gap();
+    } else {
+        for (long n = 0; n < opt.connections; n++) start_batch(&connections[n], now());
+    }
+    while (busy > 0 || next_due != 0) {
+        int count = wait_for_events(events, 256);
+        uint64_t time = now();
         if (count < 0 && errno != EINTR) fail("epoll_wait: %m");
-        if (count == 0) fail("no reply for %d seconds", SILENCE_MS / 1000);
+        if (count > 0 || busy == 0) heard = time;
+        if (time - heard >= SILENCE_MS * 1000000ull)
+            fail("no reply for %d seconds", SILENCE_MS / 1000);
         for (int n = 0; n < count; n++) {
             struct connection *c = events[n].data.ptr;
             if (events[n].events & EPOLLOUT) send_output(c);
             if (events[n].events & ~(uint32_t)EPOLLOUT) receive(c);
         }
+        if (terminated) to_issue = 0, next_due = 0;
+        if (next_due != 0) send_due(now());
     }
     return (double)(now() - start) / 1e9;
 }
@@ -336,7 +412,10 @@ static const char usage[] =
     "  --seconds S       run that long, or\n"
     "  --operations N    until so many operations; with neither, only --prefill\n"
     "  --gets G --sets S ratio of requests (10 and 1)\n"
+    "  --rate R          operations per second in open loop; without, closed loop\n"
     "  --value-size N    bytes (100)\n"
+    "  --key-size N      bytes, 12 to 250 (12)\n"
+    "  --exptime N       of sets, as the protocol has it (0: never)\n"
     "  --keys N          taken at random (10000)\n"
     "  --pipeline P      requests per write (1)\n"
     "  --multiget M      keys per get, each counted as one operation (1)\n"
@@ -351,35 +430,49 @@ static long number(const char *name, const char *text, long least, long most) {
     return value;
 }
 
+static double positive(const char *name, const char *text, double below) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value > 0 && value < below))
+        fail("--%s: not a positive number below %g: %s", name, below, text);
+    return value;
+}
+
+static void terminate(int signal) {
+    (void)signal;
+    terminated = 1;
+}
+
 static void parse_options(int argc, char **argv) {
     /* getopt_long returns the last column, an index into `numbers` or a letter. */
     static const struct option names[] = {
         {"port", 1, 0, 0}, {"connections", 1, 0, 1}, {"operations", 1, 0, 2}, {"gets", 1, 0, 3},
         {"sets", 1, 0, 4}, {"value-size", 1, 0, 5}, {"keys", 1, 0, 6}, {"pipeline", 1, 0, 7},
         {"multiget", 1, 0, 8}, {"seed", 1, 0, 9}, {"seconds", 1, 0, 's'}, {"prefill", 0, 0, 'p'},
+        {"key-size", 1, 0, 10}, {"exptime", 1, 0, 11}, {"rate", 1, 0, 'r'},
         {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
     const struct { long *target, least, most; } numbers[] = {
         {&opt.port, 1, 65535}, {&opt.connections, 1, 10000}, {&opt.operations, 1, 1000000000000},
         {&opt.gets, 0, 1000000}, {&opt.sets, 0, 1000000}, {&opt.value_size, 0, 1 << 30},
         {&opt.keys, 1, 100000000}, {&opt.pipeline, 1, 100000}, {&opt.multiget, 1, 100000},
-        {&opt.seed, 0, INT64_MAX}};
+        {&opt.seed, 0, INT64_MAX}, {&opt.key_size, KEY_LEAST, KEY_MOST},
+        {&opt.exptime, -1, INT32_MAX}};
     int index, choice;
     while ((choice = getopt_long(argc, argv, "", names, &index)) != -1) {
-        char *end;
         if (choice == 'h') {
             fputs(usage, stdout);
             exit(0);
         } else if (choice == 'p') {
             opt.prefill = 1;
         } else if (choice == 's') {
-            opt.seconds = strtod(optarg, &end);
-            if (end == optarg || *end != '\0' || !(opt.seconds > 0 && opt.seconds < 1e6))
-                fail("--seconds: not a positive number: %s", optarg);
+            opt.seconds = positive(names[index].name, optarg, 1e6);
+        } else if (choice == 'r') {
+            opt.rate = positive(names[index].name, optarg, 1e7);
         } else if (choice == '?') {
             fputs(usage, stderr);
             exit(2);
         } else {
-            *numbers[choice].target = number(names[choice].name, optarg, numbers[choice].least,
+            *numbers[choice].target = number(names[index].name, optarg, numbers[choice].least,
                                              numbers[choice].most);
         }
     }
@@ -395,15 +488,19 @@ static void parse_options(int argc, char **argv) {
 int main(int argc, char **argv) {
     double seconds = 0;
     parse_options(argc, argv);
+    signal(SIGTERM, terminate);
+    prctl(PR_SET_TIMERSLACK, 1);
     prepare();
     if (opt.prefill) seconds = run(1, opt.keys, 0);
     if (opt.operations > 0 || opt.seconds > 0)
         seconds = run(0, opt.operations > 0 ? opt.operations : INT64_MAX, opt.seconds);
     printf("{\"operations\": %ju, \"requests\": %ju, \"seconds\": %.6f, \"gets\": %ju, "
            "\"sets\": %ju, \"hits\": %ju, \"misses\": %ju, \"bytes_in\": %ju, "
-           "\"bytes_out\": %ju, \"p50_us\": %.1f, \"p99_us\": %.1f}\n",
+           "\"bytes_out\": %ju, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
+           "\"late_us\": %.1f}\n",
            (uintmax_t)(gets + sets), (uintmax_t)requests, seconds, (uintmax_t)gets,
            (uintmax_t)sets, (uintmax_t)hits, (uintmax_t)(gets - hits), (uintmax_t)bytes_in,
-           (uintmax_t)bytes_out, latency(0.50), latency(0.99));
+           (uintmax_t)bytes_out, latency(0.50), latency(0.99),
+           (double)slowest / 1000, (double)latest / 1000);
     return 0;
 }

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
+from memlite.backends import Item
+from memlite.backends.eviction import cost
 from memlite.backends.jsonfile.load import load as load_files
-from memlite.backends.table import ITEM_OVERHEAD
 from memlite.config import OPTIONS, Config, load
 from memlite.loadtest.options import parse as parse_bench
 from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
@@ -226,8 +227,10 @@ def test_figures_in_the_documentation_are_the_codes() -> None:
     assert f"| a line that does not end | {limits.line_length:,} |" in protocol
     assert limits.get_line_length == 4 * 1024 * 1024
     assert "a get line may have 4 MiB" in protocol
-    # "the value, the key twice and about 350 bytes": the overhead and the rest of the reply.
-    assert 345 <= ITEM_OVERHEAD + len(b"VALUE  0 100\r\n\r\n") <= 355
+    # "its key and its value and about 200 bytes": objects, and the dict as it is half full.
+    key, value = b"k" * 20, b"v" * 100
+    dict_slots = 42
+    assert 195 <= cost(key, Item.of(key, value)) + dict_slots - len(key) - len(value) <= 205
 
 
 def test_the_changelog_has_this_version() -> None:

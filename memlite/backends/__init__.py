@@ -2,9 +2,7 @@
 
 __all__ = [
     "ANY",
-    "RENEWED",
     "UNKNOWN",
-    "USED",
     "Anything",
     "Backend",
     "Item",
@@ -12,20 +10,8 @@ __all__ = [
     "Marks",
     "Unknown",
     "nameable",
-    "wire_form",
 ]
 
-from memlite.backends.base import (
-    ANY,
-    RENEWED,
-    UNKNOWN,
-    USED,
-    Anything,
-    Backend,
-    Item,
-    Marks,
-    Unknown,
-    nameable,
-    wire_form,
-)
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
+from memlite.backends.item import Item, Marks, nameable
 from memlite.backends.table import ItemTable

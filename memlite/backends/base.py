@@ -4,143 +4,21 @@ import asyncio
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Literal
+
+from memlite.backends.item import Item
 
 if TYPE_CHECKING:
     from memlite.backends.table import ItemTable
 
 __all__ = [
     "ANY",
-    "RENEWED",
-    "SPENT",
     "UNKNOWN",
-    "UNUSED",
-    "USED",
     "Anything",
     "Backend",
-    "Item",
-    "Marks",
     "Sentinel",
     "Unknown",
-    "nameable",
-    "wire_form",
 ]
-
-UNUSED, SPENT, RENEWED, USED = range(4)
-
-# Formatting grows its buffer as it goes, which costs a megabyte twenty times what join does; for
-# a small value it is the faster of the two.
-_FORMAT_AT_MOST = 4096
-
-
-def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
-    r"""Return a hit as get sends it: ``VALUE <key> <flags> <bytes>\r\n<value>\r\n``."""
-    size = len(value)
-    if size > _FORMAT_AT_MOST:
-        return b"".join((b"VALUE %b %d %d\r\n" % (key, flags, size), value, b"\r\n"))
-    return b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, size, value)
-
-
-def nameable(key: bytes) -> bool:
-    """Return whether the text protocol has a way to name `key`: others come as base64 or binary."""
-    return not (b" " in key or b"\n" in key)
-
-
-class Marks(NamedTuple):
-    """What only few items have.
-
-    Attributes:
-        stale: it was invalidated, and is shown until somebody has stored it anew.
-        won: somebody was told to do that, or to fill what was made empty.
-        binary: its key came as base64, or could not come in any other way as text.
-        unique: the cas unique that a client gave it; None where it is the version.
-    """
-
-    stale: bool = False
-    won: bool = False
-    binary: bool = False
-    unique: int | None = None
-
-
-class Item:
-    r"""A stored value with what memcached keeps beside it.
-
-    The value lives inside `wire`, the reply that get sends for it, so that a hit sends bytes that
-    are already there. Items are changed in place by nobody but the table that holds them and
-    the engine that drives it.
-
-    Attributes:
-        wire: ``VALUE <key> <flags> <size>\r\n<value>\r\n``.
-        size: bytes of the value.
-        flags: the client's flags, 0 to 2**32-1.
-        expires: unix time in seconds from which the item counts as absent; 0 for never.
-        version: the cas unique, 0 to 2**64-1; another one after every store.
-        accessed: unix second at which it was stored or last read.
-        marks: what only few items have; None for the others.
-        uses: `UNUSED` until it is read, then `USED`; `SPENT` once the table has passed over it
-            for that when it made room; `RENEWED` when it was stored again and not read since.
-    """
-
-    __slots__ = ("accessed", "expires", "flags", "marks", "size", "uses", "version", "wire")
-
-    def __init__(
-        self,
-        wire: bytes,
-        size: int,
-        flags: int,
-        expires: float,
-        version: int,
-        accessed: int,
-        marks: Marks | None = None,
-    ) -> None:
-        self.wire = wire
-        self.size = size
-        self.flags = flags
-        self.expires = expires
-        self.version = version
-        self.accessed = accessed
-        self.marks = marks
-        self.uses = UNUSED
-
-    @classmethod
-    def of(
-        cls,
-        key: bytes,
-        value: bytes,
-        flags: int = 0,
-        expires: float = 0.0,
-        version: int = 0,
-        accessed: int = 0,
-        marks: Marks | None = None,
-    ) -> Self:
-        """Return an item of these; backends make what they read into one."""
-        if marks is None and not nameable(key):
-            marks = Marks(binary=True)
-        wire = wire_form(key, flags, value)
-        return cls(wire, len(value), flags, expires, version, accessed, marks)
-
-    @classmethod
-    def like(cls, item: "Item", version: int = 0) -> Self:
-        """Return an unread item with the content of another."""
-        return cls(
-            item.wire, item.size, item.flags, item.expires, version, item.accessed, item.marks
-        )
-
-    @property
-    def fetched(self) -> bool:
-        """Whether it was ever read."""
-        return self.uses in (SPENT, USED)
-
-    @property
-    def unique(self) -> int:
-        """The cas unique: its version, unless a client gave it another."""
-        marks = self.marks
-        return self.version if marks is None or marks.unique is None else marks.unique
-
-    @property
-    def value(self) -> bytes:
-        """The value, copied out of `wire`."""
-        return self.wire[-self.size - 2 : -2]
 
 
 class Sentinel(enum.Enum):

@@ -6,7 +6,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
-from memlite.backends.base import ANY, Anything, Backend, Item
+from memlite.backends.base import ANY, Anything, Backend
+from memlite.backends.eviction import POLICIES
+from memlite.backends.item import Item
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.table import ItemTable
 from memlite.errors import ConfigError, OutOfMemoryError, VersionConflict
@@ -25,7 +27,12 @@ class MemoryBackend(Backend):
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
-        self.table = ItemTable(context.memory_limit, evict=context.evict, on_evict=context.on_evict)
+        self.table = ItemTable(
+            context.memory_limit,
+            evict=context.evict,
+            on_evict=context.on_evict,
+            policy=POLICIES[context.eviction],
+        )
         self._version = 0
         self._flush_at = 0.0
 
@@ -83,10 +90,6 @@ class MemoryBackend(Backend):
                 yield key, item
             if not number % _SCANNED_AT_ONCE:
                 await asyncio.sleep(0)
-
-    def tick(self) -> None:
-        """Free some of what was flushed."""
-        self.table.reclaim(10_000)
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return how many items there are, and their bytes."""

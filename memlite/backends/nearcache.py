@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
-from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
+from memlite.backends.item import Item
 from memlite.backends.table import ItemTable
 from memlite.clock import Clock
 from memlite.errors import OutOfMemoryError
@@ -20,6 +21,8 @@ class _Copy(Item):
     """
 
     __slots__ = ("until",)
+
+    memory = 80 + 32  # with the time
 
     until: float
 
@@ -186,8 +189,7 @@ class NearCache(Backend):
         return self.inner.scan()
 
     def tick(self) -> None:
-        """Free some of what was flushed; and the backend's."""
-        self.table.reclaim(10_000)
+        """Do what is due behind."""
         self.inner.tick()
 
     def stats(self) -> Mapping[str, int | float | str]:

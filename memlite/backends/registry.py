@@ -11,7 +11,8 @@ from importlib import metadata
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from memlite.backends.base import Backend, Item
+from memlite.backends.base import Backend
+from memlite.backends.item import Item
 from memlite.clock import Clock
 from memlite.errors import ConfigError, StartError
 
@@ -69,6 +70,7 @@ class Context:
         evict: evict when they are more, else refuse (``-M``).
         item_size: the largest item (``-I``), in bytes.
         durability: ``always``, ``everysec`` or ``none``.
+        eviction: how to choose what is evicted, a name of `memlite.backends.eviction.POLICIES`.
         clock: tells when items expire.
         on_evict: to be called with each key and item that makes room for others.
     """
@@ -77,6 +79,7 @@ class Context:
     evict: bool = True
     item_size: int = 1024 * 1024
     durability: str = "always"
+    eviction: str = "s3fifo"
     clock: Clock = field(default_factory=Clock)
     on_evict: Callable[[bytes, Item], None] = lambda key, item: None
 

@@ -1,44 +1,41 @@
-"""A dict of items, bounded in bytes, which gives used items a second chance.
+"""A dict of items, bounded in bytes of memory.
 
 Synchronous: nothing in it waits. The memory engine works on one directly; backends that keep
 items in memory beside something slower hold them in one.
 """
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from memlite.backends.base import RENEWED, SPENT, UNUSED, USED, Item
+from memlite.backends.eviction import Policy, S3Fifo, cost
+from memlite.backends.item import MAIN, Item, Marks
 from memlite.errors import OutOfMemoryError
 
-__all__ = ["ITEM_OVERHEAD", "ItemTable"]
+__all__ = ["ItemTable"]
 
-# Bytes an item costs beside its key and its wire form, on 64-bit CPython 3.11: two bytes headers
-# (2 × 33, and 2 × 8 of rounding), the Item (96), its version (32), and its share of the
-# OrderedDict (a node of 56 and, between two doublings of the table, about 64 of slots).
-ITEM_OVERHEAD = 330
-
-
-# Used items that an eviction may pass over: bounds the time one store can take.
-_CHANCES_AT_ONCE = 64
+# New keys after which is looked at how large the dict and the policy have become.
+_MEASURED_EVERY: Final = 1000
 
 
 class ItemTable:
-    """Items in the order they were stored; the oldest makes room, unless it was used since.
+    """Items by key; where there is no room for another, a policy chooses what goes.
 
-    A used item goes to the end instead, once for all its uses (second chance, or CLOCK). Unlike
-    least-recently-used order this costs a hit one store into the item, and no move.
+    What is counted against the limit is memory: objects with their headers, as the allocator
+    rounds them up, the dict, and what the policy keeps.
 
     Args:
-        limit: bytes that keys, values and their overhead may take (``-m``).
+        limit: bytes that all of it may take (``-m``).
         evict: whether to evict when full; otherwise storing raises (``-M``).
         on_evict: called with each evicted key and item.
+        policy: makes the policy, given the dict of items.
 
     Attributes:
         on_evict: as above.
         limit: as above; lower it with `shrink`.
-        used: bytes accounted for.
+        used: bytes of the items, without the dict and the policy.
         get: returns a key's item or None; whether it has expired is the caller's to judge.
+        find: the same for an item that is about to be used.
     """
 
     def __init__(
@@ -47,20 +44,32 @@ class ItemTable:
         *,
         evict: bool = True,
         on_evict: Callable[[bytes, Item], None] = lambda key, item: None,
+        policy: Callable[[dict[bytes, Item]], Policy] = S3Fifo,
     ) -> None:
         self.limit = limit
-        self.used = 0
         self.on_evict = on_evict
         self._evict = evict
-        self._items: OrderedDict[bytes, Item] = OrderedDict()
+        self._make_policy = policy
         # What flush left behind: absent for everybody, freed a few at a time.
-        self._flushed: OrderedDict[bytes, Item] = OrderedDict()
-        self._garbage: list[OrderedDict[bytes, Item]] = []  # of flushes before the last
-        self._bind()
+        self._flushed: dict[bytes, Item] = {}
+        self._garbage: list[tuple[dict[bytes, Item], Policy]] = []
+        self._begin()
 
-    def _bind(self) -> None:
+    def _begin(self) -> None:
+        self.used = 0
+        self._items: dict[bytes, Item] = {}
+        self._policy = self._make_policy(self._items)
         # Bound once: an attribute that is a C method costs no Python frame on the hot path.
         self.get: Callable[[bytes], Item | None] = self._items.get
+        self.find: Callable[[bytes], Item | None] = self._policy.find
+        self._measure()
+
+    def _measure(self) -> None:
+        """Find out what is left of the limit for items."""
+        self._until_measured = _MEASURED_EVERY
+        self.overhead = sys.getsizeof(self._items)
+        self.overhead += self._policy.adapt(self.limit - self.overhead)
+        self._room = self.limit - self.overhead
 
     def __len__(self) -> int:
         return len(self._items)
@@ -75,75 +84,129 @@ class ItemTable:
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted.
         """
-        cost = len(key) + len(item.wire) + ITEM_OVERHEAD
-        used = self.used + cost
-        if used > self.limit:
-            used -= self._make_room(used - self.limit, key, cost)
+        size = cost(key, item)
+        used = self.used + size
+        if used > self._room:
+            self._policy.recall(key, item)
+            self._make_room(size)
+            used = self.used + size
         self.used = used
+        self._policy.admit(key, item, size)
         self._items[key] = item
+        self._until_measured -= 1
+        if not self._until_measured:
+            self._measure()
         if self._flushed:
             # New items and flushed ones together never take more than the limit.
-            self._free(len(self._items) + len(self._flushed), 2 * cost)
+            self._free(len(self._items) + len(self._flushed), 2 * size)
 
-    def renew(self, key: bytes, item: Item, wire: bytes) -> Item:
-        """Give a stored item a new wire form, evicting what it displaces.
+    def renew(
+        self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
+    ) -> Item:
+        """Give a stored item a new value, and no version, evicting what it displaces.
 
         Returns:
-            The item, of which the caller sets the rest.
+            The item that is stored now, the old one or another.
 
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted; the item is unchanged.
         """
-        used = self.used + len(wire) - len(item.wire)
-        if used > self.limit:
-            cost = len(key) + len(wire) + ITEM_OVERHEAD
-            used -= self._make_room(used - self.limit, key, cost)
-        self.used = used
-        item.wire = wire
-        item.uses = RENEWED
+        if (
+            len(tail) != len(item.tail)
+            or item.extra
+            or marks is not None
+            or (not expires) is not (not item.expires)
+        ):
+            new = Item(tail, expires, state)
+            new.marks = marks
+            more = new.held - item.held
+            if more > 0 and self.used + more > self._room:
+                if not self._evict or self.used + more - cost(key, item) > self._room:
+                    raise OutOfMemoryError
+                self.delete(key)
+                self.put(key, new)
+                return new
+            self._resize(item, more)
+            item.version = 0
+            item.marks = marks
+        item.tail = tail
+        item.expires = expires
+        item.state = state
         return item
 
-    def alter(self, key: bytes, item: Item) -> Item:
-        """Return a stored item, for all but its value to be changed in place."""
+    def alter(
+        self,
+        key: bytes,
+        item: Item,
+        expires: float,
+        marks: Marks | None,
+        *,
+        renumber: bool = False,
+    ) -> Item:
+        """Give a stored item another expiry and other marks, and leave its value.
+
+        Args:
+            key: the item's.
+            item: which.
+            expires: see `Item`.
+            marks: see `Item`.
+            renumber: whether to take its version away, for it to get another.
+
+        Returns:
+            The item that is stored now, the old one or another.
+        """
+        before = item.held
+        item.expires = expires
+        item.marks = marks
+        if renumber:
+            item.version = 0
+        self._resize(item, item.held - before)
         return item
+
+    def number(self, item: Item, version: int) -> None:
+        """Give a stored item a version."""
+        before = item.held
+        item.version = version
+        self._resize(item, item.held - before)
+
+    def _resize(self, item: Item, more: int) -> None:
+        # No room is made for what alter and number add; the next item to be stored makes it.
+        self.used += more
+        self._policy.resize(item, more)
 
     def restore(self, key: bytes, item: Item | None) -> None:
         """Bring a key back to what it was, whether or not that fits; None for absent."""
         self.delete(key)
         if item is not None:
-            self.used += self._cost(key, item)
+            item.state &= ~MAIN  # it comes as any other
+            size = cost(key, item)
+            self.used += size
+            self._policy.admit(key, item, size)
             self._items[key] = item
 
-    def _make_room(self, excess: int, key: bytes, cost: int) -> int:
-        """Evict at least `excess` bytes, sparing `key`; return how many it was."""
-        if not self._evict or cost > self.limit:
+    def _make_room(self, size: int) -> None:
+        """Evict until `size` bytes fit."""
+        if not self._evict or size > self._room:
             raise OutOfMemoryError
-        own = self._items.pop(key, None)
-        freed = 0
-        while freed < excess:
-            victim, evicted = self._pop_oldest()
-            freed += self._cost(victim, evicted)
-            self.on_evict(victim, evicted)
-        if own is not None:
-            self._items[key] = own
-        return freed
+        while self.used + size > self._room and self._evict_one():
+            pass
 
-    def _pop_oldest(self) -> tuple[bytes, Item]:
-        """Take out the oldest item that was not touched since it was stored or last passed over."""
-        items = self._items
-        for _ in range(_CHANCES_AT_ONCE):
-            key, item = items.popitem(last=False)
-            if item.uses < RENEWED:
-                return key, item
-            item.uses = SPENT if item.uses == USED else UNUSED
-            items[key] = item
-        return items.popitem(last=False)
+    def _evict_one(self) -> bool:
+        key = self._policy.evict()
+        if key is None:
+            return False
+        item = self._items.pop(key)
+        self.used -= cost(key, item)
+        self.on_evict(key, item)
+        return True
 
     def delete(self, key: bytes) -> Item | None:
         """Remove a key; return its item, or None when there was none."""
         item = self._items.pop(key, None)
         if item is not None:
-            self.used -= self._cost(key, item)
+            size = cost(key, item)
+            self.used -= size
+            self._policy.remove(key, item, size)
         return item
 
     drop = delete
@@ -151,16 +214,18 @@ class ItemTable:
 
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
-        if self._flushed:
-            self._garbage.append(self._flushed)
+        self._garbage.append((self._items, self._policy))
         self._flushed = self._items
-        self._items = OrderedDict()
-        self.used = 0
-        self._bind()
+        self._begin()
 
     def pop_flushed(self, key: bytes) -> Item | None:
         """Return and free what the last flush took from `key`, or None."""
-        return self._flushed.pop(key, None) if self._flushed else None
+        if not self._flushed:
+            return None
+        item = self._flushed.pop(key, None)
+        if item is not None:
+            self._garbage[-1][1].dissolve()
+        return item
 
     def reclaim(self, at_most: int) -> int:
         """Free up to `at_most` flushed items; return how many were freed."""
@@ -168,29 +233,32 @@ class ItemTable:
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""
-        flushed = self._garbage[-1] if self._garbage else self._flushed
         count = 0
-        while flushed and count < at_most and size > 0:
-            size -= self._cost(*flushed.popitem())
-            count += 1
-        if self._garbage and not flushed:
-            self._garbage.pop()
+        while self._garbage and count < at_most and size > 0:
+            items, policy = self._garbage[0]
+            if items:
+                size -= cost(*items.popitem())
+                policy.dissolve()
+                count += 1
+            else:
+                del self._garbage[0]
         return count
+
+    def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
+        """Show items, all of them in the course of many calls; see `Policy.walk`."""
+        return self._policy.walk(at_most, look)
 
     def shrink(self, limit: int) -> None:
         """Set the limit, evicting down to it when that is allowed."""
         self.limit = limit
+        self._measure()
         if self._evict:
-            while self.used > limit:
-                victim, item = self._pop_oldest()
-                self.used -= self._cost(victim, item)
-                self.on_evict(victim, item)
+            while self.used > self._room and self._evict_one():
+                pass
 
     def list_keys(self) -> list[bytes]:
         """Return every key, oldest first."""
-        # The dict's own order, which is the same as nothing moves an item but by taking it out:
-        # an OrderedDict goes from link to link, and takes a third of a second for a million keys.
-        return list(dict.keys(self._items))
+        return list(self._items)
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item, oldest first; nothing may be stored meanwhile."""
@@ -199,7 +267,3 @@ class ItemTable:
     def scan_recent(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item, newest first; nothing may be stored meanwhile."""
         yield from reversed(self._items.items())
-
-    @staticmethod
-    def _cost(key: bytes, item: Item) -> int:
-        return len(key) + len(item.wire) + ITEM_OVERHEAD

@@ -5,8 +5,9 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
-from memlite.backends.table import ITEM_OVERHEAD
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
+from memlite.backends.eviction import cost
+from memlite.backends.item import Item
 from memlite.clock import Clock
 from memlite.errors import MemliteError, StorageError, VersionConflict
 
@@ -30,17 +31,17 @@ class _Held(Item):
         failing_since: unix time in seconds from which on its key could not be stored; 0 if it
             was not tried.
         flushed: whether it is not to be stored any more.
+        cost: bytes of memory it was taken in with; a version, once it has one, adds to them.
     """
 
-    __slots__ = ("due", "failing_since", "flushed")
+    __slots__ = ("cost", "due", "failing_since", "flushed")
 
+    memory = 96
+
+    cost: int
     due: float
     failing_since: float
     flushed: bool
-
-
-def _cost(key: bytes, held: Item) -> int:
-    return len(key) + len(held.wire) + ITEM_OVERHEAD
 
 
 class WriteBack(Backend):
@@ -163,8 +164,8 @@ class WriteBack(Backend):
     def _must_not_wait(self, key: bytes, item: Item) -> bool:
         self._drop_if_flushed()
         before = self._held.get(key)
-        room = self._limit - self._bytes + (_cost(key, before) if before else 0)
-        return _cost(key, item) > room or any(
+        room = self._limit - self._bytes + (before.cost if before else 0)
+        return cost(key, item) > room or any(
             since and since + _OVERDUE_SECONDS < self._clock.now()
             for since in (self._failing_since, self._key_failing_since(key))
         )
@@ -182,10 +183,11 @@ class WriteBack(Backend):
             held.due = self._clock.now() + self._delay
         else:
             held.due = before.due  # or one that is set all the time would never be stored
-            self._bytes -= _cost(key, before)
+            self._bytes -= before.cost
             self._coalesced += 1
         self._held[key] = held
-        self._bytes += _cost(key, held)
+        held.cost = cost(key, held)
+        self._bytes += held.cost
         self._something_held.set()
 
     def delete(self, key: bytes, replacing: Item | Anything = ANY) -> Awaitable[None]:
@@ -243,7 +245,7 @@ class WriteBack(Backend):
 
     def _forget(self, keys: Iterable[bytes]) -> None:
         for key in keys:
-            self._bytes -= _cost(key, self._held.pop(key))
+            self._bytes -= self._held.pop(key).cost
 
     # Storing
 
@@ -348,7 +350,7 @@ class WriteBack(Backend):
             self._held[key] = held
             self._something_held.set()
             return error
-        self._bytes -= _cost(key, held)
+        self._bytes -= held.cost
         return error
 
     def _note_failure(self, error: MemliteError) -> None:

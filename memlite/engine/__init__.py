@@ -7,8 +7,6 @@ __all__ = [
     "Mode",
     "Observer",
     "Outcome",
-    "Reads",
-    "StoreEngine",
 ]
 
 from memlite.engine.engine import Engine
@@ -16,4 +14,3 @@ from memlite.engine.memory import MemoryEngine
 from memlite.engine.meta import MetaEngine
 from memlite.engine.observer import Observer
 from memlite.engine.semantics import Mode, Outcome
-from memlite.engine.store import Reads, StoreEngine

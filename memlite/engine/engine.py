@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from memlite.backends import RENEWED, USED, Item, Marks, wire_form
+from memlite.backends import Item, Marks
+from memlite.backends.item import FETCHED, FRESH_BITS, STRAIGHT_AT_MOST, UNHURRIED, tail_form
+from memlite.backends.usage import Usage
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND, Observer
@@ -14,10 +16,10 @@ from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol.limits import item_total
 from memlite.stats import Counters
 
-__all__ = ["COPY_AT_MOST", "Engine"]
+__all__ = ["Engine"]
 
-# Bytes of a value up to which a copy costs less than a second buffer in the reply.
-COPY_AT_MOST = 1024
+
+_STATE = Usage.MASK
 
 
 class Engine:
@@ -53,16 +55,18 @@ class Engine:
         self.counters = counters
         self.cas_enabled = cas
         self.sizes = sizes or SizeClasses(item_size_max=item_size)
+        self.usage = Usage(clock.second)
+        clock.on_tick(self.usage.tick)
+        self._straight = self.usage.straight
         self.observe(None, None)
         self._item_size = item_size
-        self._version = 0
-        self._step = 1  # 0 where the backend gives versions
 
     def observe(self, prefixes: PrefixStats | None, observer: Observer | None) -> None:
         """Count by prefix, and tell an observer, from now on; None for neither."""
         self.prefixes = prefixes
         self.observer = observer
         self.observed = prefixes is not None or (observer is not None and observer.commands)
+        self.usage.watch(self.observed)
 
     # Reading
 
@@ -71,47 +75,51 @@ class Engine:
 
         Counts the hit; after None nothing was done, and `collect` has to be asked.
         """
-        lookup = self.table.get  # called by way of a local: faster than as if it were a method
-        item = lookup(key)
-        if (
-            item is None
-            or (item.expires and item.expires <= self.clock.now())
-            or item.size > COPY_AT_MOST
-            or item.marks is not None  # its key may be no word, and was not asked for then
-            or self.observed
-        ):
+        find = self.table.find  # called by way of a local: faster than as if it were a method
+        item = find(key)
+        if item is None:
             return None
-        item.uses = USED
-        item.accessed = self.clock.second
+        # 0 also where the key may be no word, and was not asked for then.
+        state = self._straight[item.state & _STATE]
+        if not state or (item.expires and item.expires <= self.clock.now()):
+            return None
+        item.state = state
         self.counters.get_hits += 1
-        return item.wire + b"END\r\n"
+        return b"VALUE " + key + item.tail + b"END\r\n"
 
     def collect(self, keys: list[bytes], out: list[bytes]) -> None:
-        """Append the wire form of each item that is there, as `fetch` finds them one by one."""
+        """Append the reply to a get for each item that is there, as `fetch` finds them one by one.
+
+        The end of the reply remains to be appended.
+        """
         if self.observed:
-            out += [item.wire for item in map(self.fetch, keys) if item is not None]
+            for key in keys:
+                item = self.fetch(key)
+                if item is not None:
+                    out += (b"VALUE " + key, item.tail)
             return
-        table = self.table
-        lookup = table.get
+        find = self.table.find
+        read = self.usage.read
         hits = 0
         for key in keys:
-            item = lookup(key)
+            item = find(key)
             if item is not None and (not item.expires or item.expires > self.clock.now()):
-                item.uses = USED
-                item.accessed = self.clock.second
+                item.state = state = read[item.state & _STATE]
                 hits += 1
-                out.append(item.wire)
+                if state & UNHURRIED:  # perhaps large, and not to be copied
+                    out += (b"VALUE " + key, item.tail)
+                else:
+                    out.append(b"VALUE " + key + item.tail)
             else:
                 self._count_miss(key, item)
         self.counters.get_hits += hits
 
     def fetch(self, key: bytes) -> Item | None:
         """Return the item for get and gets, counting the hit or miss."""
-        table = self.table
-        item = table.get(key)
+        item = self.table.find(key)
         state = FOUND
         if item is not None and (not item.expires or item.expires > self.clock.now()):
-            self._bump(item)
+            item.state = self.usage.read[item.state & _STATE]
             self.counters.get_hits += 1
         else:
             state = self._count_miss(key, item)
@@ -122,9 +130,9 @@ class Engine:
                 self.prefixes.record_get(key, item is not None)
         return item
 
-    def _bump(self, item: Item) -> None:
-        item.uses = USED
-        item.accessed = self.clock.second
+    def _bump(self, key: bytes, item: Item) -> None:
+        self.table.find(key)
+        item.state = self.usage.read[item.state & _STATE]
 
     def _count_miss(self, key: bytes, expired: Item | None) -> str:
         self.counters.get_misses += 1
@@ -170,8 +178,15 @@ class Engine:
         return item
 
     def unique(self, item: Item) -> int:
-        """Return the cas unique that gets shows for an item; 0 for all with ``-C``."""
+        """Return the cas unique that gets shows for an item; 0 for all with ``-C``.
+
+        0 also while the item is yet to be stored by a backend, see `unnumbered`.
+        """
         return item.unique if self.cas_enabled else 0
+
+    def unnumbered(self, item: Item) -> bool:
+        """Return whether an item has no cas unique yet, but will once the backend has stored it."""
+        return False
 
     # Storing
 
@@ -187,9 +202,32 @@ class Engine:
                 return
             self.counters.cmd_set += 1
             expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
-            self._put(key, self.table.get(key), value, flags, expires)
+            self._put(key, self.table.find(key), tail_form(flags, value), expires)
         except OutOfMemoryError:
             # What could not be replaced must not be served as if it were current.
+            self.table.delete(key)
+            raise
+
+    def set_framed(self, key: bytes, exptime: int, tail: bytes) -> None:
+        """Store like `set`, a value that is framed as an item keeps it.
+
+        Args:
+            key: the item's.
+            exptime: as for `set`.
+            tail: see `Item`.
+
+        Raises:
+            OutOfMemoryError: as for `set`.
+        """
+        if self.observed:
+            new = Item(tail, 0.0, 0)
+            self.set(key, new.flags, exptime, new.value)
+            return
+        self.counters.cmd_set += 1
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
+        try:
+            self._put(key, self.table.find(key), tail, expires)
+        except OutOfMemoryError:
             self.table.delete(key)
             raise
 
@@ -201,9 +239,9 @@ class Engine:
         return outcome
 
     def _renew(self, key: bytes) -> None:
-        item = self.table.get(key)
+        item = self.table.find(key)
         if item is not None:
-            item.uses = USED if item.fetched else RENEWED
+            item.state = self.usage.seen[item.state & _STATE]
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
@@ -221,6 +259,8 @@ class Engine:
         """Store if unchanged; see `semantics.cas`. With ``-C`` nothing is ever unchanged."""
 
         def decide(current: Item | None, new: Content) -> Decision:
+            if current is not None:
+                self.unique(current)  # see there
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
         outcome = self._store("cas", key, flags, exptime, value, decide)
@@ -263,13 +303,13 @@ class Engine:
                 outcome, content = Outcome.NOT_STORED, None
         if self.observer is None:
             if content is not None:
-                self._put(key, self.table.get(key), *content)
+                self._put_content(key, self.table.find(key), content)
             return outcome
         self._observe_replaced(command, key)
         status = outcome.name.lower()
         try:
             if content is not None:
-                self._put(key, self.table.get(key), *content)
+                self._put_content(key, self.table.find(key), content)
         except OutOfMemoryError:
             status = "no_memory"
             raise
@@ -301,36 +341,36 @@ class Engine:
         if removes:
             self.table.delete(key)
 
+    def _put_content(self, key: bytes, old: Item | None, content: Content) -> None:
+        value, flags, expires, marks = content
+        self._put(key, old, tail_form(flags, value), expires, marks)
+
     def _put(
         self,
         key: bytes,
         old: Item | None,
-        value: bytes,
-        flags: int,
+        tail: bytes,
         expires: float,
         marks: Marks | None = None,
     ) -> None:
-        self._version = version = self._version + self._step
         counters = self.counters
-        wire = wire_form(key, flags, value)
         try:
             if old is None:
-                second = self.clock.second
-                item = Item(wire, len(value), flags, expires, version, second, marks)
+                item = Item(tail, expires, self.usage.fresh)
+                if marks is not None:
+                    item.marks = marks
+                elif len(tail) > STRAIGHT_AT_MOST:
+                    item.state |= UNHURRIED
                 if self.table.pop_flushed(key) is not None:
                     self._count_reclaimed(key, item)
                 self.table.put(key, item)
             else:
                 if old.expires and old.expires <= self.clock.now():
                     self._count_renewed_expired(key, old)
-                # In place: a new object would cost twice what storing into the old one does.
-                item = self.table.renew(key, old, wire)
-                item.size = len(value)
-                item.flags = flags
-                item.expires = expires
-                item.version = version
-                item.accessed = self.clock.second
-                item.marks = marks
+                state = self.usage.seen[old.state & FRESH_BITS]
+                if marks is not None or len(tail) > STRAIGHT_AT_MOST:
+                    state |= UNHURRIED
+                self.table.renew(key, old, tail, expires, state, marks)
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
@@ -387,13 +427,13 @@ class Engine:
         in_place = current is not None and current.size == len(content.value)
         fetched = current is not None and current.fetched
         try:
-            self._put(key, current, *content)
+            self._put_content(key, self.table.find(key), content)
             # memcached writes a number that fits into the item it has, which is no new one.
             if in_place:
                 self.counters.total_items -= 1
                 item = self.table.get(key)
                 if item is not None and fetched:
-                    item.uses = USED
+                    item.state |= FETCHED
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
         return number
@@ -410,9 +450,9 @@ class Engine:
             counters.touch_misses += 1
             return None
         counters.touch_hits += 1
-        item = self.table.alter(key, item)
-        item.expires = semantics.expiry(exptime, self.clock.now())
-        self._bump(item)
+        expires = semantics.expiry(exptime, self.clock.now())
+        item = self.table.alter(key, item, expires, item.marks)
+        self._bump(key, item)
         return item
 
     # Making room

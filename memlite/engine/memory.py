@@ -1,6 +1,6 @@
 """The engine served from memory alone: all items are in one table."""
 
-from memlite.backends import ItemTable
+from memlite.backends import Item, ItemTable
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
@@ -9,7 +9,10 @@ from memlite.stats import Counters
 
 __all__ = ["MemoryEngine"]
 
-_RECLAIMED_PER_TICK = 10_000
+# Seconds from the end of one round of looking for expired items to the next. After a round that
+# found none it is twice as long.
+_INTERVAL = 60
+_LONGEST = 15 * 60
 
 
 class MemoryEngine(MetaEngine):
@@ -22,6 +25,9 @@ class MemoryEngine(MetaEngine):
         item_size: see there.
         cas: see there.
         sizes: see there.
+
+    Attributes:
+        crawls: whether expired items are looked for now and then (``lru_crawler enable``).
     """
 
     def __init__(
@@ -36,8 +42,27 @@ class MemoryEngine(MetaEngine):
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self._items = items
+        self._version = 0
         self._flush_at = 0.0
+        self.crawls = True
+        self._crawling = False
+        self._found = 0
+        self._interval = _INTERVAL
+        self._next_crawl = clock.second + _INTERVAL
         items.on_evict = self.count_eviction
+
+    def unique(self, item: Item) -> int:
+        """Return the cas unique that gets shows for an item; 0 for all with ``-C``.
+
+        It is given out here, when somebody asks for it. Nobody can tell: what was never shown is
+        what no cas can have, and a number takes 32 bytes of memory.
+        """
+        if self.cas_enabled and not item.version:
+            marks = item.marks
+            if marks is None or marks.unique is None:
+                self._version += 1
+                self._items.number(item, self._version)
+        return super().unique(item)
 
     def flush_all(self, exptime: int) -> None:
         """Make all items absent, now or, for a positive `exptime`, then.
@@ -52,11 +77,12 @@ class MemoryEngine(MetaEngine):
             self._items.flush()
 
     def tick(self) -> None:
-        """Do what is due: a delayed flush, and freeing some of what was flushed."""
+        """Do what is due: a delayed flush, and to look for expired items."""
         if self._flush_at and self._flush_at <= self.clock.now():
             self._flush_at = 0.0
             self._items.flush()
-        self._items.reclaim(_RECLAIMED_PER_TICK)
+        if self.crawls and self.clock.second >= self._next_crawl:
+            self.crawl()
 
     @property
     def flush_pending(self) -> float:
@@ -64,15 +90,37 @@ class MemoryEngine(MetaEngine):
         return self._flush_at
 
     def crawl(self) -> None:
-        """Remove every expired item (``lru_crawler crawl``)."""
-        now = self.clock.now()
+        """Begin to look for expired items, with `sweep` (``lru_crawler crawl``)."""
+        if not self._crawling:
+            self._crawling = True
+            self._found = 0
+            self.counters.lru_crawler_starts += 1
+
+    @property
+    def crawling(self) -> bool:
+        """Whether expired items are being looked for."""
+        return self._crawling
+
+    def sweep(self, at_most: int) -> bool:
+        """Free what was flushed, then what has expired, looking at `at_most` items.
+
+        Returns:
+            Whether there is more to do.
+        """
+        items = self._items
+        if items.reclaim(at_most):
+            return True
+        if self._crawling and items.walk(at_most, self._look) < at_most:
+            self._crawling = False
+            self._interval = _INTERVAL if self._found else min(2 * self._interval, _LONGEST)
+            self._next_crawl = self.clock.second + self._interval
+        return self._crawling
+
+    def _look(self, key: bytes, item: Item) -> None:
         counters = self.counters
-        counters.lru_crawler_starts += 1
-        counters.crawler_items_checked += len(self._items)
-        expired = [
-            (key, item) for key, item in self._items.scan() if item.expires and item.expires <= now
-        ]
-        for key, item in expired:
+        counters.crawler_items_checked += 1
+        if item.expires and item.expires <= self.clock.now():
+            self._found += 1
+            counters.crawler_reclaimed += 1
             self.sizes.crawler_reclaimed[self.sizes.of_item(key, item)] += 1
             self._drop_expired(key, item)
-        counters.crawler_reclaimed += len(expired)

@@ -98,7 +98,7 @@ class MetaEngine(Engine):
             expires = semantics.expiry(vivify or 0, now)
             marks = Marks(won=True, binary=not nameable(key), unique=unique)
             try:
-                self._put(key, None, b"", 0, expires, marks)
+                self._put_content(key, None, Content(b"", 0, expires, marks))
             except OutOfMemoryError:
                 created = False
             item = self.table.get(key)
@@ -115,11 +115,8 @@ class MetaEngine(Engine):
             won = won or bool(expires and expires < semantics.expiry(recache, now))
         found = Found(item, created, won, sent, before, item.fetched, item.accessed)
         if not created and (won or touch is not None):
-            item = self.table.alter(key, item)
-            if touch is not None:
-                item.expires = after
-            if won:
-                item.marks = marks._replace(won=True)
+            changed = marks._replace(won=True) if won else item.marks
+            item = self.table.alter(key, item, after, changed)
             found = found._replace(item=item)
         if touch is None:
             self.counters.get_hits += 1
@@ -127,7 +124,7 @@ class MetaEngine(Engine):
             self.counters.cmd_touch += 1
             self.counters.touch_hits += 1
         if bump:
-            self._bump(item)
+            self._bump(key, item)
         return found
 
     def store(
@@ -158,6 +155,8 @@ class MetaEngine(Engine):
         current = self.peek(key)
         if compare and current is not None and not self.cas_enabled:
             compare = 0
+        if compare is not None and current is not None:
+            self.unique(current)  # see there
         decision = semantics.store(
             current,
             new,
@@ -226,13 +225,12 @@ class MetaEngine(Engine):
         if empty:
             own = self.unique(item) if unique is None and not stale and self.cas_enabled else unique
             marks = Marks(stale=stale, binary=not nameable(key), unique=own)
-            self._put(key, item, b"", flags, semantics.expiry(touch or 0, now), marks)
+            expires = semantics.expiry(touch or 0, now)
+            self._put_content(key, item, Content(b"", flags, expires, marks))
         elif stale:
-            item = self.table.alter(key, item)
-            if touch is not None:
-                item.expires = semantics.expiry(touch, now)
-            item.marks = marks._replace(stale=True, won=False, unique=unique)
-            self._version = item.version = self._version + self._step
+            expires = item.expires if touch is None else semantics.expiry(touch, now)
+            marks = marks._replace(stale=True, won=False, unique=unique)
+            item = self.table.alter(key, item, expires, marks, renumber=True)
         else:
             self.table.delete(key)
         if not stale:
@@ -282,11 +280,11 @@ class MetaEngine(Engine):
             return Counted(result)
         item = self.table.get(key)
         if item is not None and (touch is not None or unique is not None):
-            item = self.table.alter(key, item)
-            if touch is not None:
-                item.expires = semantics.expiry(touch, self.clock.now())
+            until = item.expires if touch is None else semantics.expiry(touch, self.clock.now())
+            marks = item.marks
             if unique is not None:
-                item.marks = (item.marks or Marks())._replace(unique=unique)
+                marks = (marks or Marks())._replace(unique=unique)
+            item = self.table.alter(key, item, until, marks)
         return Counted(Outcome.STORED, result, item, expires=expires)
 
     def _begin_count(self, key: bytes, initial: int, exptime: int, unique: int | None) -> Counted:

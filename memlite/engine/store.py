@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from memlite.backends import ANY, UNKNOWN, USED, Anything, Backend, Item, Unknown
+from memlite.backends import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.usage import Usage
 from memlite.clock import Clock
 from memlite.engine import semantics
-from memlite.engine.engine import COPY_AT_MOST
 from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.engine.transaction import Transaction
@@ -98,29 +98,27 @@ class StoreEngine(MetaEngine):
         )
         self.backend = backend
         self.ordered = backend.ordered
-        self._step = 0
         self.counted: tuple[int, ...] = ()
         # Commands that change one key take turns: of those racing, all but one would lose.
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+
+    def unnumbered(self, item: Item) -> bool:
+        """Return whether an item is yet to be given its cas unique by the backend."""
+        return not item.version
 
     # What need not wait
 
     def hit(self, key: bytes) -> bytes | None:
         """Return the whole reply to a get of one key, if that can be had at once; see `Engine`."""
         item = self.backend.peek_cached(key)
-        if (
-            item is None
-            or item is UNKNOWN
-            or (item.expires and item.expires <= self.clock.now())
-            or item.size > COPY_AT_MOST
-            or item.marks is not None
-            or self.observed
-        ):
+        if item is None or item is UNKNOWN:
             return None
-        item.uses = USED
-        item.accessed = self.clock.second
+        state = self._straight[item.state & Usage.MASK]
+        if not state or (item.expires and item.expires <= self.clock.now()):
+            return None
+        item.state = state
         self.counters.get_hits += 1
-        return item.wire + b"END\r\n"
+        return b"VALUE " + key + item.tail + b"END\r\n"
 
     def attempt(
         self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]
@@ -306,9 +304,21 @@ class StoreEngine(MetaEngine):
         """0: the backend sees to delayed flushes."""
         return 0.0
 
+    crawls = False
+    crawling = False
+
     def crawl(self) -> None:
         """Leave expired items to the backend (``lru_crawler crawl``)."""
         self.counters.lru_crawler_starts += 1
+
+    def sweep(self, at_most: int) -> bool:
+        """Free what was flushed of items that the backend keeps in memory.
+
+        Returns:
+            Whether there is more to do.
+        """
+        table = self.backend.table
+        return table is not None and table.reclaim(at_most) > 0
 
 
 async def _all(work: Iterable[Awaitable[_Result]]) -> list[_Result]:

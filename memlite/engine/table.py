@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from memlite.backends import Item
+from memlite.backends import Item, Marks
 
 __all__ = ["Table"]
 
@@ -16,18 +16,30 @@ class Table(Protocol):
 
     Attributes:
         get: returns a key's item or None; whether it has expired is the engine's to judge.
+        find: the same for an item that is about to be used.
     """
 
     get: Callable[[bytes], Item | None]
+    find: Callable[[bytes], Item | None]
 
     def put(self, key: bytes, item: Item) -> None:
         """Store under a key that is absent. Raises OutOfMemoryError."""
 
-    def renew(self, key: bytes, item: Item, wire: bytes) -> Item:
-        """Replace a stored item; return the new one, or the old, for the rest to be set."""
+    def renew(
+        self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
+    ) -> Item:
+        """Give a stored item a new value and no version; return what is stored now."""
 
-    def alter(self, key: bytes, item: Item) -> Item:
-        """Return what takes a stored item's place with the same value, for the rest to be set."""
+    def alter(
+        self,
+        key: bytes,
+        item: Item,
+        expires: float,
+        marks: Marks | None,
+        *,
+        renumber: bool = False,
+    ) -> Item:
+        """Give a stored item all but a new value; return what is stored now."""
 
     def delete(self, key: bytes) -> Item | None:
         """Remove a key; return its item, or None when there was none."""

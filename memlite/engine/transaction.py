@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from memlite.backends import Item
+from memlite.backends import Item, Marks
+from memlite.backends.item import MAIN
 
 __all__ = ["Transaction"]
 
@@ -13,12 +14,12 @@ class Transaction:
     Items that were read are never changed in place: a backend may hold on to them.
 
     Attributes:
-        get: returns a key's item or None, of those read.
+        get: returns a key's item or None, of those read; `find` is the same.
         changes: what is to be stored by key; None for what is to be deleted.
         flush_at: when to flush, as `Backend.flush` takes it; None for not at all.
     """
 
-    __slots__ = ("_items", "changes", "flush_at", "get")
+    __slots__ = ("_items", "changes", "find", "flush_at", "get")
 
     def __init__(self) -> None:
         self.begin({})
@@ -27,6 +28,7 @@ class Transaction:
         """Start the next command, for which `items` were read."""
         self._items = dict(items)
         self.get: Callable[[bytes], Item | None] = self._items.get
+        self.find: Callable[[bytes], Item | None] = self.get
         self.changes: dict[bytes, Item | None] = {}
         self.flush_at: float | None = None
 
@@ -34,19 +36,32 @@ class Transaction:
         """Store under a key that is absent."""
         self._items[key] = self.changes[key] = item
 
-    def renew(self, key: bytes, item: Item, wire: bytes) -> Item:
-        """Replace an item; return the new one, for the rest to be set."""
-        new = Item.like(item)
-        new.wire = wire
+    def renew(
+        self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
+    ) -> Item:
+        """Replace an item by one with a new value, and return that."""
+        new = Item(tail, expires, state & ~MAIN)  # where it is put is the backend's business
+        if marks is not None:
+            new.marks = marks
         self._items[key] = self.changes[key] = new
         return new
 
-    def alter(self, key: bytes, item: Item) -> Item:
-        """Return what takes an item's place with the same value, for the rest to be set."""
-        if self.changes.get(key) is item:  # once more in one command: there is one to be stored
-            return item
-        new = Item.like(item)
-        self._items[key] = self.changes[key] = new
+    def alter(
+        self,
+        key: bytes,
+        item: Item,
+        expires: float,
+        marks: Marks | None,
+        *,
+        renumber: bool = False,
+    ) -> Item:
+        """Replace an item by one with the same value and no version yet, and return that."""
+        new = item
+        if self.changes.get(key) is not item:  # or once more in one command: one is to be stored
+            new = Item.like(item)
+            self._items[key] = self.changes[key] = new
+        new.expires = expires
+        new.marks = marks
         return new
 
     def delete(self, key: bytes) -> Item | None:

@@ -4,9 +4,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol.handler import BinaryHandler
+from memlite.protocol.binary_handler import BinaryHandler
 from memlite.protocol.limits import Limits, item_total
-from memlite.protocol.packets import HEADER, MAGIC, BinaryRequest, Opcode, Status
+from memlite.protocol.magic import MAGIC
+from memlite.protocol.packets import HEADER, BinaryRequest, Opcode, Status
 from memlite.protocol.pieces import Pieces
 
 __all__ = ["BinaryParser"]
@@ -132,9 +133,9 @@ class BinaryParser:
         # What was left when a read's share was used up begins here.
         self._backlog = b""
         self._backlog_position = 0
-        self._head = bytearray()  # of an unfinished packet: all before its value
+        self._head = b""  # of an unfinished packet: all before its value
         self._store: BinaryRequest | None = None  # one that waits for its value
-        self._pieces = Pieces(0)
+        self._pieces: Pieces | None = None  # and those of it that there are
         self._swallow = 0  # bytes of a refused value still to come
 
     @property
@@ -288,20 +289,19 @@ class BinaryParser:
             if _is_partial(self._head, 0):
                 self._unfinished = True
                 return b"", 0
-            data = bytes(self._head)
-            self._head.clear()
+            data, self._head = self._head, b""
             return data, 0
         if self._swallow:
             return data, self._skip(self._swallow, 0, len(data))
         request, pieces = self._store, self._pieces
-        assert request is not None  # noqa: S101 - nothing else is left unfinished
+        assert request is not None and pieces is not None  # noqa: S101 - nothing else is left
         missing = pieces.missing
         pieces.append(data[:missing] if len(data) > missing else data)
         if pieces.missing:
             self._unfinished = True
             return b"", 0
         request.value = pieces.value()
-        self._store, self._pieces = None, Pieces(0)
+        self._store = self._pieces = None
         handler.binary_store(request)
         return data, missing
 

@@ -3,9 +3,8 @@
 from typing import Protocol
 
 from memlite.protocol.meta import MetaRequest
-from memlite.protocol.packets import BinaryRequest, Status
 
-__all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "BinaryHandler", "Handler"]
+__all__ = ["COMMAND_CLASS", "KEY_ARGUMENT", "Handler"]
 
 
 class Handler(Protocol):
@@ -28,6 +27,16 @@ class Handler(Protocol):
     def gats(self, exptime: int, keys: list[bytes]) -> None: ...
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        r"""Set a large value, which comes as get will send it.
+
+        Args:
+            key: the item's.
+            exptime: as for `set`.
+            framed: `` <flags> <size>\r\n<value>\r\n``.
+            noreply: as for `set`.
+        """
+
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
     def replace(
         self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool
@@ -65,31 +74,6 @@ class Handler(Protocol):
         """Answer a malformed command with the wire line `reply`."""
 
 
-class BinaryHandler(Protocol):
-    """What `Handler` is, for the binary protocol: one method per kind of command.
-
-    The request says which command it is (`memlite.protocol.packets.Opcode`).
-    """
-
-    def binary_get(self, request: BinaryRequest) -> None: ...
-    def binary_store(self, request: BinaryRequest) -> None: ...
-    def binary_delete(self, request: BinaryRequest) -> None: ...
-    def binary_count(self, request: BinaryRequest) -> None: ...
-    def binary_touch(self, request: BinaryRequest) -> None:
-        """Set a new expiry and, but for TOUCH itself, answer like `binary_get`."""
-
-    def binary_too_large(self, request: BinaryRequest) -> None:
-        """Refuse a value that is over the item size limit; the parser swallows it."""
-
-    def binary_admin(self, request: BinaryRequest) -> None:
-        """Carry out a command that is not about a key; `quit` follows a QUIT."""
-
-    def binary_reject(self, request: BinaryRequest, status: Status) -> None:
-        """Answer a malformed or unknown command."""
-
-    def quit(self) -> None: ...
-
-
 COMMAND_CLASS = {
     "hit": "get",
     "get": "get",
@@ -97,6 +81,7 @@ COMMAND_CLASS = {
     "gat": "touch",
     "gats": "touch",
     "set": "store",
+    "set_framed": "store",
     "add": "store",
     "replace": "store",
     "append": "store",
@@ -134,6 +119,7 @@ KEY_ARGUMENT = {
     "gat": 1,
     "gats": 1,
     "set": 0,
+    "set_framed": 0,
     "add": 0,
     "replace": 0,
     "append": 0,

@@ -13,8 +13,8 @@ from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
+from memlite.protocol.magic import MAGIC
 from memlite.protocol.numbers import unsigned
-from memlite.protocol.packets import MAGIC
 from memlite.protocol.pieces import Pieces
 
 __all__ = ["LiteParser"]

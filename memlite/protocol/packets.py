@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
+from memlite.protocol.magic import MAGIC_OF_REPLIES
+
 __all__ = [
     "HEADER",
-    "MAGIC",
-    "MAGIC_OF_REPLIES",
     "QUIET",
     "BinaryRequest",
     "Opcode",
@@ -25,11 +25,6 @@ __all__ = [
     "reply",
     "stat_packets",
 ]
-
-MAGIC: Final = 0x80
-"""The first byte of a request, with which no text begins."""
-
-MAGIC_OF_REPLIES: Final = 0x81
 
 HEADER: Final = 24
 """Bytes of a packet before its extras, key and value."""

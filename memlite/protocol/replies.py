@@ -1,7 +1,6 @@
 """The text protocol's reply lines, ready to send, and the few that must be made."""
 
 from collections.abc import Iterable
-from urllib.parse import quote_from_bytes
 
 __all__ = [
     "AUTHENTICATION_FAILURE",
@@ -28,7 +27,6 @@ __all__ = [
     "TOUCHED",
     "UNAUTHENTICATED",
     "stat_lines",
-    "uri_encoded",
     "value_head_with_cas",
 ]
 
@@ -70,8 +68,3 @@ def stat_lines(stats: Iterable[tuple[str, object]]) -> bytes:
     lines = [f"STAT {name} {value}\r\n" for name, value in stats]
     lines.append("END\r\n")
     return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def uri_encoded(key: bytes) -> str:
-    """Return a key as ``watch``, ``metadump`` and ``stats hotkeys`` show it: "a b" is ``a%20b``."""
-    return quote_from_bytes(key, safe="")

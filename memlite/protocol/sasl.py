@@ -7,7 +7,8 @@ from memlite import __version__
 from memlite.errors import ProtocolViolation
 from memlite.protocol.limits import Limits
 from memlite.protocol.login import TOKEN_LENGTH, Attempt, Credentials, Farewell
-from memlite.protocol.packets import HEADER, MAGIC, BinaryRequest, Opcode, Status, failure, reply
+from memlite.protocol.magic import MAGIC
+from memlite.protocol.packets import HEADER, BinaryRequest, Opcode, Status, failure, reply
 
 __all__ = ["MECHANISM", "SaslReader", "parse_plain"]
 

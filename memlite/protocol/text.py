@@ -6,9 +6,9 @@ from memlite.errors import CommandError, ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
+from memlite.protocol.magic import MAGIC
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
-from memlite.protocol.packets import MAGIC
 from memlite.protocol.pieces import Pieces
 
 __all__ = ["TextParser"]
@@ -20,6 +20,8 @@ _BINARY: Final = "a binary request where text belongs"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
+# Bytes of a value from which a copy counts.
+_FRAMED_FROM: Final = 64 * 1024
 _SHORTEST_LINE: Final = 4  # bytes with the line's end
 _MODES_OF_MS: Final = b"\0SEAPR"
 _MODES_OF_MA: Final = b"\0I+D-"
@@ -78,6 +80,21 @@ class _Store(Pieces):
         return b"".join(pieces)
 
 
+class _LargeSet(_Store):
+    """A set of a large value, which is put together once, as it is going to be kept."""
+
+    __slots__ = ()
+
+    def __init__(self, key: bytes, flags: int, exptime: int, size: int, noreply: bool) -> None:
+        super().__init__("set_framed", (key, exptime), size, (noreply,), noreply)
+        self._blocks.append(b" %d %d\r\n" % (flags, size))
+
+    def framed_value(self) -> bytes | None:
+        """Return `` <flags> <size>``, the value and the lines' ends; None if the last one lacks."""
+        framed = self.value()
+        return framed if framed.endswith(b"\r\n") else None
+
+
 class TextParser:
     """Finds commands in a stream and calls the handler's methods, in order.
 
@@ -118,7 +135,7 @@ class TextParser:
         # would copy the rest once per share.
         self._backlog = b""
         self._backlog_position = 0
-        self._line = bytearray()  # an unfinished line
+        self._line: bytes | bytearray = b""  # an unfinished line
         self._store: _Store | None = None
         self._swallow = 0  # bytes of a refused value still to come
 
@@ -210,6 +227,8 @@ class TextParser:
         """Keep the beginning of a line until its end arrives; cut off who never ends one."""
         self._unfinished = True
         line = self._line
+        if not isinstance(line, bytearray):
+            line = self._line = bytearray()
         known_as_get = len(line) > self._limits.line_length
         line += part
         size = len(line)
@@ -243,7 +262,7 @@ class TextParser:
                 self._keep_line(data)
                 return b"", 0
             data = bytes(self._line) + data
-            self._line.clear()
+            self._line = b""
             return data, 0
         if self._swallow:
             return data, self._skip(self._swallow, 0, len(data))
@@ -338,8 +357,11 @@ class TextParser:
             return self._skip(size + 2, position, length)
         end = position + size
         if end + 2 > length:
-            after = (unique, noreply) if name == b"cas" else (noreply,)
-            store = _Store(name.decode(), (key, flags, exptime), size, after, noreply)
+            if name == b"set" and size >= _FRAMED_FROM:
+                store: _Store = _LargeSet(key, flags, exptime, size, noreply)
+            else:
+                after = (unique, noreply) if name == b"cas" else (noreply,)
+                store = _Store(name.decode(), (key, flags, exptime), size, after, noreply)
             self._await(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:

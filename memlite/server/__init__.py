@@ -1,5 +1,3 @@
 """Sockets, connections and the process around the engine."""
 
-__all__ = ["Server"]
-
-from memlite.server.server import Server
+__all__: list[str] = []

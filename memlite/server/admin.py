@@ -190,10 +190,15 @@ class Admin:
     def _crawl(self, which: bytes) -> bytes:
         if which != b"all" and not parse_classes(which):
             return BAD_CLASS
-        if self._server.dumps.running:
+        server = self._server
+        if server.dumps.running or server.engine.crawling:
             return BUSY
-        self._server.engine.crawl()
+        server.engine.crawl()
+        server.sweeper.wake()
         return replies.OK
+
+    def _enable_crawler(self, enabled: bool) -> None:
+        self._server.dumps.enabled = self._server.engine.crawls = enabled
 
     def _dump(self, command: bytes, which: bytes, asking: "Connection") -> bytes:
         if self._server.config.disable_dumping:
@@ -216,10 +221,10 @@ class Admin:
             case [b"enable"]:
                 if dumps.enabled:
                     return b"ERROR failed to start lru crawler thread\r\n"
-                dumps.enabled = True
+                self._enable_crawler(True)
                 return replies.OK
             case [b"disable"]:
-                dumps.enabled = False
+                self._enable_crawler(False)
                 return replies.OK
             case [b"crawl" | b"metadump" | b"mgdump", _] if not dumps.enabled:
                 return b"CLIENT_ERROR lru crawler disabled\r\n"

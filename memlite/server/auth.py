@@ -71,6 +71,10 @@ class Authenticator:
 
     # Attempts
 
+    def gate(self, connection: "Connection", reader: LoginReader, share: int) -> "Gate":
+        """Return what is to stand before a connection; see there for the arguments."""
+        return Gate(connection, self, reader, share)
+
     def wait(self, connection: "Connection") -> float | None:
         """Return the seconds an attempt of it has to wait; None if it is to be refused."""
         wait = self._throttle.take(network(connection.host), monotonic())

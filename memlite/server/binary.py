@@ -10,10 +10,10 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol import packets
 from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
-from memlite.server.admin import Admin
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
+    from memlite.server.server import Server
 
 __all__ = ["BinaryCommands", "failure_of"]
 
@@ -67,7 +67,7 @@ class BinaryCommands:
 
     Args:
         engine: holds the items.
-        admin: knows the commands that are not about keys.
+        server: knows the commands that are not about keys.
         connection: whose commands they are.
         out: where replies are appended: bytes, or what returns them once the backend has given an
             item its version.
@@ -76,15 +76,14 @@ class BinaryCommands:
         out: as above.
     """
 
-    __slots__ = ("_admin", "_cas", "_connection", "_engine", "_fetch", "out")
+    __slots__ = ("_admin", "_cas", "_connection", "_engine", "out")
 
     def __init__(
-        self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[bytes]
     ) -> None:
         self._engine = engine
         self._cas = engine.cas_enabled
-        self._fetch = engine.fetch
-        self._admin = admin
+        self._admin = server.admin
         self._connection = connection
         self.out = out
 
@@ -92,14 +91,14 @@ class BinaryCommands:
 
     def binary_get(self, request: BinaryRequest) -> None:
         """GET, with the key in the reply GETK, and their quiet variants."""
-        item = self._fetch(request.key)
+        item = self._engine.fetch(request.key)
         if item is None:
             self._miss(request)
         else:
             key = request.key if request.opcode in _WITH_KEY else b""
             head = packets.hit_head(request, item.flags, key, item.size, self._unique(item))
-            if item.size < _VIEW_FROM:
-                self.out.append(head + item.wire[-item.size - 2 : -2])
+            if len(item.tail) < _VIEW_FROM:
+                self.out.append(head + item.value)
             else:
                 self.out += (head, _view(item))
 
@@ -124,7 +123,7 @@ class BinaryCommands:
 
     def _append(self, spell: Callable[[int], bytes], item: Item) -> None:
         """Append what `spell` returns for the cas unique of an item that was changed."""
-        if item.version:
+        if not self._engine.unnumbered(item):
             self.out.append(spell(self._unique(item)))
         else:
             # It is about to be stored, and has none yet; see `memlite.server.deferred`.
@@ -137,7 +136,7 @@ class BinaryCommands:
         """Return the cas unique to show."""
         # Write-back holds items that have no version before they are stored. Showing 0 would turn
         # the change on a condition that follows into one without.
-        return (item.unique or _FITS_NOTHING) if self._cas else 0
+        return (self._engine.unique(item) or _FITS_NOTHING) if self._cas else 0
 
     # Storing
 
@@ -168,7 +167,7 @@ class BinaryCommands:
                 status = _NOT_STORED.get(mode, status)
             self.out.append(packets.failure(request, status))
         elif item is not None and opcode not in QUIET:
-            if item.version:
+            if not engine.unnumbered(item):
                 self.out.append(packets.reply(request, b"", self._unique(item)))
             else:
                 self._append(partial(packets.reply, request, b""), item)
@@ -271,7 +270,7 @@ class BinaryCommands:
 
 def _view(item: Item) -> bytes:
     """Return a value without copying it."""
-    return cast("bytes", memoryview(item.wire)[-item.size - 2 : -2])
+    return cast("bytes", memoryview(item.tail)[item.begin : -2])
 
 
 def _not_found(request: BinaryRequest) -> bytes:

@@ -8,11 +8,11 @@ from memlite.backends import Item
 from memlite.engine import MetaEngine, Outcome
 from memlite.errors import CommandError
 from memlite.protocol import replies
-from memlite.server.admin import Admin
 from memlite.server.meta import MetaCommands, value_line
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
+    from memlite.server.server import Server
 
 __all__ = ["TextCommands"]
 
@@ -33,7 +33,7 @@ class TextCommands(MetaCommands):
 
     Args:
         engine: holds the items.
-        admin: knows the commands that are not about keys.
+        server: knows the commands that are not about keys.
         connection: whose commands they are.
         out: where replies are appended.
 
@@ -41,14 +41,13 @@ class TextCommands(MetaCommands):
         out: as above.
     """
 
-    __slots__ = ("_admin", "_connection", "_fetch")
+    __slots__ = ("_connection", "_server")
 
     def __init__(
-        self, engine: MetaEngine, admin: Admin, connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[bytes]
     ) -> None:
         super().__init__(engine, out)
-        self._fetch = engine.fetch
-        self._admin = admin
+        self._server = server
         self._connection = connection
 
     # Reading
@@ -68,8 +67,9 @@ class TextCommands(MetaCommands):
 
     def gets(self, keys: list[bytes]) -> None:
         """``gets <key>*``: with cas uniques."""
+        fetch = self._engine.fetch
         for key in keys:
-            item = self._fetch(key)
+            item = fetch(key)
             if item is not None:
                 self._append_with_unique(key, item)
         self.out.append(replies.END)
@@ -79,7 +79,7 @@ class TextCommands(MetaCommands):
         for key in keys:
             item = self._engine.fetch_and_touch(key, exptime)
             if item is not None:
-                self.out.append(item.wire)
+                self.out += (b"VALUE " + key, item.tail)
         self.out.append(replies.END)
 
     def gats(self, exptime: int, keys: list[bytes]) -> None:
@@ -94,7 +94,8 @@ class TextCommands(MetaCommands):
         body = value_line(item)
         head = partial(self._head_with_unique, key, item)
         # What gats is about to store has no unique yet; see DeferredCommands.
-        self.out += (head() if item.version else cast("bytes", head), body)
+        later = self._engine.unnumbered(item)
+        self.out += (cast("bytes", head) if later else head(), body)
 
     def _head_with_unique(self, key: bytes, item: Item) -> bytes:
         return replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))
@@ -105,6 +106,16 @@ class TextCommands(MetaCommands):
         """``set <key> <flags> <exptime> <bytes> [noreply]``."""
         try:
             self._engine.set(key, flags, exptime, value)
+        except CommandError as error:
+            self.reject(error.reply, noreply)
+            return
+        if not noreply:
+            self.out.append(b"STORED\r\n")
+
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        """``set`` of a large value."""
+        try:
+            self._engine.set_framed(key, exptime, framed)
         except CommandError as error:
             self.reject(error.reply, noreply)
             return
@@ -188,7 +199,7 @@ class TextCommands(MetaCommands):
 
     def admin(self, words: list[bytes], noreply: bool) -> None:
         """Any other command, known or not."""
-        reply = self._admin.execute(words, noreply, self._connection)
+        reply = self._server.admin.execute(words, noreply, self._connection)
         if not noreply:
             self.out.append(reply)
 

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from memlite.engine import Reads, StoreEngine
+from memlite.engine.store import Reads, StoreEngine
 from memlite.errors import CommandError, OutOfMemoryError, StorageError, VersionConflict
 from memlite.protocol.handler import COMMAND_CLASS
 from memlite.server.instruments import trace_reply

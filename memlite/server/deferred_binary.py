@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memlite.engine import Reads, StoreEngine
+from memlite.engine.store import Reads, StoreEngine
 from memlite.errors import CommandError
 from memlite.protocol.packets import BinaryRequest, Opcode, Status
 from memlite.server.binary import BinaryCommands, failure_of
@@ -30,7 +30,7 @@ class DeferredBinary(Deferred[BinaryCommands]):
     def __init__(
         self, server: "Server", engine: StoreEngine, connection: "DeferredConnection"
     ) -> None:
-        inner = BinaryCommands(engine, server.admin, connection, [])
+        inner = BinaryCommands(engine, server, connection, [])
         super().__init__(server, engine, connection, inner)
 
     def binary_get(self, request: BinaryRequest) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from memlite.engine import StoreEngine
+from memlite.engine.store import StoreEngine
 from memlite.server.connection import Connection
 from memlite.server.deferred import Deferred
 from memlite.server.dialects import Dialect

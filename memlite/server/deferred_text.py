@@ -4,7 +4,8 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from memlite.engine import Mode, Reads, StoreEngine
+from memlite.engine import Mode
+from memlite.engine.store import Reads, StoreEngine
 from memlite.protocol.meta import MetaRequest
 from memlite.server.commands import TextCommands
 from memlite.server.deferred import Deferred
@@ -31,7 +32,7 @@ class DeferredText(Deferred[TextCommands]):
     def __init__(
         self, server: "Server", engine: StoreEngine, connection: "DeferredConnection"
     ) -> None:
-        inner = self.commands(engine, server.admin, connection, [])
+        inner = self.commands(engine, server, connection, [])
         super().__init__(server, engine, connection, inner)
 
     def hit(self, key: bytes) -> bool:
@@ -76,6 +77,11 @@ class DeferredText(Deferred[TextCommands]):
         """``set``."""
         run = partial(self._inner.set, key, flags, exptime, value, noreply)
         self._submit("set", Reads.NOTHING, (key,), run, noreply)
+
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        """``set`` of a large value."""
+        run = partial(self._inner.set_framed, key, exptime, framed, noreply)
+        self._submit("set_framed", Reads.NOTHING, (key,), run, noreply)
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """``add``."""

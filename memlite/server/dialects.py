@@ -1,23 +1,19 @@
 """The protocols a connection may speak, and how the first byte tells which."""
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from memlite.engine import MetaEngine, StoreEngine
-from memlite.protocol import BinaryParser, Limits, LiteParser, TextParser
-from memlite.protocol.login import LoginReader, TextLoginReader
-from memlite.protocol.packets import MAGIC
-from memlite.protocol.sasl import SaslReader
-from memlite.server.admin import Admin
-from memlite.server.binary import BinaryCommands
+from memlite.protocol import Limits, TextParser
+from memlite.protocol.magic import MAGIC
 from memlite.server.commands import TextCommands
-from memlite.server.deferred import Deferred
-from memlite.server.deferred_binary import DeferredBinary
-from memlite.server.deferred_text import DeferredText
-from memlite.server.lite import DeferredLite, LiteCommands
 
 if TYPE_CHECKING:
+    from memlite.engine import MetaEngine
+    from memlite.engine.store import StoreEngine
+    from memlite.protocol.login import LoginReader
     from memlite.server.connection import Connection
+    from memlite.server.deferred import Deferred
     from memlite.server.deferred_connection import DeferredConnection
     from memlite.server.server import Server
 
@@ -46,15 +42,41 @@ class Dialect(NamedTuple):
     """
 
     parser: "Callable[[Limits], Parser]"
-    commands: "Callable[[MetaEngine, Admin, Connection, list[bytes]], Any]"
+    commands: "Callable[[MetaEngine, Server, Connection, list[bytes]], Any]"
     deferred: "Callable[[Server, StoreEngine, DeferredConnection], Deferred[Any]]"
     login: "Callable[[Limits], LoginReader]"
     straight: bool = False
 
 
-TEXT = Dialect(TextParser, TextCommands, DeferredText, TextLoginReader, straight=True)
-BINARY = Dialect(BinaryParser, BinaryCommands, DeferredBinary, SaslReader)
-LITE = Dialect(LiteParser, LiteCommands, DeferredLite, TextLoginReader)
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """Return what makes instances of a class whose module is not imported before the first."""
+
+    def make(*arguments: object) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return make
+
+
+# Most servers only ever need two of these, and to import the others takes as long as those.
+TEXT = Dialect(
+    TextParser,
+    TextCommands,
+    _later("memlite.server.deferred_text", "DeferredText"),
+    _later("memlite.protocol.login", "TextLoginReader"),
+    straight=True,
+)
+BINARY = Dialect(
+    _later("memlite.protocol.binary", "BinaryParser"),
+    _later("memlite.server.binary", "BinaryCommands"),
+    _later("memlite.server.deferred_binary", "DeferredBinary"),
+    _later("memlite.protocol.sasl", "SaslReader"),
+)
+LITE = Dialect(
+    _later("memlite.protocol.lite", "LiteParser"),
+    _later("memlite.server.lite", "LiteCommands"),
+    _later("memlite.server.lite", "DeferredLite"),
+    _later("memlite.protocol.login", "TextLoginReader"),
+)
 
 
 class Negotiator:

@@ -11,6 +11,7 @@ from memlite.errors import CommandError, StorageError
 from memlite.protocol import replies
 from memlite.protocol.meta import encode_key
 from memlite.protocol.numbers import unsigned
+from memlite.protocol.uris import uri_encoded
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -209,10 +210,10 @@ def _metadump_line(server: "Server", key: bytes, item: Item) -> bytes:
     engine = server.engine
     total = engine.sizes.total(key, item)
     return b"key=%b exp=%d la=%d cas=%d fetch=%b cls=%d size=%d flags=%d \n" % (
-        replies.uri_encoded(key).encode(),
+        uri_encoded(key).encode(),
         int(item.expires) or -1,
         item.accessed,
-        engine.unique(item),
+        item.unique,
         b"yes" if item.fetched else b"no",
         engine.sizes.of_total(total),
         total,

@@ -6,7 +6,6 @@ from heapq import heapify, heappush, heapreplace
 from random import Random
 
 from memlite.clock import Clock
-from memlite.protocol import replies
 
 __all__ = ["HotKeys", "SpaceSaving"]
 
@@ -128,6 +127,8 @@ class HotKeys:
 
     def report(self) -> Iterator[tuple[str, object]]:
         """Yield what ``stats hotkeys`` shows."""
+        from memlite.protocol.uris import uri_encoded  # the start need not wait for it
+
         sketch = self._sketch
         scale = self._interval / self._weight()
         # What a steady rate of 1 a second would have come to by now, from the last reset.
@@ -145,7 +146,7 @@ class HotKeys:
             if 2 * error <= count and count * scale >= 1
         ]
         for rank, (key, count, error) in enumerate(known[: self.SHOWN], 1):
-            yield f"hotkeys:{rank}:key", replies.uri_encoded(key)
+            yield f"hotkeys:{rank}:key", uri_encoded(key)
             yield f"hotkeys:{rank}:requests", round(count * scale)
             yield f"hotkeys:{rank}:error", round(error * scale)
             yield f"hotkeys:{rank}:per_second", f"{count * scale / seconds:.1f}"

@@ -12,8 +12,7 @@ from time import perf_counter_ns
 from typing import Any, cast
 
 from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, Handler
-from memlite.protocol.meta import MetaRequest
-from memlite.protocol.packets import HEADER, MAGIC_OF_REPLIES, BinaryRequest, describe_reply
+from memlite.protocol.magic import MAGIC_OF_REPLIES
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
 
 __all__ = ["LatencySampler", "Tracer", "trace_reply"]
@@ -124,13 +123,11 @@ class Tracer(_Around):
         return traced
 
 
-def _keys(argument: object) -> Sequence[bytes]:
+def _keys(argument: Any) -> Sequence[bytes]:
     """Return the keys that an argument named by `KEY_ARGUMENT` stands for."""
     if isinstance(argument, list):
         return argument
-    if isinstance(argument, MetaRequest | BinaryRequest):
-        return (argument.key,)
-    return (cast("bytes", argument),)
+    return (getattr(argument, "key", argument),)
 
 
 def trace_reply(number: int, replies: Sequence[bytes]) -> None:
@@ -146,8 +143,8 @@ def trace_reply(number: int, replies: Sequence[bytes]) -> None:
             value_follows = False
             continue
         _log.debug(">%d %s", number, _first_words(reply))
-        # Unlike an item's wire form, a line that is a part by itself has its value behind it.
-        value_follows = reply.startswith(_HEADS) and reply.find(b"\r\n") == len(reply) - 2
+        # What has no value behind its first line has that in the next part.
+        value_follows = reply.startswith(_HEADS) and reply.find(b"\r\n") in (-1, len(reply) - 2)
 
 
 # Methods of which an argument is a value, and where; values are logged by their length.
@@ -161,6 +158,11 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
     for index, argument in enumerate(arguments):
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
+        elif index == 2 and name == "set_framed" and isinstance(argument, bytes):
+            flags, size = argument.split(b"\r\n", 1)[0].split()
+            words[0] = "set"
+            words.insert(2, _text(flags))
+            words.append(_text(size))
         elif isinstance(argument, bytes):
             words.append(
                 str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument.rstrip())
@@ -173,8 +175,11 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
 
 
 def _first_words(reply: bytes) -> str:
-    if reply.startswith(_BINARY_REPLY) and len(reply) >= HEADER:
-        return describe_reply(reply)
+    if reply.startswith(_BINARY_REPLY):
+        from memlite.protocol import packets  # as soon as somebody speaks it, not before
+
+        if len(reply) >= packets.HEADER:
+            return packets.describe_reply(reply)
     if reply.startswith(b"VALUE "):
         return "sending key " + _text(reply.split(b" ", 2)[1])
     return _text(reply.split(b"\r\n", 1)[0])

@@ -20,11 +20,12 @@ class LiteCommands(TextCommands):
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>``: the items without their flags."""
+        fetch = self._engine.fetch
         for key in keys:
-            item = self._fetch(key)
+            item = fetch(key)
             if item is not None:
                 # A view is not copied, however large, and -vv does not log it.
-                value = cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+                value = cast("bytes", memoryview(item.tail)[item.begin :])
                 self.out += (b"VALUE %b %d\r\n" % (key, item.size), value)
         self.out.append(replies.END)
 

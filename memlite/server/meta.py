@@ -41,10 +41,11 @@ _C, _F, _H, _K, _L, _N, _O, _S, _T_NEW, _T = b"cfhklNOsTt"
 
 def value_line(item: Item) -> bytes:
     """Return a value with the line's end behind it; a large one not copied."""
-    if item.size < _VIEW_FROM:
-        return item.wire[-item.size - 2 :]
+    tail = item.tail
+    if len(tail) < _VIEW_FROM:
+        return tail[item.begin :]
     # A line of a thousand keys would copy the value as often.
-    return cast("bytes", memoryview(item.wire)[-item.size - 2 :])
+    return cast("bytes", memoryview(tail)[item.begin :])
 
 
 class MetaCommands:
@@ -88,7 +89,7 @@ class MetaCommands:
             self.out.append(value_line(item))
 
     def _append(self, head: "partial[bytes]", item: Item | None, request: MetaRequest) -> None:
-        later = request.unique_asked and item is not None and not item.version
+        later = request.unique_asked and item is not None and self._engine.unnumbered(item)
         self.out.append(cast("bytes", head) if later else head())
 
     def _head_of_get(self, request: MetaRequest, found: Found, with_value: bool) -> bytes:
@@ -265,7 +266,7 @@ class MetaCommands:
             self.out.append(b"EN\r\n")
             return
         head = partial(self._debug, request.key, item)
-        self.out.append(head() if item.version else cast("bytes", head))
+        self.out.append(cast("bytes", head) if self._engine.unnumbered(item) else head())
 
     def _debug(self, key: bytes, item: Item) -> bytes:
         engine = self._engine

@@ -5,9 +5,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memlite.errors import StartError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "allow_coredumps",
@@ -94,7 +97,7 @@ def lock_memory() -> None:
         _log.warning("-k: mlockall() failed: %s", os.strerror(ctypes.get_errno()))
 
 
-def become(user: str | None, files: Sequence[Path]) -> None:
+def become(user: str | None, files: "Sequence[Path]") -> None:
     """Give up root for `user`; without effect for who is not root.
 
     Args:
@@ -173,6 +176,8 @@ def pid_file(path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return
+    from pathlib import Path  # not above: most servers keep no such file, and need not wait for it
+
     file = Path(path).absolute()  # a daemon leaves the directory
     with contextlib.suppress(OSError, ValueError):
         other = int(file.read_text(encoding="utf-8"))
@@ -190,7 +195,7 @@ def pid_file(path: str | None) -> Iterator[None]:
         _remove_pid_file(file)
 
 
-def _remove_pid_file(file: Path) -> None:
+def _remove_pid_file(file: "Path") -> None:
     """Remove the pid file, unless it is the next server's by now."""
     try:
         if file.read_text(encoding="utf-8").strip() == str(os.getpid()):

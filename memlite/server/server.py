@@ -7,37 +7,37 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from memlite import logs
 from memlite.backends import Backend, ItemTable
-from memlite.backends.nearcache import NearCache
-from memlite.backends.registry import Context, make_backend, parse_url
-from memlite.backends.writeback import WriteBack
+from memlite.backends.eviction import POLICIES
 from memlite.clock import Clock
 from memlite.config import MEGABYTE, Config
-from memlite.engine import MemoryEngine, StoreEngine
+from memlite.engine import MemoryEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.errors import ConfigError, MemliteError
 from memlite.protocol import Handler, Limits
-from memlite.server.admin import Admin
-from memlite.server.auth import Authenticator
 from memlite.server.connection import Connection
-from memlite.server.deferred import Deferred
-from memlite.server.deferred_connection import DeferredConnection
 from memlite.server.dialects import BINARY, LITE, TEXT
-from memlite.server.dumps import Dumps
-from memlite.server.encrypted import TlsTransport
 from memlite.server.hotkeys import HotKeys
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
-from memlite.server.statistics import loop_label
-from memlite.server.tls import Tls
-from memlite.server.udp import UdpService
-from memlite.server.users import users_of
-from memlite.server.watchers import Watchers
+from memlite.server.sweeper import Sweeper
 from memlite.stats import Counters
+
+if TYPE_CHECKING:
+    from memlite.backends.registry import Context
+    from memlite.engine.store import StoreEngine
+    from memlite.server.admin import Admin
+    from memlite.server.auth import Authenticator
+    from memlite.server.dumps import Dumps
+    from memlite.server.encrypted import TlsTransport
+    from memlite.server.tls import Tls
+    from memlite.server.udp import UdpService
+    from memlite.server.watchers import Watchers
 
 __all__ = ["Server"]
 
@@ -81,6 +81,9 @@ class Server:
         negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
+        commands_watched: whether anybody watches commands, so that none may take the straight path.
+        connections_watched: whether anybody watches connections.
+        hit: the engine's method, once for all connections.
         tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
@@ -92,9 +95,9 @@ class Server:
         config: Config,
         listeners: Sequence[Listener],
         *,
-        tls: Tls | None = None,
+        tls: "Tls | None" = None,
         clock: Clock | None = None,
-        backend: Callable[[Context], Backend] | None = None,
+        backend: "Callable[[Context], Backend] | None" = None,
     ) -> None:
         self.config = config
         self.listeners = [one for one in listeners if not one.udp]
@@ -107,29 +110,26 @@ class Server:
             commands_per_read=config.max_reqs_per_event,
             cas=not config.disable_cas,
         )
-        users = users_of(config, os.environ)
-        self.auth = (
-            Authenticator(users, self.counters, config.auth_timeout) if users is not None else None
-        )
+        self.auth = self._make_authenticator() if config.asks_for_password else None
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
+        self.hit = self.engine.hit
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
             self.engine.observe(self.prefixes, None)
-        self.admin = Admin(self)
         self.hotkeys = HotKeys(self.clock, LatencySampler.INTERVAL)
         self.sampler = LatencySampler(self.hotkeys.record)
-        self.watchers = Watchers(self)
-        self.dumps = Dumps(self)
+        self.engine.crawls &= config.extended.lru_crawler
+        self.sweeper = Sweeper(self)
+        self.commands_watched = self.connections_watched = False
         self.connections: set[Connection] = set()
-        self.udp = [UdpService(self, one) for one in listeners if one.udp]
+        self.udp = self._make_udp([one for one in listeners if one.udp])
         self.handshakes: dict[TlsTransport, None] = {}
         self.dialect = BINARY if config.protocol == "binary" else TEXT
         if config.dialect == "lite":
             self.dialect = LITE
         self.negotiates = config.protocol == "auto" and self.dialect is TEXT
         self.verbosity = config.verbose
-        self.loop_name = ""
         self._tracer = Tracer()
         self._other_reads = 0
         self._work: set[asyncio.Task[None]] = set()
@@ -144,28 +144,77 @@ class Server:
             self._reloaders.append(("certificates", self.refresh_certificates))
         self._observe_verbosity()
 
-    def _make_backend(self, make: Callable[[Context], Backend] | None) -> Backend | None:
+    # What a server in memory does not need, or not before somebody asks for it, is imported where
+    # it is made: all of it takes longer than the rest of the start.
+
+    @cached_property
+    def admin(self) -> "Admin":
+        """Knows the commands that are not about keys."""
+        from memlite.server.admin import Admin
+
+        return Admin(self)
+
+    @cached_property
+    def dumps(self) -> "Dumps":
+        """Carries out dumps of all keys, and knows whether there may be any."""
+        from memlite.server.dumps import Dumps
+
+        return Dumps(self)
+
+    @cached_property
+    def watchers(self) -> "Watchers":
+        """Tells those who watch what happens."""
+        from memlite.server.watchers import Watchers
+
+        return Watchers(self)
+
+    def _make_authenticator(self) -> "Authenticator":
+        from memlite.server.auth import Authenticator
+        from memlite.server.users import users_of
+
+        users = users_of(self.config, os.environ)
+        return Authenticator(users, self.counters, self.config.auth_timeout)
+
+    def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":
+        if not listeners:
+            return []
+        from memlite.server.udp import UdpService
+
+        return [UdpService(self, listener) for listener in listeners]
+
+    def _make_backend(self, make: "Callable[[Context], Backend] | None") -> Backend | None:
         """Make what the settings ask for; None where memory alone serves."""
         config = self.config
+        size = config.near_cache
+        if config.backend == "memory://" and not (make or size or config.write_back):
+            return None
+        from memlite.backends.registry import Context, make_backend, parse_url
+
         context = Context(
             memory_limit=config.memory_limit * MEGABYTE,
             evict=not config.disable_evictions,
             item_size=config.max_item_size,
             durability=config.durability,
+            eviction=config.eviction,
             clock=self.clock,
             on_evict=lambda key, item: self.engine.count_eviction(key, item),
         )
         url = parse_url(config.backend)
         backend = make(context) if make else make_backend(url, context)
-        size = config.near_cache
         if not (make or size or config.write_back) and url.scheme == "memory":
             return None
         held = (size // _HELD_SHARE or _HELD_BYTES) if config.write_back else 0
         if size:
-            backend = NearCache(backend, size - held, ttl=config.near_cache_ttl, clock=self.clock)
-        return WriteBack(backend, limit=held, clock=self.clock) if held else backend
+            from memlite.backends.nearcache import NearCache
 
-    def _make_engine(self) -> tuple[ItemTable, MemoryEngine | StoreEngine]:
+            backend = NearCache(backend, size - held, ttl=config.near_cache_ttl, clock=self.clock)
+        if held:
+            from memlite.backends.writeback import WriteBack
+
+            backend = WriteBack(backend, limit=held, clock=self.clock)
+        return backend
+
+    def _make_engine(self) -> "tuple[ItemTable, MemoryEngine | StoreEngine]":
         config = self.config
         item_size, cas = config.max_item_size, not config.disable_cas
         sizes = SizeClasses(
@@ -175,10 +224,16 @@ class Server:
             cas=cas,
         )
         if self.backend is not None:
+            from memlite.engine.store import StoreEngine
+
             return self.backend.table or ItemTable(0), StoreEngine(
                 self.backend, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
             )
-        table = ItemTable(config.memory_limit * MEGABYTE, evict=not config.disable_evictions)
+        table = ItemTable(
+            config.memory_limit * MEGABYTE,
+            evict=not config.disable_evictions,
+            policy=POLICIES[config.eviction],
+        )
         return table, MemoryEngine(
             table, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
@@ -199,9 +254,9 @@ class Server:
         self.connections.add(connection)
         if self.auth is not None:
             self.auth.meet(connection, self.clock.second)
-        if self.tracing or self.watchers.commands:
+        if self.tracing or self.commands_watched:
             connection.instrument_next_read()  # that may have begun since it was made
-        if self.watchers.connections:
+        if self.connections_watched:
             self.watchers.opened(connection)
         if self.tracing:
             _log.debug("<%d new client connection", connection.number)
@@ -230,7 +285,7 @@ class Server:
         """Count a connection out; nothing if it was not, or no longer, counted in."""
         if connection not in self.connections:
             return
-        if self.watchers.connections:
+        if self.connections_watched:
             self.watchers.closed(connection)
         self.connections.remove(connection)
         if self.auth is not None:
@@ -251,7 +306,7 @@ class Server:
             The handler, and in how many reads the connection's next sample is due; 0 when each
             read is to come here.
         """
-        watched = self.watchers.commands
+        watched = self.commands_watched
         if watched:
             self.watchers.number = connection.number
         if self.tracing:
@@ -259,7 +314,7 @@ class Server:
         self._other_reads += not due
         sampled = due or not self._other_reads % LatencySampler.INTERVAL
         handler = connection.commands
-        if isinstance(handler, Deferred):  # which measures until the reply is there
+        if self.backend is not None:  # it is a Deferred, which measures until the reply is there
             handler.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
@@ -267,7 +322,7 @@ class Server:
 
     def reads_until_sample(self) -> int:
         """Return how many reads a new connection leaves alone until the first `instrument`."""
-        if self.tracing or self.watchers.commands:
+        if self.tracing or self.commands_watched:
             return 0
         return self.counters.total_connections % LatencySampler.INTERVAL
 
@@ -288,6 +343,7 @@ class Server:
         """Move the clock, and do what is due then."""
         self.clock.advance(seconds)
         self.engine.tick()
+        self.sweeper.wake()
 
     def refresh_certificates(self) -> None:
         """Read those of TLS again, for connections that are still to come.
@@ -349,7 +405,6 @@ class Server:
             stopping: called when it was asked to stop, before connections are closed.
         """
         self.loop = asyncio.get_running_loop()
-        self.loop_name = loop_label(self.loop)
         self._stop = self.loop.create_future()
         self._install_signals()
         self.loop.set_exception_handler(self._report_failure)
@@ -395,6 +450,7 @@ class Server:
         finally:
             if report is not None:
                 report.cancel()
+            self.sweeper.stop()
             for handle in (self._tick_handle, self._flush_handle):
                 if handle is not None:
                     handle.cancel()
@@ -404,15 +460,20 @@ class Server:
         connect = self._connect_tls(listener.tls) if listener.tls else self._connect
         return await create(connect, sock=listener.sock, backlog=_ACCEPT_AT_ONCE)
 
-    def _connect_tls(self, mode: str) -> Callable[[], TlsTransport]:
+    def _connect_tls(self, mode: str) -> "Callable[[], TlsTransport]":
+        from memlite.server.encrypted import TlsTransport
+
         tls = self.tls
         assert tls is not None  # noqa: S101 - who makes such listeners has it
         return lambda: TlsTransport(self, tls.context(mode), self._connect)
 
     def _connect(self) -> Connection:
-        if isinstance(self.engine, StoreEngine):
-            return DeferredConnection(self, self.engine)
-        return Connection(self)
+        engine = self.engine
+        if isinstance(engine, MemoryEngine):
+            return Connection(self)
+        from memlite.server.deferred_connection import DeferredConnection
+
+        return DeferredConnection(self, engine)
 
     def _install_signals(self) -> None:
         actions = {
@@ -457,6 +518,7 @@ class Server:
         """Once a second: the coarse clock, what is due, and idle connections."""
         self.clock.tick()
         self.engine.tick()
+        self.sweeper.wake()
         for connection in self.connections:
             connection.note_activity(self.clock.second)
         if self.auth is not None:

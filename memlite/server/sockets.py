@@ -9,9 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memlite.errors import StartError
+
+if TYPE_CHECKING:
+    from pathlib import Path  # imported where there are files: TCP need not wait for it
 
 __all__ = [
     "Listener",
@@ -50,7 +53,7 @@ class Listener:
     sock: socket.socket
     label: str
     tls: str = ""
-    file: Path | None = None
+    file: "Path | None" = None
     inode: tuple[int, int] | None = None
 
     @property
@@ -84,7 +87,7 @@ class Listener:
                 _log.warning("-s: could not remove %s: %s", file, error.strerror)
 
 
-def _inode(file: Path) -> tuple[int, int]:
+def _inode(file: "Path") -> tuple[int, int]:
     status = file.lstat()
     return status.st_dev, status.st_ino
 
@@ -303,6 +306,8 @@ def listen_unix(path: str, mask: int, backlog: int) -> Listener:
     """
     if AF_UNIX is None:
         raise StartError("-s: this system has no UNIX sockets")
+    from pathlib import Path
+
     sock = socket.socket(AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
@@ -340,7 +345,7 @@ def _remove_stale(path: str) -> None:
         except TimeoutError:
             pass
         except ConnectionRefusedError:
-            Path(path).unlink()
+            os.unlink(path)  # noqa: PTH108 - as lstat above
             return
     raise StartError(f"failed to listen on UNIX socket {path}: another server listens there")
 
@@ -362,9 +367,11 @@ def write_ports(listeners: Sequence[Listener]) -> None:
         for one in listeners
         if one.port
     ]
-    partial = Path(path + ".lck")
+    partial = path + ".lck"
     try:
-        partial.write_text("".join(lines), encoding="utf-8")
-        partial.rename(path)  # whoever waits for the file finds it whole
+        # Without pathlib, which would be imported for this alone.
+        with open(partial, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.writelines(lines)
+        os.rename(partial, path)  # noqa: PTH104 - whoever waits for the file finds it whole
     except OSError as error:
         raise StartError(f"{PORT_FILE_VARIABLE}: {path}: {error.strerror}") from None

@@ -67,7 +67,7 @@ def _general(server: "Server") -> Pairs:
     yield "uptime", int(clock.now() - clock.started)
     yield "time", int(clock.now())
     yield "version", __version__
-    yield "libevent", server.loop_name
+    yield "libevent", _loop_label(server.loop)
     yield "pointer_size", 64
     yield "rusage_user", f"{user:.6f}"
     yield "rusage_system", f"{system:.6f}"
@@ -136,7 +136,7 @@ def _general(server: "Server") -> Pairs:
     )
     yield "slab_reassign_last_busy_status", "none"
     yield from _zeros("slab_reassign_running", "slabs_moved")
-    yield "lru_crawler_running", int(server.dumps.running)
+    yield "lru_crawler_running", int(server.dumps.running or server.engine.crawling)
     yield "lru_crawler_starts", counters.lru_crawler_starts
     # No log of a worker's stands between an event and its watchers, to be dropped from.
     yield from _zeros("lru_maintainer_juggles", "malloc_fails", "log_worker_dropped")
@@ -234,6 +234,7 @@ def settings(server: "Server") -> Pairs:
     yield "num_napi_ids", 0
     yield "memory_file", "(null)"
     yield "client_flags_size", 4
+    yield "eviction_policy", config.eviction
     yield "build", running_build()
 
 
@@ -441,7 +442,7 @@ def _processor_seconds() -> tuple[float, float]:
     return times.user, times.system
 
 
-def loop_label(loop: asyncio.AbstractEventLoop) -> str:
+def _loop_label(loop: asyncio.AbstractEventLoop) -> str:
     """Return the event loop's package and version, for the field that names libevent's."""
     module = type(loop).__module__.partition(".")[0]
     if module == "uvloop":

@@ -16,10 +16,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from memlite.engine import StoreEngine
+from memlite.engine.store import StoreEngine
 from memlite.errors import ProtocolViolation
 from memlite.protocol import frames, replies
-from memlite.protocol.packets import MAGIC
+from memlite.protocol.magic import MAGIC
 from memlite.server.commands import TextCommands
 from memlite.server.deferred import Deferred
 from memlite.server.deferred_text import DeferredText
@@ -263,7 +263,7 @@ class _Request:
         if isinstance(server.engine, StoreEngine):
             self.commands = dialect.deferred(server, server.engine, connection)
         else:
-            self.commands = dialect.commands(server.engine, server.admin, connection, self.out)
+            self.commands = dialect.commands(server.engine, server, connection, self.out)
 
     def serve(self, data: bytes = b"") -> None:
         """Carry out the next command.

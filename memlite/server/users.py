@@ -25,16 +25,14 @@ _PWDB_VARIABLE = "MEMCACHED_SASL_PWDB"
 _CYRUS_VARIABLE = "SASL_CONF_PATH"
 
 
-def users_of(config: Config, environment: Mapping[str, str]) -> "Users | None":
-    """Return who may use the server by the settings; None where everybody may.
+def users_of(config: Config, environment: Mapping[str, str]) -> "Users":
+    """Return who may use the server by the settings, which ask for passwords.
 
     Raises:
         StartError: the file they name cannot be used, or none is named.
     """
     if config.auth_file is not None:
         return Users(config.auth_file)
-    if not config.enable_sasl:
-        return None
     path = environment.get(_PWDB_VARIABLE)
     if path:
         return Users(path, _PWDB_VARIABLE)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from memlite.backends import Item
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
+from memlite.protocol.uris import uri_encoded
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -39,8 +40,7 @@ class Watchers:
         server: whose connections and engine are watched.
 
     Attributes:
-        commands: whether anybody watches commands, so that none may take the straight path.
-        connections: whether anybody watches connections.
+        commands: whether anybody watches commands; `Server.commands_watched` is the same.
         number: file descriptor of the connection whose commands run now; who runs them says.
         written: events logged, each once however many watch.
         sent: lines taken for a watcher.
@@ -55,7 +55,7 @@ class Watchers:
         # Of connections while there is someone to tell, as a closed socket tells nothing more.
         self._endpoints: dict[Connection, tuple[str, int]] = {}
         self._gid = 0
-        self.commands = self.connections = False
+        self.commands = False
         self.number = -1
         self.reset()
 
@@ -105,10 +105,11 @@ class Watchers:
             if (wanting := [one for one in watchers if kind in one.kinds])
         }
         self.commands = any(kind in self._wanting for kind in _OF_COMMANDS)
-        watched, self.connections = self.connections, CONNEVENTS in self._wanting
-        if not self.connections:
+        server.commands_watched = self.commands
+        before, server.connections_watched = server.connections_watched, CONNEVENTS in self._wanting
+        if not server.connections_watched:
             self._endpoints.clear()
-        elif not watched:
+        elif not before:
             self._endpoints = {one: (_endpoint(one), one.number) for one in server.connections}
         server.engine.observe(server.engine.prefixes, self if self._wanting else None)
         if self.commands:
@@ -128,7 +129,7 @@ class Watchers:
         self._log(
             takers,
             "type=item_get key=%s status=%s clsid=%d cfd=%d size=%d",
-            (replies.uri_encoded(key), state, class_id, self.number, size),
+            (uri_encoded(key), state, class_id, self.number, size),
         )
 
     def stored(
@@ -147,7 +148,7 @@ class Watchers:
         self._log(
             takers,
             "type=item_store key=%s status=%s cmd=%s ttl=%d clsid=%d cfd=%d size=%d",
-            (replies.uri_encoded(key), status, command, ttl, class_id, self.number, size),
+            (uri_encoded(key), status, command, ttl, class_id, self.number, size),
         )
 
     def deleted(self, command: str, key: bytes, item: Item) -> None:
@@ -157,7 +158,7 @@ class Watchers:
             self._log(
                 takers,
                 "type=deleted key=%s cmd=%s clsid=%d size=%d",
-                (replies.uri_encoded(key), command, class_id, item.size),
+                (uri_encoded(key), command, class_id, item.size),
             )
 
     def evicted(self, key: bytes, item: Item) -> None:
@@ -170,7 +171,7 @@ class Watchers:
             takers,
             "type=eviction key=%s fetch=%s ttl=%d la=%d clsid=%d size=%d",
             (
-                replies.uri_encoded(key),
+                uri_encoded(key),
                 "yes" if item.fetched else "no",
                 ttl,
                 max(0, engine.clock.second - item.accessed),

@@ -8,8 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol import BinaryParser, Limits
-from memlite.protocol.handler import COMMAND_CLASS, BinaryHandler
+from memlite.protocol import Limits
+from memlite.protocol.binary import BinaryParser
+from memlite.protocol.binary_handler import BinaryHandler
+from memlite.protocol.handler import COMMAND_CLASS
 from memlite.protocol.limits import item_total
 from memlite.protocol.packets import BinaryRequest, Opcode, Status
 from tests.packets import NOOP, count, packet, store, touch

@@ -7,10 +7,11 @@ import socket
 import pytest
 
 from memlite import __version__, cli
-from memlite.cli import help_text, main
+from memlite.cli import main
 from memlite.config import OPTIONS, REFUSED
 from memlite.extended import EXTENDED
 from memlite.protocol.build import running_build
+from memlite.texts import help_text
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,7 @@ VALUES = {
     "user": ("nobody", '"nobody"', "nobody"),
     "backend": ("file:///x.json", '"file:///x.json"', "file:///x.json"),
     "durability": ("none", '"none"', "none"),
+    "eviction": ("lru", '"lru"', "lru"),
     "near-cache": ("8m", '"8m"', 8 * 1024 * 1024),
     "near-cache-ttl": ("2.5", "2.5", 2.5),
     "memory-limit": ("128", "128", 128),

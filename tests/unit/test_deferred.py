@@ -286,6 +286,7 @@ async def test_a_race_that_is_lost_is_run_again_and_counted_once(one):
     one.backend.after.clear()
     one.send(b"incr n 1\r\n")
     await one.under_way(1)
+    await settle()  # it has read
     await one.backend.store(b"n", b"10")
     one.backend.after.set()
     await one.expect(b"11\r\n")
@@ -352,7 +353,7 @@ async def test_a_connection_to_a_backend_is_a_deferred_one(one):
     await one.ask(b"get a\r\n", b"END\r\n")
     assert isinstance(one.connection, DeferredConnection)
     assert StorageError("two\r\nlines").reply == b"SERVER_ERROR two lines\r\n"
-    assert Item.like(Item.of(b"k", b"v", 3)).wire == b"VALUE k 3 1\r\nv\r\n"
+    assert Item.like(Item.of(b"k", b"v", 3)).tail == b" 3 1\r\nv\r\n"
 
 
 # Order

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from memlite.backends.base import SPENT, USED
-from memlite.backends.table import ITEM_OVERHEAD, ItemTable
+from memlite.backends import Item
+from memlite.backends.eviction import Lru, cost
+from memlite.backends.table import ItemTable
 from memlite.clock import Clock
 from memlite.engine import MemoryEngine, Outcome
 from memlite.engine.prefixes import PrefixStats
@@ -20,11 +21,13 @@ DAY = 86400
 class Fixture:
     """An engine and its clock, started at `START`."""
 
-    def __init__(self, limit=2**20, *, evict=True, **options):
+    def __init__(self, limit=2**20, *, evict=True, policy=Lru, **options):
         self.monotonic = 0.0
         self.clock = Clock(lambda: self.monotonic, lambda: START)
         self.counters = Counters()
-        table = ItemTable(limit, evict=evict)
+        # The limit is the items', without what an empty table takes.
+        empty = ItemTable(0, policy=policy).overhead
+        table = ItemTable(limit + empty, evict=evict, policy=policy)
         self.engine = MemoryEngine(table, self.clock, self.counters, **options)
 
     def wait(self, seconds):
@@ -50,10 +53,9 @@ def one():
     return Fixture()
 
 
-def size_of(key, value, flags=0):
+def size_of(key, value, flags=0, expires=0.0):
     """Return what the backend accounts for an item."""
-    wire = b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(value), value)
-    return len(key) + len(wire) + ITEM_OVERHEAD
+    return cost(key, Item.of(key, value, flags, expires))
 
 
 # Storing and reading
@@ -62,7 +64,7 @@ def size_of(key, value, flags=0):
 def test_set_and_fetch(one):
     one.set(b"a", b"1", flags=5)
     item = one.engine.fetch(b"a")
-    assert (item.wire, item.value, item.flags) == (b"VALUE a 5 1\r\n1\r\n", b"1", 5)
+    assert (item.tail, item.value, item.flags) == (b" 5 1\r\n1\r\n", b"1", 5)
     assert one.engine.fetch(b"b") is None
     assert one.counted("cmd_set", "total_items", "get_hits", "get_misses") == (1, 1, 1, 1)
 
@@ -92,11 +94,11 @@ def test_conditional_stores(one, command, absent, present, value):
 def test_joining_keeps_flags_and_expiry_but_not_the_unique(one, command):
     one.set(b"a", b"old", flags=5, exptime=100)
     item = one.engine.peek(b"a")
-    expires, version = item.expires, item.version
+    expires, version = item.expires, one.engine.unique(item)
     getattr(one.engine, command)(b"a", 9, 500, b"new")
     item = one.engine.peek(b"a")
     assert (item.flags, item.expires) == (5, expires)
-    assert item.version != version
+    assert one.engine.unique(item) != version
 
 
 @pytest.mark.parametrize("command", ["append", "prepend"])
@@ -144,7 +146,7 @@ def test_peek_counts_nothing(one):
 def state(one):
     """Return all that reading may change."""
     counters = [getattr(one.counters, name) for name in Counters.__slots__]
-    items = [(key, item.wire, item.uses) for key, item in one.engine.table.scan()]
+    items = [(key, item.tail, item.state) for key, item in one.engine.table.scan()]
     prefixes = one.engine.prefixes
     return counters, items, one.engine.table.used, prefixes and prefixes.dump()
 
@@ -152,7 +154,7 @@ def state(one):
 def test_hit(one):
     one.set(b"a", b"1", flags=5)
     assert one.engine.hit(b"a") == b"VALUE a 5 1\r\n1\r\nEND\r\n"
-    assert one.engine.peek(b"a").uses == USED
+    assert one.engine.peek(b"a").fetched
     assert one.counted("get_hits", "get_misses") == (1, 0)
 
 
@@ -188,7 +190,7 @@ def test_hit_leaves_gets_to_count_to_prefixes(one):
     assert one.counters.get_hits == 0
     out = []
     one.engine.collect([b"user:1", b"user:2"], out)
-    assert out == [b"VALUE user:1 0 5\r\nvalue\r\n"]
+    assert b"".join(out) == b"VALUE user:1 0 5\r\nvalue\r\n"
     assert one.engine.prefixes.dump() == b"PREFIX user get 2 hit 1 set 0 del 0\r\nEND\r\n"
     assert one.counted("get_hits", "get_misses") == (1, 1)
     one.engine.observe(None, None)
@@ -202,7 +204,8 @@ def test_hit_and_collect_end_when_the_item_expires(one, exptime):
     one.wait(lives - 0.01)
     out = []
     one.engine.collect([b"a"], out)
-    assert one.engine.hit(b"a") == out.pop() + b"END\r\n"
+    assert one.engine.hit(b"a") == b"".join(out) + b"END\r\n"
+    out.clear()
     one.wait(0.02)
     assert one.engine.hit(b"a") is None
     one.engine.collect([b"a"], out)
@@ -216,8 +219,9 @@ def test_collect_appends_in_order_and_counts_each_key(one):
     one.set(b"b", b"x" * 5000)
     out = [b"earlier"]
     one.engine.collect([b"b", b"absent", b"a", b"a"], out)
+    assert out[0] == b"earlier"
     wire = b"VALUE a 0 1\r\n1\r\n"
-    assert out == [b"earlier", b"VALUE b 0 5000\r\n" + b"x" * 5000 + b"\r\n", wire, wire]
+    assert b"".join(out[1:]) == b"VALUE b 0 5000\r\n" + b"x" * 5000 + b"\r\n" + wire + wire
     assert one.counted("get_hits", "get_misses") == (3, 1)
 
 
@@ -255,8 +259,9 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
     found = [fetching.engine.fetch(key) for key in asked]
     out = []
     collecting.engine.collect(asked, out)
-    assert out == [item.wire for item in found if item is not None]
-    for key, item in zip(asked, found, strict=True):
+    wires = [item and b"VALUE " + key + item.tail for key, item in zip(asked, found, strict=True)]
+    assert b"".join(out) == b"".join(filter(None, wires))
+    for key, item, wire in zip(asked, found, wires, strict=True):
         before = state(hitting)
         reply = hitting.engine.hit(key)
         if item is None or item.size > 1024 or prefixes:
@@ -264,7 +269,7 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
             assert state(hitting) == before
             hitting.engine.collect([key], [])
         else:
-            assert reply == item.wire + b"END\r\n"
+            assert reply == wire + b"END\r\n"
     assert state(fetching) == state(collecting) == state(hitting)
 
 
@@ -316,7 +321,7 @@ def test_without_cas_uniques_are_zero_and_never_match():
     one.set(b"a", b"old")
     item = one.engine.fetch(b"a")
     assert one.engine.unique(item) == 0
-    for unique in (0, item.version):
+    for unique in (0, one.engine.unique(item)):
         assert one.engine.cas(b"a", 0, 0, b"x", unique) is Outcome.EXISTS
     assert one.value(b"a") == b"old"
 
@@ -536,10 +541,13 @@ def test_a_flush_now_cancels_the_one_that_waits(one):
     assert one.value(b"a") == b"value"
 
 
-def test_flushed_items_are_freed_by_ticks(one):
-    one.set(b"a")
+def test_flushed_items_are_freed_by_sweeping_a_few_at_a_time(one):
+    for number in range(5):
+        one.set(b"%d" % number)
     one.engine.flush_all(0)
-    one.wait(1)
+    assert one.engine.sweep(3)
+    assert one.engine.sweep(3)
+    assert not one.engine.sweep(3)
     assert one.engine.table.reclaim(1) == 0
 
 
@@ -570,6 +578,11 @@ def test_storing_over_a_flushed_item_reclaims(one):
     assert one.counters.reclaimed == 1
 
 
+def sweep(one):
+    while one.engine.sweep(3):
+        pass
+
+
 def test_crawl_removes_what_has_expired(one):
     one.set(b"keeps")
     one.set(b"later", exptime=100)
@@ -578,25 +591,60 @@ def test_crawl_removes_what_has_expired(one):
     one.engine.fetch(b"fetched")
     one.wait(10)
     one.engine.crawl()
+    sweep(one)
     assert [key for key, _ in one.engine.table.scan()] == [b"keeps", b"later"]
     assert one.counted(
         "lru_crawler_starts", "crawler_items_checked", "crawler_reclaimed", "expired_unfetched"
     ) == (1, 4, 2, 1)
     one.engine.crawl()
+    sweep(one)
     assert one.counted("lru_crawler_starts", "crawler_items_checked", "crawler_reclaimed") == (
         2, 6, 2,
     )  # fmt: skip
 
 
+def test_crawling_takes_small_steps(one):
+    for number in range(10):
+        one.set(b"%d" % number, exptime=5)
+    one.wait(5)
+    one.engine.crawl()
+    assert one.engine.sweep(4)
+    assert one.counters.crawler_items_checked == 4
+    assert len(one.engine.table) == 6
+    assert one.engine.crawling
+    one.engine.crawl()  # which goes on, and does not begin again
+    sweep(one)
+    assert one.counted("lru_crawler_starts", "crawler_items_checked") == (1, 10)
+    assert not one.engine.crawling
+
+
+def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(one):
+    starts = []
+    one.set(b"a", exptime=100)
+    for second in range(1, 2000):
+        one.wait(1)
+        if one.engine.crawling:
+            starts.append(second)
+        sweep(one)
+    # One found something, the fourth none.
+    assert starts == [60, 180, 240, 360, 600, 1080, 1980]
+    assert one.counters.crawler_reclaimed == 1
+    one.engine.crawls = False
+    for _ in range(2000):
+        one.wait(1)
+    assert not one.engine.crawling
+
+
 # Memory
 
 ROOM_FOR_THREE = 3 * size_of(b"a", b"value")
+NUMBER = size_of(b"a", b"", expires=1.0) - size_of(b"a", b"")  # what a time or a version takes
 
 
 @pytest.fixture
 def full():
     """Give an engine full with a, b and c, in the order they were stored."""
-    one = Fixture(ROOM_FOR_THREE)
+    one = Fixture(ROOM_FOR_THREE + NUMBER)
     for key in (b"a", b"b", b"c"):
         one.set(key)
     return one
@@ -614,7 +662,7 @@ def full():
         (lambda engine: engine.set(b"a", 0, 0, b"other"), b"b"),
         (lambda engine: engine.replace(b"a", 0, 0, b"other"), b"b"),
         (lambda engine: engine.append(b"a", 0, 0, b""), b"b"),
-        (lambda engine: engine.cas(b"a", 0, 0, b"other", engine.peek(b"a").version), b"b"),
+        (lambda engine: engine.cas(b"a", 0, 0, b"other", engine.unique(engine.peek(b"a"))), b"b"),
         (lambda engine: engine.peek(b"a"), b"a"),
         (lambda engine: engine.cas(b"a", 0, 0, b"other", 999), b"a"),
         (lambda engine: engine.add(b"a", 0, 0, b"other"), b"b"),
@@ -633,50 +681,6 @@ def held(one):
     return [key for key, _ in one.engine.table.scan()]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda engine: engine.fetch(b"a"),
-        lambda engine: engine.hit(b"a"),
-        lambda engine: engine.collect([b"a"], []),
-        lambda engine: engine.touch(b"a", 0),
-        lambda engine: engine.fetch_and_touch(b"a", 0),
-    ],
-    ids=["get", "hit", "many", "touch", "gat"],
-)
-@pytest.mark.parametrize("times", [1, 5])
-def test_a_used_item_has_one_second_chance_for_all_its_uses(full, use, times):
-    for _ in range(times):
-        use(full.engine)
-    full.set(b"d")  # passes over a
-    assert held(full) == [b"c", b"a", b"d"]
-    assert full.engine.peek(b"a").uses == SPENT
-    full.set(b"e")
-    assert held(full) == [b"a", b"d", b"e"]
-    full.set(b"f")
-    assert held(full) == [b"d", b"e", b"f"]
-    assert full.counted("evictions", "evicted_unfetched") == (3, 2)  # a had been fetched
-
-
-def test_an_item_used_again_after_its_second_chance_has_another(full):
-    full.engine.hit(b"a")
-    full.set(b"d")
-    full.set(b"e")
-    full.engine.hit(b"a")
-    full.set(b"f")
-    assert held(full) == [b"e", b"a", b"f"]
-
-
-def test_an_overwritten_item_counts_as_new_and_unused(full):
-    full.engine.fetch(b"a")
-    full.set(b"a", b"other")
-    assert not full.engine.peek(b"a").fetched
-    for key in (b"d", b"e", b"f"):
-        full.set(key)
-    assert held(full) == [b"d", b"e", b"f"]
-    assert full.counted("evictions", "evicted_unfetched") == (3, 3)
-
-
 def test_evictions_are_counted_by_how_they_were_used(full):
     full.engine.fetch(b"c")
     full.engine.touch(b"b", 100)
@@ -686,21 +690,20 @@ def test_evictions_are_counted_by_how_they_were_used(full):
         before = held(full)
         full.set(key)
         gone += set(before) - set(held(full))
-    # b and c are passed over once, and d, which nobody used, goes before them.
-    assert gone == [b"a", b"d", b"b"]
-    assert full.counted("evictions", "evicted_unfetched", "reclaimed") == (3, 2, 0)
+    assert gone == [b"a", b"c", b"b"]
+    assert full.counted("evictions", "evicted_unfetched", "reclaimed") == (3, 1, 0)
     sizes = full.engine.sizes
     assert sizes.evicted == {1: 3}
-    assert sizes.evicted_unfetched == {1: 2}
+    assert sizes.evicted_unfetched == {1: 1}
     assert sizes.evicted_nonzero == {1: 1}
     assert sizes.evicted_time == {1: 7}
 
 
 def test_evicting_an_expired_item_is_reclaiming():
-    one = Fixture(ROOM_FOR_THREE)
+    one = Fixture(3 * size_of(b"a", b"value", expires=START))
     for key in (b"a", b"b", b"c"):
         one.set(key, exptime=10)
-    one.engine.fetch(b"a")  # so it is passed over once
+    one.engine.fetch(b"a")
     one.wait(10)
     one.set(b"d")
     assert one.counted("evictions", "reclaimed", "expired_unfetched") == (0, 1, 1)
@@ -721,7 +724,7 @@ def full_for_good():
 def test_without_eviction_a_set_is_refused_and_its_old_item_removed(full_for_good):
     one = full_for_good
     with pytest.raises(OutOfMemoryError) as refused:
-        one.set(b"a", b"longer")
+        one.set(b"a", b"much longer than before")
     assert refused.value.reply == b"SERVER_ERROR out of memory storing object\r\n"
     assert one.value(b"a") is None  # it must not be served as if it were current
     one.set(b"d")
@@ -735,10 +738,10 @@ def test_without_eviction_a_set_is_refused_and_its_old_item_removed(full_for_goo
 def test_without_eviction_other_stores_leave_the_old_item(full_for_good, command):
     one = full_for_good
     key = b"d" if command == "add" else b"a"
-    more = (one.engine.peek(b"a").version,) if command == "cas" else ()
+    more = (one.engine.unique(one.engine.peek(b"a")),) if command == "cas" else ()
     total_items = one.counters.total_items
     with pytest.raises(OutOfMemoryError):
-        getattr(one.engine, command)(key, 0, 0, b"longer", *more)
+        getattr(one.engine, command)(key, 0, 0, 4 * b"much longer than before", *more)
     assert [one.value(k) for k in (b"a", b"b", b"c")] == [b"12345"] * 3
     assert one.counted("store_no_memory", "total_items") == (1, total_items)
 
@@ -746,14 +749,14 @@ def test_without_eviction_other_stores_leave_the_old_item(full_for_good, command
 def test_without_eviction_a_counter_that_grows_is_refused(full_for_good):
     one = full_for_good
     with pytest.raises(CommandError) as refused:
-        one.engine.incr(b"a", 100_000)
+        one.engine.incr(b"a", 10**18)
     assert refused.value.reply == b"SERVER_ERROR out of memory\r\n"
     assert one.value(b"a") == b"12345"
     assert one.engine.incr(b"a", 1) == 12346
 
 
 def test_an_expired_item_makes_no_room_for_a_set_that_fails():
-    one = Fixture(ROOM_FOR_THREE, evict=False)
+    one = Fixture(2 * size_of(b"a", b"value") + size_of(b"a", b"value", expires=1.0), evict=False)
     one.set(b"a", exptime=10)
     one.set(b"b")
     one.set(b"c")
@@ -968,6 +971,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def crawl(self):
         self.engine.crawl()
+        while self.engine.sweep(2):
+            pass
         self.model = {key: entry for key, entry in self.model.items() if self.entry(key)}
         assert {key for key, _ in self.engine.table.scan()} == set(self.model)
 

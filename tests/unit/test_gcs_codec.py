@@ -54,7 +54,7 @@ def test_what_is_encoded_is_decoded(key, value, flags, expires, stored, epoch, b
     item = Item.of(key, value, flags, expires, 5, stored)
     trail = Trail(birth, tuple(nonces))
     found = decode(key, encode(item, epoch, trail), 77)
-    assert (found.wire, found.value, found.flags) == (item.wire, value, flags)
+    assert (found.tail, found.value, found.flags) == (item.tail, value, flags)
     assert (found.expires, found.accessed, found.version) == (expires, stored, 77)
     assert (found.epoch, found.trail) == (epoch, trail)
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from memlite.cli import SUBCOMMANDS, help_text
+from memlite.subcommands import SUBCOMMANDS
 from memlite.testing import gcs_emulator
 from memlite.testing.gcs_emulator import FaultPlan, Store, command
 from memlite.testing.gcs_emulator.api import Api
+from memlite.texts import help_text
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "gcs-emulator.md").read_text()
 

@@ -16,7 +16,7 @@ ITEMS = st.tuples(KEYS, VALUES, FLAGS, EXPIRES, VERSIONS, STORED)
 
 
 def content(key, item):
-    return key, item.value, item.flags, item.version, item.accessed, item.wire
+    return key, item.value, item.flags, item.version, item.accessed, item.tail
 
 
 def journal(records):

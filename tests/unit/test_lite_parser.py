@@ -7,8 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol import Limits, LiteParser
+from memlite.protocol import Limits
 from memlite.protocol.limits import item_total
+from memlite.protocol.lite import LiteParser
 from tests.unit.test_text_parser import Recorder, one_by_one, reject
 
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)

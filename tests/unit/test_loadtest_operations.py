@@ -10,7 +10,8 @@ from memlite.errors import ConfigError
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.workload import OPERATIONS, Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
-from memlite.protocol import Limits, LiteParser, TextParser
+from memlite.protocol import Limits, TextParser
+from memlite.protocol.lite import LiteParser
 from tests.unit.test_text_parser import Recorder
 
 
@@ -72,6 +73,10 @@ class Cache:
         self._called("set", noreply)
         self.exptime = exptime
         self._store(key, value)
+
+    def set_framed(self, key, exptime, framed, noreply):
+        head, _, rest = framed.partition(b"\r\n")
+        self.set(key, int(head.split()[0]), exptime, rest[:-2], noreply)
 
     def add(self, key, flags, exptime, value, noreply):
         self._called("add", noreply)

@@ -8,7 +8,7 @@ import pytest
 
 from memlite.backends import UNKNOWN, Item
 from memlite.backends.nearcache import NearCache
-from memlite.engine import Reads, StoreEngine
+from memlite.engine.store import Reads, StoreEngine
 from memlite.errors import StorageError, VersionConflict
 from memlite.stats import Counters
 from tests.unit.slow_backend import START, SlowBackend, settle

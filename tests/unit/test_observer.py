@@ -65,8 +65,8 @@ def test_no_room(one):
     one.engine.observe(None, notes)
     one.set(b"a", b"x" * 100)
     with pytest.raises(OutOfMemoryError):
-        one.set(b"a", b"x" * 101, flags=7)
-    assert notes.take()[2:] == [(b"a", FOUND), ("set", b"a", 7, 101, 0.0, "no_memory")]
+        one.set(b"a", b"x" * 117, flags=7)
+    assert notes.take()[2:] == [(b"a", FOUND), ("set", b"a", 7, 117, 0.0, "no_memory")]
     assert one.value(b"a") is None
 
 
@@ -84,7 +84,7 @@ def test_evictions_are_told_whether_or_not_commands_are(commands):
 
 
 def test_an_eviction_of_what_has_expired_is_none(one):
-    one = Fixture(size_of(b"a", b"x"))
+    one = Fixture(size_of(b"a", b"x", expires=1.0))
     notes = Notes(commands=False)
     one.engine.observe(None, notes)
     one.set(b"a", b"x", exptime=5)

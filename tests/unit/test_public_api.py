@@ -8,8 +8,9 @@ import pytest
 
 import memlite
 from memlite.config import OPTIONS
+from memlite.protocol.binary_handler import BinaryHandler
 from memlite.protocol.build import running_build
-from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, BinaryHandler, Handler
+from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, Handler
 from memlite.server.binary import BinaryCommands
 from memlite.server.commands import TextCommands
 from memlite.server.instruments import LatencySampler, Tracer

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlite.errors import ConfigError
-from memlite.protocol import Limits, LiteParser
+from memlite.protocol import Limits
+from memlite.protocol.lite import LiteParser
 from memlite.shell.commands import COMMANDS as MEMCACHED
 from memlite.shell.completion import candidates, hint
 from memlite.shell.display import Style

@@ -176,7 +176,7 @@ async def test_nobody_pays_when_only_evictions_or_connections_are_watched(one):
     _, watcher = await watch(one, b"evictions connevents sysevents")
     assert one.server.engine.observer is not None
     assert not one.server.engine.observed
-    assert not one.server.watchers.commands
+    assert not one.server.commands_watched
     watcher.close()
     await one.until(lambda: one.server.engine.observer is None)
 
@@ -198,7 +198,7 @@ def test_the_crawler_is_on_unless_the_last_word_says_no(given, enabled):
 def test_a_connection_made_before_somebody_watched_is_not_on_the_straight_path_after():
     server = Server(Config(), [])
     connection = Connection(server)
-    server.watchers.commands = True  # as of a watcher that came before connection_made
+    server.commands_watched = True  # as of a watcher that came before connection_made
     connection._straight = 60
     assert server.admit(connection)
     assert connection._straight == 0

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from memlite.backends import Item, ItemTable
-from memlite.backends.base import RENEWED, SPENT, UNUSED, USED
 from memlite.backends.table import _CHANCES_AT_ONCE, ITEM_OVERHEAD
 from memlite.errors import OutOfMemoryError
 

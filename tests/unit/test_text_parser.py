@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from memlite.errors import ProtocolViolation
-from memlite.protocol import Limits, TextParser
+from memlite.protocol import Limits, TextParser, replies
 from memlite.protocol.handler import COMMAND_CLASS
 from memlite.protocol.limits import item_total
 from memlite.protocol.meta import MetaRequest
@@ -579,7 +579,9 @@ def test_values_in_pieces_are_copied_a_bounded_number_of_times(length, chunk):
     chunks = [Counted(stream[at : at + chunk]) for at in range(0, len(stream), chunk)]
     Counted.copied = 0
     joins = joins_during(lambda: peer.send(*chunks))
-    assert peer.calls == [("set", b"a", 0, 0, value, False), ("get", [b"a"])]
+    # A large value is put together with what is kept around it.
+    framed = b" 0 %d\r\n%b\r\n" % (length, value)
+    assert peer.calls == [("set_framed", b"a", 0, framed, False), ("get", [b"a"])]
     # Each chunk is joined once into a block of many, and the blocks once into the value.
     assert joins <= len(chunks) // 1000 + 1
     assert Counted.copied <= 3 * chunk + 100
@@ -786,3 +788,17 @@ def test_leading_zeros_do_not_make_a_number_long():
     zeros = b"0" * 5000
     request = b"set a %b7 %b0 %b1\r\nx\r\nincr a %b5\r\n" % (zeros, zeros, zeros, zeros)
     assert [call[0] for call in peer.send(request)] == ["set", "incr"]
+
+
+@pytest.mark.parametrize("noreply", [False, True])
+@pytest.mark.parametrize("end", [b"\r\n", b"\n\r", b"xx"])
+def test_a_large_set_comes_framed_if_it_ends_as_it_should(noreply, end):
+    peer = Peer(Limits(item_size=2 * 1024 * 1024))
+    length = 100_000
+    line = b"set a 7 60 %d%b\r\n" % (length, b" noreply" if noreply else b"")
+    peer.send(line[:10], line[10:] + b"x" * 50_000, b"x" * 50_000 + end[:1], end[1:] + b"get b\r\n")
+    if end == b"\r\n":
+        framed = b" 7 100000\r\n" + b"x" * length + b"\r\n"
+        assert peer.calls == [("set_framed", b"a", 60, framed, noreply), ("get", [b"b"])]
+    else:
+        assert peer.calls[0] == ("reject", replies.BAD_DATA_CHUNK, noreply)

@@ -6,7 +6,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from memlite.backends.base import ANY, Anything, Backend, Item
+from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.gcs import startup
 from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.client import BucketClient
@@ -23,6 +23,7 @@ from memlite.backends.gcs.credentials import Authorization
 from memlite.backends.gcs.epoch import Epoch
 from memlite.backends.gcs.options import Options, parse_options
 from memlite.backends.gcs.requests import Call
+from memlite.backends.item import Item
 from memlite.backends.registry import BackendUrl, Context
 from memlite.errors import StartError, StorageError, VersionConflict
 

@@ -29,7 +29,7 @@ from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import NamedTuple, Self
 
-from memlite.backends.base import Item, Marks, nameable, wire_form
+from memlite.backends.item import Item, Marks
 
 __all__ = [
     "NONCE_BYTES",
@@ -113,6 +113,8 @@ class BucketItem(Item):
 
     __slots__ = ("_trail", "as_of", "epoch")
 
+    memory = 96
+
     as_of: int
     epoch: int
     _trail: bytes
@@ -172,8 +174,6 @@ def decode(key: bytes, body: bytes, generation: int) -> BucketItem:
     marks = None
     if version == _MARKED_VERSION:
         begin += _MARKS.size
-    elif not nameable(key):
-        marks = Marks(binary=True)
     if (
         magic != _MAGIC
         or version not in (_VERSION, _MARKED_VERSION)
@@ -184,9 +184,7 @@ def decode(key: bytes, body: bytes, generation: int) -> BucketItem:
         raise DamagedError
     if begin > end:
         marks = _unpack_marks(body, end)
-    value = body[begin:]
-    wire = wire_form(key, flags, value)
-    item = BucketItem(wire, len(value), flags, expires, generation, stored, marks)
+    item = BucketItem.of(key, body[begin:], flags, expires, generation, stored, marks)
     item.epoch = epoch
     item._trail = body[_TRAIL:end]  # taken apart when it is asked for
     return item

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
+from memlite.backends.eviction import POLICIES
+from memlite.backends.item import Item
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
 from memlite.backends.jsonfile.journal import Journal, sync_folder
@@ -69,7 +71,10 @@ class FileBackend(Backend):
     def __init__(self, path: Path, context: Context, *, compact_from: int = _COMPACT_FROM) -> None:
         self.path = path
         self.table = ItemTable(
-            context.memory_limit, evict=context.evict, on_evict=self._journal_eviction
+            context.memory_limit,
+            evict=context.evict,
+            on_evict=self._journal_eviction,
+            policy=POLICIES[context.eviction],
         )
         self._context = context
         self._compact_from = compact_from
@@ -87,7 +92,6 @@ class FileBackend(Backend):
         # A snapshot has been begun, or must be: journals have to be read that it would replace.
         self._snapshot_owed = False
         self._left_out: list[bytes] = []
-        self._to_sweep: list[bytes] = []
         self._snapshot_bytes = 0
         self._snapshot_version = 0
         self._compaction: asyncio.Task[None] | None = None
@@ -168,7 +172,7 @@ class FileBackend(Backend):
         left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
-                "%s holds more than -m allows: the %d oldest items are left out",
+                "%s holds more than -m allows: %d items are left out",
                 self.path,
                 len(left_out),
             )
@@ -255,7 +259,8 @@ class FileBackend(Backend):
                 # What set could not replace must not be served as if it were current.
                 self.delete(key)
             raise
-        self._version = item.version = self._version + 1
+        self._version += 1
+        self.table.number(item, self._version)
         return self._append((key, old), lines.put_record(key, item))
 
     def delete(self, key: bytes, replacing: Item | Anything = ANY) -> asyncio.Future[None]:
@@ -458,26 +463,19 @@ class FileBackend(Backend):
     # The rest
 
     def tick(self) -> None:
-        """Sync, flush and compact when due; free some of what was flushed."""
+        """Sync, flush and compact when due; free some of what has expired."""
         self._flush_if_due()
         if not self._journal.broken:
             self._write_owed_flush()
         self._journal.tick()
         self._compact_if_due()
-        self.table.reclaim(10_000)
-        self._sweep(_SWEPT_PER_TICK)
+        self.table.walk(_SWEPT_PER_TICK, self._look)
 
-    def _sweep(self, at_most: int) -> None:
-        """Free what has expired among the next `at_most` items; the file need not be told."""
-        if not self._to_sweep:
-            self._to_sweep = self.table.list_keys()
-        now = self._clock.now()
-        for key in self._to_sweep[-at_most:]:
-            item = self.table.get(key)
-            # What is not written is left alone, as it may have to be undone.
-            if item is not None and 0 < item.expires <= now and key not in self._unwritten:
-                self.table.drop(key)
-        del self._to_sweep[-at_most:]
+    def _look(self, key: bytes, item: Item) -> None:
+        """Free an item if it has expired; the file need not be told."""
+        # What is not written is left alone, as it may have to be undone.
+        if 0 < item.expires <= self._clock.now() and key not in self._unwritten:
+            self.table.drop(key)
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return what there is, and how much has been written."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from memlite.backends.base import Item, Marks
+from memlite.backends.item import Item, Marks
 
 __all__ = [
     "FORMAT",

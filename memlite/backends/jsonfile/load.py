@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from memlite.backends.base import Item
+from memlite.backends.item import Item
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import DamageError, Record
 from memlite.errors import StartError

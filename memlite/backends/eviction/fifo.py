@@ -1,0 +1,63 @@
+"""A queue of keys that can be walked through, a few at a time, while it is in use."""
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["Fifo"]
+
+
+class Fifo:
+    """Keys in the order in which they came.
+
+    What is removed from the middle stays until it comes out, or the walk comes by. The walk goes
+    from the oldest to the newest: what it has passed waits in a part of its own, so the order
+    holds at any time.
+    """
+
+    __slots__ = ("_ahead", "_new", "_passed")
+
+    # deques: 8 bytes a key, and C on both ends.
+    def __init__(self) -> None:
+        self._passed: deque[bytes] = deque()
+        self._ahead: deque[bytes] = deque()
+        self._new: deque[bytes] = deque()
+
+    def __len__(self) -> int:
+        return len(self._passed) + len(self._ahead) + len(self._new)
+
+    def __bool__(self) -> bool:
+        return bool(self._new or self._passed or self._ahead)
+
+    def push(self, key: bytes) -> None:
+        """Append a key."""
+        self._new.append(key)
+
+    def pop(self) -> bytes:
+        """Take out the oldest key; IndexError when there is none."""
+        return (self._passed or self._ahead or self._new).popleft()
+
+    def walk(self, at_most: int, keep: Callable[[bytes], bool]) -> int:
+        """Go on walking, and drop what is not to be kept.
+
+        Args:
+            at_most: keys to pass.
+            keep: whether a key stays.
+
+        Returns:
+            How many were passed; fewer than `at_most` at the end. The next call starts over.
+        """
+        passed = self._passed
+        for count in range(at_most):
+            if not self._ahead:
+                if not self._new:
+                    self._ahead, self._passed = passed, deque()
+                    return count
+                self._ahead, self._new = self._new, deque()
+            key = self._ahead.popleft()
+            if keep(key):
+                passed.append(key)
+        return at_most
+
+    def list(self) -> list[bytes]:
+        """Return all keys, oldest first."""
+        return [*self._passed, *self._ahead, *self._new]

@@ -1,0 +1,65 @@
+"""Least recently used, to compare with."""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+
+from memlite.backends.eviction.policy import Policy
+from memlite.backends.item import Item
+
+__all__ = ["Lru"]
+
+
+class Lru(Policy):
+    """All items in the order of their last use, each use a move to the end.
+
+    Costs a hit a call and an item some 130 bytes more than S3-FIFO does.
+    """
+
+    def __init__(self, items: dict[bytes, Item]) -> None:
+        super().__init__(items)
+        self._order: OrderedDict[bytes, None] = OrderedDict()
+        self._to_show: list[bytes] = []
+        self.find = self._find
+
+    def _find(self, key: bytes) -> Item | None:
+        item = self._items.get(key)
+        if item is not None:
+            self._order.move_to_end(key)
+        return item
+
+    def adapt(self, limit: int) -> int:
+        """Return what the order takes."""
+        return sys.getsizeof(self._order)
+
+    def admit(self, key: bytes, item: Item, size: int) -> None:
+        """Put an item at the end."""
+        self._order[key] = None
+
+    def resize(self, item: Item, more: int) -> None:
+        """Do nothing: what counts is the order."""
+
+    def remove(self, key: bytes, item: Item, size: int) -> None:
+        """Forget an item."""
+        del self._order[key]
+
+    def evict(self) -> bytes | None:
+        """Choose the item that was not used for longest."""
+        return self._order.popitem(last=False)[0] if self._order else None
+
+    def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
+        """Show items, from a list of them: an order that changes cannot be walked through."""
+        if not self._to_show:
+            self._to_show = list(dict.keys(self._order))
+        passed = min(at_most, len(self._to_show))
+        for _ in range(passed):
+            key = self._to_show.pop()
+            item = self._items.get(key)
+            if item is not None:
+                look(key, item)
+        return passed if self._to_show else min(passed, at_most - 1)
+
+    def dissolve(self) -> None:
+        """Free a place."""
+        if self._order:
+            self._order.popitem()

@@ -1,0 +1,75 @@
+"""What a policy is: it tells which item makes room next."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from memlite.backends.item import Item, allocated
+
+__all__ = ["Policy", "cost"]
+
+_PLACE = 8
+"""Bytes of a key's place in a queue."""
+
+
+def cost(key: bytes, item: Item) -> int:
+    """Return the bytes of memory that go when the item does: key, value, objects, place."""
+    return allocated(len(key)) + item.held + _PLACE
+
+
+class Policy(ABC):
+    """Chooses the items that make room.
+
+    It is told what becomes of items, except for hits: those leave their trace in `Item.state`, or
+    pass by `find`.
+
+    Args:
+        items: the table's, by key; it adds them after `admit`, and removes them after `evict` and
+            before `remove`.
+
+    Attributes:
+        find: looks up an item that is about to be used; that it was not found is None.
+    """
+
+    def __init__(self, items: dict[bytes, Item]) -> None:
+        self._items = items
+        self.find: Callable[[bytes], Item | None] = items.get
+
+    @abstractmethod
+    def admit(self, key: bytes, item: Item, size: int) -> None:
+        """Take in an item of `size` bytes, stored under a key that is absent."""
+
+    @abstractmethod
+    def resize(self, item: Item, more: int) -> None:
+        """Note that an item takes `more` bytes than before."""
+
+    @abstractmethod
+    def remove(self, key: bytes, item: Item, size: int) -> None:
+        """Forget an item that is gone."""
+
+    @abstractmethod
+    def evict(self) -> bytes | None:
+        """Choose an item, and forget it; None when there is none."""
+
+    @abstractmethod
+    def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
+        """Show items, all of them in the course of many calls.
+
+        Args:
+            at_most: items to show.
+            look: is given a key and its item, which it may remove from the table.
+
+        Returns:
+            How many places were passed; fewer than `at_most` when all items have been shown, and
+            the next call begins again.
+        """
+
+    def recall(self, key: bytes, item: Item) -> None:  # noqa: B027 - it may have no memory
+        """Look whether a key was here lately, before room is made for its item."""
+
+    def adapt(self, limit: int) -> int:
+        """Take in that items may take `limit` bytes; return what the policy itself takes."""
+        return 0
+
+    @abstractmethod
+    def dissolve(self) -> None:
+        """Free a little, after all items have gone at once; called as often as there were any."""

@@ -1,0 +1,177 @@
+"""S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), by bytes."""
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from memlite.backends.eviction.fifo import Fifo
+from memlite.backends.eviction.ghost import Ghost
+from memlite.backends.eviction.policy import Policy, cost
+from memlite.backends.item import FREQUENCY, MAIN, Item, allocated
+
+__all__ = ["S3Fifo"]
+
+_SMALL_SHARE: Final = 0.1  # of the bytes
+_GHOST_SHARE: Final = 0.9  # of the number of items
+_TO_MAIN: Final = 2  # uses in the small queue that lead to the main one
+
+# Used items that an eviction may pass over: bounds the time one store can take.
+_CHANCES_AT_ONCE: Final = 500
+
+_KEY_LEFT: Final = allocated(30)
+
+
+class S3Fifo(Policy):
+    """Two queues: a small one where new items prove themselves, and the main one.
+
+    What was not used twice in the small queue leaves the cache, and comes back straight to the
+    main queue if it is stored again soon (`Ghost`). In the main queue a used item goes round once
+    more for each use, up to three. A hit costs a note in the item; nothing moves.
+
+    A removed item's place stays in its queue until it comes out or `walk` comes by; a key that
+    comes back before takes it again, as if it had been overwritten.
+    """
+
+    def __init__(self, items: dict[bytes, Item], ghost: Ghost | None = None) -> None:
+        super().__init__(items)
+        self.ghost = ghost or Ghost()
+        self._small = Fifo()
+        self._main = Fifo()
+        self._small_bytes = 0
+        self._main_bytes = 0
+        self._small_limit = 0
+        self._main_limit = 0
+        self._filling = True  # for the first time
+        # Keys of places without an item, and in which queue they are.
+        self._left: dict[bytes, int] = {}
+        self._walked = self._small
+
+    def adapt(self, limit: int) -> int:
+        """Take in what items may take, and how many there are; return the bytes of the rest."""
+        self._small_limit = int(limit * _SMALL_SHARE)
+        self._main_limit = limit - self._small_limit
+        capacity = int(len(self._items) * _GHOST_SHARE)
+        if capacity > self.ghost.capacity:
+            self.ghost.resize(capacity)
+        left = len(self._left)
+        return self.ghost.memory + (sys.getsizeof(self._left) + left * _KEY_LEFT if left else 0)
+
+    def recall(self, key: bytes, item: Item) -> None:
+        """Look whether a key was evicted lately."""
+        if self.ghost.take(key):
+            item.state |= MAIN
+
+    def admit(self, key: bytes, item: Item, size: int) -> None:
+        """Put an item into the small queue, or into the main one if it is back.
+
+        While there is room for all, into the main one also what is beyond the small one's share.
+        """
+        if self._left:
+            queue = self._left.pop(key, None)
+            if queue is not None:
+                item.state = item.state & ~MAIN | queue
+                if queue:
+                    self._main_bytes += size
+                else:
+                    self._small_bytes += size
+                return
+        if (
+            item.state & MAIN
+            or (self._filling and self._small_bytes >= self._small_limit)
+            or self.ghost.take(key)
+        ):
+            item.state |= MAIN
+            self._main.push(key)
+            self._main_bytes += size
+        else:
+            self._small.push(key)
+            self._small_bytes += size
+
+    def resize(self, item: Item, more: int) -> None:
+        """Note that an item takes more bytes than before."""
+        if item.state & MAIN:
+            self._main_bytes += more
+        else:
+            self._small_bytes += more
+
+    def remove(self, key: bytes, item: Item, size: int) -> None:
+        """Forget an item; its place is left."""
+        self.resize(item, -size)
+        self._left[key] = item.state & MAIN
+
+    def evict(self) -> bytes | None:
+        """Choose an item from the small queue, or from the main one where that has too much."""
+        self._filling = False
+        if self._small_bytes and self._main_bytes <= self._main_limit:
+            return self._evict_small() or self._evict_main()
+        return self._evict_main() or self._evict_small()
+
+    def _evict_small(self) -> bytes | None:
+        small, main, items = self._small, self._main, self._items
+        while small:
+            key = small.pop()
+            item = items.get(key)
+            if item is None:
+                del self._left[key]
+                continue
+            size = cost(key, item)
+            self._small_bytes -= size
+            if item.state & FREQUENCY < _TO_MAIN:
+                self.ghost.add(key)
+                return key
+            item.state = item.state & ~FREQUENCY | MAIN
+            self._main_bytes += size
+            main.push(key)
+        return None
+
+    def _evict_main(self) -> bytes | None:
+        main, items = self._main, self._items
+        chances = _CHANCES_AT_ONCE
+        while main:
+            key = main.pop()
+            item = items.get(key)
+            if item is None:
+                del self._left[key]
+            elif item.state & FREQUENCY and chances:
+                chances -= 1
+                item.state -= 1
+                main.push(key)
+            else:
+                self._main_bytes -= cost(key, item)
+                return key
+        return None
+
+    def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
+        """Show items, first those of the small queue, and give up the places that are left."""
+        items, left = self._items, self._left
+
+        def keep(key: bytes) -> bool:
+            item = items.get(key)
+            if item is not None:
+                look(key, item)
+            if key in left:
+                del left[key]
+                return False
+            return True
+
+        passed = self._walked.walk(at_most, keep)
+        if passed == at_most:
+            return passed
+        if self._walked is self._small:
+            self._walked = self._main
+            return at_most  # there is more
+        self._walked = self._small
+        return passed
+
+    @property
+    def places_left(self) -> int:
+        """How many places have no item any more."""
+        return len(self._left)
+
+    def dissolve(self) -> None:
+        """Free a place of each queue."""
+        for queue in (self._small, self._main):
+            if queue:
+                queue.pop()
+        if self._left:
+            self._left.popitem()

@@ -1,0 +1,59 @@
+"""What using an item makes of its state: a look at a table instead of arithmetic."""
+
+from memlite.backends.item import (
+    FETCHED,
+    FREQUENCY,
+    STATE_BITS,
+    UNHURRIED,
+    since_epoch,
+)
+
+__all__ = ["Usage"]
+
+_STATES = range(1 << STATE_BITS)
+_MASK = (1 << STATE_BITS) - 1
+
+
+class Usage:
+    """The states that items come to by being used now, by the bits of the one they are in.
+
+    For an item of state ``s`` that is read, the next is ``read[s & MASK]``. Made anew once a
+    second, in place, so that a hit costs one look into a list and no look at the clock.
+
+    Attributes:
+        read: after a read.
+        straight: the same, but 0 for those that are not to be served on the straight path; for
+            all of them while somebody watches.
+        seen: after what counts as use without being a read (add of a key that is there).
+        fresh: of an item that is stored now.
+    """
+
+    MASK = _MASK
+
+    __slots__ = ("_second", "_watched", "fresh", "read", "seen", "straight")
+
+    def __init__(self, second: int = 0) -> None:
+        self.read = [0 for _ in _STATES]
+        self.straight = [0 for _ in _STATES]
+        self.seen = [0 for _ in _STATES]
+        self._watched = False
+        self.tick(second)
+
+    def tick(self, second: int) -> None:
+        """Take `second`, in unix time, for the time of use from now on."""
+        self._second = second
+        self.fresh = fresh = since_epoch(second)
+        for bits in _STATES:
+            more = bits if bits & FREQUENCY == FREQUENCY else bits + 1
+            self.seen[bits] = fresh | more
+            self.read[bits] = fresh | more | FETCHED
+        self._set_straight()
+
+    def watch(self, watched: bool) -> None:
+        """Keep all items off the straight path, or no longer."""
+        self._watched = watched
+        self._set_straight()
+
+    def _set_straight(self) -> None:
+        for bits in _STATES:
+            self.straight[bits] = 0 if self._watched or bits & UNHURRIED else self.read[bits]

@@ -1,0 +1,24 @@
+"""Python's garbage collector, kept from looking at every item."""
+
+import gc
+from typing import Final
+
+__all__ = ["tune_collector"]
+
+_YOUNG: Final = 1000
+_MIDDLE: Final = 3
+_NEVER: Final = 1 << 30
+
+
+def tune_collector() -> None:
+    """Let the collector look at what is new, and never at everything.
+
+    It looks for objects that only refer to each other, which counting references does not free.
+    Items refer to nothing that refers back, and yet a full collection visits each of them: 0.4
+    seconds for a million. The young and middle generations are collected as always (which takes
+    0.05 and 0.5 ms), so rings that are let go of soon after they were made are found. Those that
+    last, connections and what belongs to them, are taken apart by hand when they end.
+    """
+    gc.collect()
+    gc.freeze()  # what was imported stays
+    gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)

@@ -1,0 +1,48 @@
+"""Work behind the scenes, in steps too short to be noticed."""
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from memlite.server.server import Server
+
+__all__ = ["Sweeper"]
+
+_STEP_SECONDS: Final = 0.0005
+_PAUSE_SECONDS: Final = 0.005
+_ITEMS_AT_ONCE: Final = 32  # between looks at the time
+
+
+class Sweeper:
+    """Has the engine free what was flushed and what has expired, half a millisecond at a time.
+
+    Takes a tenth of one core while there is something to do, and nothing otherwise.
+
+    Args:
+        server: whose engine it is.
+    """
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._next: asyncio.TimerHandle | None = None
+
+    def wake(self) -> None:
+        """See to what there is to do, if it does not do so already."""
+        if self._next is None:
+            self._step()
+
+    def _step(self) -> None:
+        self._next = None
+        sweep = self._server.engine.sweep
+        deadline = perf_counter() + _STEP_SECONDS
+        while sweep(_ITEMS_AT_ONCE):
+            if perf_counter() > deadline:
+                self._next = self._server.loop.call_later(_PAUSE_SECONDS, self._step)
+                break
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        if self._next is not None:
+            self._next.cancel()

@@ -1,0 +1,1 @@
+"""What the scripts that measure servers share: processes, the load generator, a plain client."""

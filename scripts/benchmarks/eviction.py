@@ -1,0 +1,117 @@
+"""What a set costs that must evict another item, beside one that need not."""
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
+
+from benchmarks.contestants import Contestant, in_turn
+from benchmarks.processes import BenchError, Running, load, progress
+from benchmarks.scenarios import Measurement, Setting, measure
+from benchmarks.wire import Wire
+
+__all__ = ["EVICTING", "ROOMY", "EvictionCost", "compare_eviction", "eviction_costs"]
+
+EVICTING: Final = "evicting"
+ROOMY: Final = "not evicting"
+_KEY_SIZE: Final = 12
+_VALUE_SIZE: Final = 100
+# Room for all items at up to eight times their keys' and values' bytes.
+_ROOMY_TIMES: Final = 32
+_WORKING_SET_TIMES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionCost:
+    """Medians over the rounds.
+
+    Attributes:
+        server: a contestant's name.
+        evicting: microseconds of CPU per set that evicts.
+        roomy: microseconds per set of the same keys with room for all of them.
+        ratio: the one divided by the other, within a round.
+        evictions: per set in the rounds that evict.
+    """
+
+    server: str
+    evicting: float
+    roomy: float
+    ratio: float
+    evictions: float
+
+
+def compare_eviction(setting: Setting, megabytes: int) -> list[Measurement]:
+    """Set keys at random, four times as many as a budget holds, with that budget and a large one.
+
+    Keys and values alone are four times the budget; what an item takes beside them comes on top.
+
+    Raises:
+        BenchError: a server did not evict where it had to, or did where it had room.
+    """
+    keys = _WORKING_SET_TIMES * megabytes * 2**20 // (_KEY_SIZE + _VALUE_SIZE)
+    common = [f"--keys={keys}", f"--value-size={_VALUE_SIZE}", "--gets=0", "--sets=1"]
+    arguments = [*common, f"--connections={setting.connections}", f"--seconds={setting.seconds}"]
+    found: list[Measurement] = []
+    # One contestant after the other: the items of all of them at once are gigabytes.
+    for contestant in setting.contestants:
+        with ExitStack() as stack:
+            servers = _filled(setting, stack, contestant, megabytes, common)
+            for turn in range(1, setting.rounds + 1):
+                progress(f"eviction: {contestant.name}, round {turn} of {setting.rounds}")
+                for kind in in_turn(list(servers), turn):
+                    before = _evictions(servers[kind])
+                    one = measure(setting, kind, turn, contestant.name, servers[kind], arguments)
+                    evictions = _evictions(servers[kind]) - before
+                    one = replace(one, load={**one.load, "evictions": evictions, "keys": keys})
+                    if (evictions > 0) != (kind == EVICTING):
+                        raise BenchError(
+                            f"{contestant.name}, {kind}: {evictions} items evicted"
+                            f" by {one.operations:.0f} sets"
+                        )
+                    found.append(one)
+    return found
+
+
+def _filled(
+    setting: Setting,
+    stack: ExitStack,
+    contestant: Contestant,
+    megabytes: int,
+    arguments: Sequence[str],
+) -> dict[str, Running]:
+    """Run a contestant with either budget, and store every key once."""
+    servers = {}
+    for kind, budget in ((EVICTING, megabytes), (ROOMY, _ROOMY_TIMES * megabytes)):
+        progress(f"eviction: {contestant.name}, filling")
+        server = stack.enter_context(contestant.running(setting.cores[0], budget))
+        fill = [*arguments, "--prefill", "--pipeline=16", "--connections=4"]
+        load(setting.loadgen, server.port, setting.cores[1], fill)
+        servers[kind] = server
+    return servers
+
+
+def _evictions(server: Running) -> int:
+    with Wire(server.port) as wire:
+        return int(wire.stats()["evictions"])
+
+
+def eviction_costs(measurements: Sequence[Measurement]) -> list[EvictionCost]:
+    """Return the medians of one server after the other."""
+    by_server: dict[str, dict[str, list[Measurement]]] = {}
+    for one in sorted(measurements, key=lambda one: one.round):
+        by_server.setdefault(one.server, {}).setdefault(one.scenario, []).append(one)
+    median = statistics.median
+    return [
+        EvictionCost(
+            server=server,
+            evicting=median(one.microseconds_per_operation for one in kinds[EVICTING]),
+            roomy=median(one.microseconds_per_operation for one in kinds[ROOMY]),
+            ratio=median(
+                one.microseconds_per_operation / other.microseconds_per_operation
+                for one, other in zip(kinds[EVICTING], kinds[ROOMY], strict=True)
+            ),
+            evictions=median(one.load["evictions"] / one.operations for one in kinds[EVICTING]),
+        )
+        for server, kinds in by_server.items()
+    ]

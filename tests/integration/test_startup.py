@@ -1,0 +1,97 @@
+"""What a server in memory imports: nothing that it does not need, and nothing while it serves."""
+
+import os
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.servers import RunningServer
+
+Start = Callable[..., RunningServer]
+
+# Of the standard library, what is slow to import and has no part in serving from memory. (ssl,
+# subprocess and inspect have none either, but asyncio imports them.)
+SLOW = {
+    "argparse", "email", "importlib.metadata", "importlib.resources", "json", "pathlib",
+    "tomllib", "urllib.parse", "zipfile",
+}  # fmt: skip
+# Of memlite, what only other settings need, or what somebody has to ask for first.
+OF_OTHERS = {
+    "memlite.backends.jsonfile", "memlite.backends.memory", "memlite.backends.nearcache",
+    "memlite.backends.registry", "memlite.backends.writeback", "memlite.engine.store",
+    "memlite.loadtest", "memlite.protocol.binary", "memlite.protocol.client",
+    "memlite.protocol.frames", "memlite.protocol.lite", "memlite.protocol.login",
+    "memlite.protocol.packets", "memlite.protocol.sasl", "memlite.server.admin",
+    "memlite.server.auth", "memlite.server.binary", "memlite.server.deferred",
+    "memlite.server.dumps", "memlite.server.encrypted", "memlite.server.lite",
+    "memlite.server.on_demand", "memlite.server.statistics", "memlite.server.throttle",
+    "memlite.server.tls", "memlite.server.udp", "memlite.server.users", "memlite.server.watchers",
+    "memlite.shell", "memlite.testing", "memlite.texts",
+}  # fmt: skip
+
+
+def imported(server: RunningServer) -> list[str]:
+    """Return the modules a server has imported by now; it was started to log them."""
+    return re.findall(r"^import time: .*\| +(\S+)$", server.log.read_text(), re.MULTILINE)
+
+
+@pytest.fixture
+def server(start: Start) -> RunningServer:
+    """A server that has accepted a connection, and says what it imports."""
+    return start(environment={"PYTHONPROFILEIMPORTTIME": "1"})
+
+
+def test_a_server_in_memory_imports_nothing_it_does_not_need(server: RunningServer) -> None:
+    modules = set(imported(server))
+    assert {"memlite.server.connection", "memlite.protocol.text", "asyncio"} <= modules
+    assert modules & (SLOW | OF_OTHERS) == set()
+
+
+def test_gets_and_sets_import_nothing(server: RunningServer) -> None:
+    with server.connect() as wire:
+        assert wire.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        before = imported(server)
+        for _ in range(300):  # some of which are sampled
+            assert wire.ask(b"set a 0 100 1\r\n1\r\n") == b"STORED\r\n"
+            wire.send(b"get a\r\nget a b\r\nget b\r\n")
+            assert wire.exactly(47) == b"VALUE a 0 1\r\n1\r\nEND\r\n" * 2 + b"END\r\n"
+    assert imported(server) == before
+
+
+@pytest.mark.parametrize(
+    ("request_", "module"),
+    [
+        (b"stats\r\n", "memlite.server.admin"),
+        (b"watch\r\n", "memlite.server.watchers"),
+        (b"\x80\x0a" + bytes(22), "memlite.protocol.packets"),
+    ],
+)
+def test_what_somebody_asks_for_is_imported_then(
+    server: RunningServer, request_: bytes, module: str
+) -> None:
+    with server.connect() as wire:
+        wire.send(request_)
+        assert wire.sock.recv(100)
+    assert module in imported(server)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may use -u")
+@pytest.mark.parametrize("kind", ["memlite", "memlite-near"])
+def test_who_gives_up_root_has_imported_all_it_may_be_asked_for(start: Start, kind: str) -> None:
+    """The other user may not be allowed to read Python's files."""
+    log = {"PYTHONPROFILEIMPORTTIME": "1"}
+    server = start("-u", "nobody", "--debug-commands", kind=kind, environment=log)
+    before = imported(server)
+    for request, end in (
+        (b"set a 0 0 1\r\n1\r\nget a\r\nmg a v\r\n", b"VA 1\r\n1\r\n"),
+        (b"get b\r\n" * 300 + b"stats hotkeys\r\n", b"share 100.00\r\nEND\r\n"),
+        *((b"stats %b\r\n" % group, b"END\r\n") for group in (b"", b"settings", b"conns")),
+        (b"lru_crawler metadump all\r\n", b"END\r\n"),
+        (b"watch\r\n", b"OK\r\n"),
+        (b"\x80\x0a" + bytes(22), bytes(16)),
+    ):
+        with server.connect() as wire:
+            wire.send(request)
+            assert wire.until(end)
+    assert imported(server) == before
