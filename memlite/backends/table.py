@@ -14,6 +14,9 @@ from memlite.errors import OutOfMemoryError
 
 __all__ = ["ItemTable"]
 
+# Bytes that a store may evict beside what it needs itself, where the dict has outgrown its share:
+# what that displaces goes bit by bit, so that no store takes long.
+_EVICTED_BESIDE: Final = 16 * 1024
 # New keys after which is looked at how large the dict and the policy have become.
 _MEASURED_EVERY: Final = 1000
 
@@ -96,9 +99,9 @@ class ItemTable:
         self._until_measured -= 1
         if not self._until_measured:
             self._measure()
-        if self._flushed:
+        if self._garbage:
             # New items and flushed ones together never take more than the limit.
-            self._free(len(self._items) + len(self._flushed), 2 * size)
+            self._free(sys.maxsize, 2 * size)
 
     def renew(
         self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
@@ -121,7 +124,7 @@ class ItemTable:
             new.marks = marks
             more = new.held - item.held
             if more > 0 and self.used + more > self._room:
-                if not self._evict or self.used + more - cost(key, item) > self._room:
+                if not self._evict or cost(key, item) + more > self._room:
                     raise OutOfMemoryError
                 self.delete(key)
                 self.put(key, new)
@@ -188,7 +191,8 @@ class ItemTable:
         """Evict until `size` bytes fit."""
         if not self._evict or size > self._room:
             raise OutOfMemoryError
-        while self.used + size > self._room and self._evict_one():
+        until = max(self._room - size, self.used - 2 * size - _EVICTED_BESIDE)
+        while self.used > until and self._evict_one():
             pass
 
     def _evict_one(self) -> bool:
@@ -214,8 +218,11 @@ class ItemTable:
 
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
-        self._garbage.append((self._items, self._policy))
-        self._flushed = self._items
+        self._flushed = {}
+        # A few items go at once: however often it is flushed, few tables wait.
+        if len(self._policy) >= max(len(self._garbage), 1):
+            self._garbage.append((self._items, self._policy))
+            self._flushed = self._items
         self._begin()
 
     def pop_flushed(self, key: bytes) -> Item | None:
@@ -228,7 +235,7 @@ class ItemTable:
         return item
 
     def reclaim(self, at_most: int) -> int:
-        """Free up to `at_most` flushed items; return how many were freed."""
+        """Free up to `at_most` flushed items and places; return how many were freed."""
         return self._free(at_most, sys.maxsize)
 
     def _free(self, at_most: int, size: int) -> int:
@@ -236,12 +243,13 @@ class ItemTable:
         count = 0
         while self._garbage and count < at_most and size > 0:
             items, policy = self._garbage[0]
+            if not items and not len(policy):
+                del self._garbage[0]
+                continue
             if items:
                 size -= cost(*items.popitem())
-                policy.dissolve()
-                count += 1
-            else:
-                del self._garbage[0]
+            policy.dissolve()
+            count += 1
         return count
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
@@ -264,6 +272,14 @@ class ItemTable:
         """Yield every key and item, oldest first; nothing may be stored meanwhile."""
         yield from self._items.items()
 
-    def scan_recent(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, newest first; nothing may be stored meanwhile."""
-        yield from reversed(self._items.items())
+    def survey(self, *, newest_first: bool = False) -> Iterator[tuple[bytes, Item]]:
+        """Yield every key and item that is there from beginning to end, whatever else is stored."""
+        keys = list(self._items)
+        if not newest_first:
+            keys.reverse()
+        # Taken from the end, so that the list gets shorter: a million are not freed at one stroke.
+        while keys:
+            key = keys.pop()
+            item = self.get(key)
+            if item is not None:
+                yield key, item

@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from memlite import __version__
 from memlite.config import MEGABYTE
@@ -12,6 +12,7 @@ from memlite.protocol import replies
 from memlite.protocol.numbers import signed, signed_32, unsigned
 from memlite.server import statistics
 from memlite.server.dumps import BAD_CLASS, BUSY, parse_classes
+from memlite.server.gathering import Gathering
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -25,6 +26,9 @@ _MAX_VERBOSITY = 3
 _NOTHING = b""
 _PIPELINED = b"ERROR cannot pipeline other commands before %b\r\n"
 _BAD_LINE = b"CLIENT_ERROR bad command line\r\n"
+_TOO_MANY_ITEMS = b"SERVER_ERROR too many items for a datagram; ask over TCP\r\n"
+# Items that are looked at in one go, in some milliseconds at most.
+_SCANNED_AT_ONCE = 1000
 
 _Words = list[bytes]
 
@@ -97,6 +101,34 @@ class Admin:
             return statistics.connections(self._server, asking)
         group = statistics.GROUPS.get(name)
         return None if group is None else group(self._server)
+
+    def answer_scan(
+        self,
+        parts: Iterator[Any | None],
+        spell: Callable[[list[Any]], bytes],
+        asking: "Connection",
+    ) -> bytes | None:
+        """Return the answer to what looks at every item; nothing if it will follow.
+
+        Args:
+            parts: what the answer is made of, None where others may have a turn.
+            spell: makes the answer.
+            asking: who has asked.
+
+        Returns:
+            None where there are too many items for who cannot wait (UDP).
+        """
+        if len(self._server.table) <= _SCANNED_AT_ONCE:
+            return spell([part for part in parts if part is not None])
+        if not asking.can_wait:
+            return None
+        Gathering(self._server, asking, parts, spell)
+        return b""
+
+    def scan(self, name: bytes) -> statistics.Scan | None:
+        """Return a group of statistics that looks at every item, or None if there is none."""
+        scan = statistics.SCANS.get(name)
+        return None if scan is None else scan(self._server)
 
     def reset(self) -> None:
         """Set the statistics to zero."""
@@ -272,9 +304,14 @@ class Admin:
     # stats
 
     def _stats(self, words: _Words, noreply: bool, asking: "Connection") -> bytes:
-        pairs = self.group(words[1] if len(words) > 1 else b"", asking)
+        name = words[1] if len(words) > 1 else b""
+        pairs = self.group(name, asking)
         if pairs is not None:
             return replies.stat_lines(pairs)
+        scan = self.scan(name)
+        if scan is not None:
+            answer = self.answer_scan(scan, replies.stat_lines, asking)
+            return _TOO_MANY_ITEMS if answer is None else answer
         match words[1:]:
             case [b"reset", *_]:
                 self.reset()
@@ -286,7 +323,7 @@ class Admin:
                     return b"CLIENT_ERROR stats hotkeys not allowed\r\n"
                 return replies.stat_lines(self._server.hotkeys.report())
             case [b"cachedump", *rest]:
-                return self._cachedump(rest)
+                return self._cachedump(rest, asking)
         return replies.ERROR
 
     def _detail(self, what: bytes) -> bytes:
@@ -297,7 +334,7 @@ class Admin:
             return b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"
         return dump or replies.OK
 
-    def _cachedump(self, arguments: _Words) -> bytes:
+    def _cachedump(self, arguments: _Words, asking: "Connection") -> bytes:
         if not self.may_dump:
             return b"CLIENT_ERROR stats cachedump not allowed\r\n"
         if len(arguments) < 2:
@@ -308,4 +345,6 @@ class Admin:
             return replies.BAD_FORMAT
         if class_id >= 64:
             return b"CLIENT_ERROR Illegal slab id\r\n"
-        return statistics.cachedump(self._server, class_id, limit)
+        lines = statistics.cachedump(self._server, class_id, limit)
+        answer = self.answer_scan(lines, lambda found: b"".join([*found, replies.END]), asking)
+        return _TOO_MANY_ITEMS if answer is None else answer

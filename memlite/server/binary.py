@@ -246,7 +246,14 @@ class BinaryCommands:
         elif name.startswith(b"detail"):
             return self._detail(request)
         group = admin.group(name, self._connection)
-        return _not_found(request) if group is None else packets.stat_packets(request, group)
+        if group is not None:
+            return packets.stat_packets(request, group)
+        scan = admin.scan(name)
+        if scan is not None:
+            spell = partial(packets.stat_packets, request)
+            answer = admin.answer_scan(scan, spell, self._connection)
+            return packets.failure(request, Status.INVALID) if answer is None else answer
+        return _not_found(request)
 
     def _detail(self, request: BinaryRequest) -> bytes:
         rest = request.key.removeprefix(b"detail")

@@ -54,6 +54,7 @@ class Connection(asyncio.Protocol):
     _write: Callable[[bytes], None]
     parser: Parser
     _hit: Callable[[bytes], bytes | None]
+    can_wait = True  # for an answer that takes a while
     commands: Any  # the protocol's handler; of the text protocol a `Handler`
 
     def __init__(self, server: "Server") -> None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
+    "SCANS",
     "Pairs",
+    "Scan",
     "backend",
     "cachedump",
     "connections",
@@ -35,8 +37,11 @@ __all__ = [
 ]
 
 Pairs = Iterator[tuple[str, object]]
+Scan = Iterator[tuple[str, object] | None]
+"""The same, of a group that looks at every item: None where others may have a turn."""
 
 _SIZE_BUCKET = 32
+_ITEMS_PER_TURN = 100
 _CACHEDUMP_BYTES = 2 * 1024 * 1024
 
 
@@ -255,14 +260,16 @@ def _tls_settings(config: Config) -> Pairs:
     yield "ssl_min_version", MIN_VERSION_NAMES[extended.ssl_min_version]
 
 
-def items(server: "Server") -> Pairs:
+def items(server: "Server") -> Scan:
     """``stats items``: by size class."""
     engine = server.engine
     classes = engine.sizes
     number: dict[int, int] = {}
     requested: dict[int, int] = {}
     oldest: dict[int, int] = {}
-    for key, item in server.table.scan():
+    for place, (key, item) in enumerate(server.table.survey()):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         total = classes.total(key, item)
         class_id = classes.of_total(total)
         number[class_id] = number.get(class_id, 0) + 1
@@ -298,12 +305,14 @@ _ITEMS_FIELDS = (
 )  # fmt: skip
 
 
-def slabs(server: "Server") -> Pairs:
+def slabs(server: "Server") -> Scan:
     """``stats slabs``: the same classes as if they were slabs, filled to the last chunk."""
     engine = server.engine
     classes = engine.sizes
     used: dict[int, int] = {}
-    for key, item in server.table.scan():
+    for place, (key, item) in enumerate(server.table.survey()):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         class_id = classes.of_item(key, item)
         used[class_id] = used.get(class_id, 0) + 1
     for class_id in sorted(used):
@@ -323,14 +332,16 @@ def slabs(server: "Server") -> Pairs:
     yield "total_malloced", server.table.used
 
 
-def sizes(server: "Server") -> Pairs:
+def sizes(server: "Server") -> Scan:
     """``stats sizes``: how many items there are of each size, to 32 bytes."""
     if not server.config.extended.track_sizes:
         yield "sizes_status", "disabled"
         return
     engine = server.engine
     histogram: dict[int, int] = {}
-    for key, item in server.table.scan():
+    for place, (key, item) in enumerate(server.table.survey()):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         bucket = -(-engine.sizes.total(key, item) // _SIZE_BUCKET) * _SIZE_BUCKET
         histogram[bucket] = histogram.get(bucket, 0) + 1
     for bucket in sorted(histogram):
@@ -373,8 +384,10 @@ def latency(server: "Server") -> Pairs:
             yield f"{name}:{label}_us", f"{nanoseconds / 1000:.1f}"
 
 
-def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
-    r"""Return ``ITEM <key> [<bytes> b; <unix time> s]\r\n`` lines, newest last used first.
+def cachedump(server: "Server", class_id: int, limit: int) -> Iterator[bytes | None]:
+    r"""Yield ``ITEM <key> [<bytes> b; <unix time> s]\r\n`` lines, newest last used first.
+
+    And None now and then, where others may have a turn.
 
     Args:
         server: whose items.
@@ -383,19 +396,20 @@ def cachedump(server: "Server", class_id: int, limit: int) -> bytes:
     """
     engine = server.engine
     now = server.clock.now()
-    lines: list[bytes] = []
-    size = 0
-    for key, item in server.table.scan_recent():
+    count = size = 0
+    for place, (key, item) in enumerate(server.table.survey(newest_first=True)):
+        if not place % _ITEMS_PER_TURN:
+            yield None
         if engine.sizes.of_item(key, item) != class_id or (item.expires and item.expires <= now):
             continue
         if item.marks is not None and item.marks.binary:
             continue  # a line's end may be in its key
         line = b"ITEM %b [%d b; %d s]\r\n" % (key, item.size, int(item.expires))
         size += len(line)
-        if size > _CACHEDUMP_BYTES or (limit and len(lines) == limit):
-            break
-        lines.append(line)
-    return b"".join(lines) + b"END\r\n"
+        if size > _CACHEDUMP_BYTES or (limit and count == limit):
+            return
+        count += 1
+        yield line
 
 
 def backend(server: "Server") -> Pairs:
@@ -420,12 +434,11 @@ def udp(server: "Server") -> Pairs:
 GROUPS: dict[bytes, Callable[["Server"], Pairs]] = {
     b"settings": settings,
     b"backend": backend,
-    b"items": items,
-    b"slabs": slabs,
-    b"sizes": sizes,
     b"latency": latency,
     b"udp": udp,
 }
+
+SCANS: dict[bytes, Callable[["Server"], Scan]] = {b"items": items, b"slabs": slabs, b"sizes": sizes}
 
 
 def _zeros(*names: str) -> Pairs:

@@ -239,6 +239,8 @@ class _Request:
         "address", "close_reason", "commands", "id", "number", "out", "size",
     )  # fmt: skip
 
+    can_wait = False
+
     def __init__(
         self, service: UdpService, address: _Address, request_id: int, payload: bytes
     ) -> None:

@@ -637,7 +637,9 @@ async def test_less_memory_than_before_leaves_some_out_for_good(path, caplog):
         await reopened(path, memory_limit=20_000, evict=False)
     assert contents(path) == before
     async with opened(path, kill=True, memory_limit=20_000) as backend:
-        (left_out,) = re.findall(r"holds more than -m allows: (\d+) items are left out", caplog.text)
+        (left_out,) = re.findall(
+            r"holds more than -m allows: (\d+) items are left out", caplog.text
+        )
         expected = state(backend)
         assert 10 < len(expected) == 100 - int(left_out)
         assert expected.items() <= everything.items()

@@ -1,5 +1,6 @@
 """The stats groups, field by field against the real memcached."""
 
+import contextlib
 import re
 import time
 from collections.abc import Callable
@@ -200,3 +201,37 @@ def test_bytes_and_connections(memlite: RunningServer) -> None:
             later = wire.stats()
         assert int(later["total_connections"]) == int(before["total_connections"]) + 1
         assert int(later["curr_connections"]) == int(before["curr_connections"]) + 1
+
+
+@pytest.mark.parametrize("command", [b"stats items", b"stats slabs", b"stats sizes",
+                                     b"stats cachedump 1 0"])  # fmt: skip
+def test_others_are_served_while_every_item_is_looked_at(start: Start, command: bytes) -> None:
+    server = start("-m", "512", "-o", "track_sizes")
+
+    def hit(key: bytes) -> bytes:
+        return b"VALUE %b 0 10\r\n0123456789\r\nEND\r\n" % key
+
+    with server.connect() as busy, server.connect() as other:
+
+        def served() -> bool:
+            other.send(b"get key0\r\n")
+            return other.exactly(len(hit(b"key0"))) == hit(b"key0")
+
+        for begin in range(0, 100_000, 1000):
+            keys = range(begin, begin + 1000)
+            busy.send(b"".join(b"set key%d 0 0 10 noreply\r\n0123456789\r\n" % key for key in keys))
+        busy.send(b"get key0\r\n")
+        busy.exactly(len(hit(b"key0")))
+        # What is sent before it is answered before it, and what is sent behind it, behind.
+        busy.send(b"get key1\r\n" + command + b"\r\nget key2\r\n")
+        assert busy.exactly(len(hit(b"key1"))) == hit(b"key1")
+        busy.sock.setblocking(False)
+        answer, gets = b"", 0
+        while not answer.endswith(b"\r\nEND\r\n" + hit(b"key2")):
+            assert served()
+            gets += 1
+            with contextlib.suppress(BlockingIOError):
+                answer += busy.sock.recv(1 << 20)
+        assert gets > 20
+        if command == b"stats items":
+            assert b":number 100000\r\n" in answer

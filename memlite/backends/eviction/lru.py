@@ -22,6 +22,9 @@ class Lru(Policy):
         self._to_show: list[bytes] = []
         self.find = self._find
 
+    def __len__(self) -> int:
+        return len(self._order)
+
     def _find(self, key: bytes) -> Item | None:
         item = self._items.get(key)
         if item is not None:

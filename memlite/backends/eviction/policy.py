@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 from memlite.backends.item import Item, allocated
 
-__all__ = ["Policy", "cost"]
+__all__ = ["PLACE", "Policy", "cost"]
 
-_PLACE = 8
+PLACE = 8
 """Bytes of a key's place in a queue."""
 
 
 def cost(key: bytes, item: Item) -> int:
     """Return the bytes of memory that go when the item does: key, value, objects, place."""
-    return allocated(len(key)) + item.held + _PLACE
+    return allocated(len(key)) + item.held + PLACE
 
 
 class Policy(ABC):
@@ -33,6 +33,10 @@ class Policy(ABC):
     def __init__(self, items: dict[bytes, Item]) -> None:
         self._items = items
         self.find: Callable[[bytes], Item | None] = items.get
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many places there are, also those that items have left."""
 
     @abstractmethod
     def admit(self, key: bytes, item: Item, size: int) -> None:
@@ -72,4 +76,4 @@ class Policy(ABC):
 
     @abstractmethod
     def dissolve(self) -> None:
-        """Free a little, after all items have gone at once; called as often as there were any."""
+        """Free a place or two, after all items have gone at once."""

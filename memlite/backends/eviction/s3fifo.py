@@ -6,7 +6,7 @@ from typing import Final
 
 from memlite.backends.eviction.fifo import Fifo
 from memlite.backends.eviction.ghost import Ghost
-from memlite.backends.eviction.policy import Policy, cost
+from memlite.backends.eviction.policy import PLACE, Policy, cost
 from memlite.backends.item import FREQUENCY, MAIN, Item, allocated
 
 __all__ = ["S3Fifo"]
@@ -18,7 +18,10 @@ _TO_MAIN: Final = 2  # uses in the small queue that lead to the main one
 # Used items that an eviction may pass over: bounds the time one store can take.
 _CHANCES_AT_ONCE: Final = 500
 
-_KEY_LEFT: Final = allocated(30)
+# Share of the bytes that places without an item may take before each removal passes a few places
+# to give some up: else a client that stores and deletes would leave no room for items.
+_LEFT_SHARE: Final = 0.05
+_PASSED: Final = 4
 
 
 class S3Fifo(Policy):
@@ -44,17 +47,25 @@ class S3Fifo(Policy):
         self._filling = True  # for the first time
         # Keys of places without an item, and in which queue they are.
         self._left: dict[bytes, int] = {}
+        self._left_bytes = 0
+        self._left_limit = 0
         self._walked = self._small
+
+    def __len__(self) -> int:
+        return len(self._small) + len(self._main)
 
     def adapt(self, limit: int) -> int:
         """Take in what items may take, and how many there are; return the bytes of the rest."""
         self._small_limit = int(limit * _SMALL_SHARE)
         self._main_limit = limit - self._small_limit
+        self._left_limit = int(limit * _LEFT_SHARE)
+        self._size_ghost()
+        return self.ghost.memory + self._left_bytes + sys.getsizeof(self._left)
+
+    def _size_ghost(self) -> None:
         capacity = int(len(self._items) * _GHOST_SHARE)
         if capacity > self.ghost.capacity:
             self.ghost.resize(capacity)
-        left = len(self._left)
-        return self.ghost.memory + (sys.getsizeof(self._left) + left * _KEY_LEFT if left else 0)
 
     def recall(self, key: bytes, item: Item) -> None:
         """Look whether a key was evicted lately."""
@@ -67,8 +78,9 @@ class S3Fifo(Policy):
         While there is room for all, into the main one also what is beyond the small one's share.
         """
         if self._left:
-            queue = self._left.pop(key, None)
+            queue = self._left.get(key)
             if queue is not None:
+                self._give_up(key)
                 item.state = item.state & ~MAIN | queue
                 if queue:
                     self._main_bytes += size
@@ -98,27 +110,38 @@ class S3Fifo(Policy):
         """Forget an item; its place is left."""
         self.resize(item, -size)
         self._left[key] = item.state & MAIN
+        self._left_bytes += _left_by(key)
+        if self._left_bytes > self._left_limit:
+            self.walk(_PASSED, _ignore)
+
+    def _give_up(self, key: bytes) -> None:
+        del self._left[key]
+        self._left_bytes -= _left_by(key)
 
     def evict(self) -> bytes | None:
         """Choose an item from the small queue, or from the main one where that has too much."""
-        self._filling = False
+        if self._filling:
+            self._filling = False
+            self._size_ghost()  # what fits has shown
         if self._small_bytes and self._main_bytes <= self._main_limit:
             return self._evict_small() or self._evict_main()
         return self._evict_main() or self._evict_small()
 
     def _evict_small(self) -> bytes | None:
         small, main, items = self._small, self._main, self._items
-        while small:
+        chances = _CHANCES_AT_ONCE
+        while small and chances:
             key = small.pop()
             item = items.get(key)
             if item is None:
-                del self._left[key]
+                self._give_up(key)
                 continue
             size = cost(key, item)
             self._small_bytes -= size
             if item.state & FREQUENCY < _TO_MAIN:
                 self.ghost.add(key)
                 return key
+            chances -= 1
             item.state = item.state & ~FREQUENCY | MAIN
             self._main_bytes += size
             main.push(key)
@@ -131,7 +154,7 @@ class S3Fifo(Policy):
             key = main.pop()
             item = items.get(key)
             if item is None:
-                del self._left[key]
+                self._give_up(key)
             elif item.state & FREQUENCY and chances:
                 chances -= 1
                 item.state -= 1
@@ -142,7 +165,10 @@ class S3Fifo(Policy):
         return None
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
-        """Show items, first those of the small queue, and give up the places that are left."""
+        """Show items, first those of the small queue, and give up the places that are left.
+
+        It may miss items while there are so many places that removals pass some, too.
+        """
         items, left = self._items, self._left
 
         def keep(key: bytes) -> bool:
@@ -150,7 +176,7 @@ class S3Fifo(Policy):
             if item is not None:
                 look(key, item)
             if key in left:
-                del left[key]
+                self._give_up(key)
                 return False
             return True
 
@@ -175,3 +201,12 @@ class S3Fifo(Policy):
                 queue.pop()
         if self._left:
             self._left.popitem()
+
+
+def _left_by(key: bytes) -> int:
+    """Return the bytes of what a removed item leaves: its key and its place."""
+    return allocated(len(key)) + PLACE
+
+
+def _ignore(key: bytes, item: Item) -> None:
+    """Look at nothing."""

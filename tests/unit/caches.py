@@ -1,0 +1,104 @@
+"""A cache of a number of places, all items alike: what policies are compared by."""
+
+from memlite.backends.eviction import Lru, S3Fifo, cost
+from memlite.backends.eviction.ghost import Ghost
+from memlite.backends.item import MAIN, Item
+from memlite.backends.usage import Usage
+
+USAGE = Usage()
+NEW = Item.of(b"", b"v")
+
+
+class ExactGhost(Ghost):
+    """A ghost that remembers exactly the last keys, as the paper has it."""
+
+    def __init__(self, capacity):
+        self._keys = {}
+        self.exact = capacity
+        super().__init__()
+
+    def resize(self, capacity):
+        """Leave the capacity as it is."""
+        self.capacity = capacity
+
+    def add(self, key):
+        self._keys[key] = None
+        while len(self._keys) > self.exact:
+            del self._keys[next(iter(self._keys))]
+
+    def take(self, key):
+        return self._keys.pop(key, self) is None
+
+
+class Cache:
+    """Looks keys up, and stores those it misses, as an application would."""
+
+    def __init__(self, places, policy="s3fifo", *, exact=False):
+        self.places = places
+        self.items = {}
+        self.evicted = []
+        self._unit = cost(self.key(0), NEW)
+        if policy == "lru":
+            self.policy = Lru(self.items)
+        else:
+            self.policy = S3Fifo(self.items, ExactGhost(places * 9 // 10) if exact else None)
+        self.adapt()
+        self._stored = 0
+
+    def adapt(self):
+        self.policy.adapt(self.places * self._unit)
+
+    @staticmethod
+    def key(number):
+        return b"%015d" % number
+
+    def access(self, number, times=1):
+        """Return whether it was a hit; a miss stores the item."""
+        hit = False
+        for _ in range(times):
+            hit = self._access(self.key(number))
+        return hit
+
+    def _access(self, key):
+        item = self.policy.find(key)
+        if item is not None:
+            item.state = USAGE.read[item.state & Usage.MASK]
+            return True
+        item = Item.like(NEW)
+        if len(self.items) >= self.places:
+            self.policy.recall(key, item)
+            self.evicted.append(self.evict())
+        self.policy.admit(key, item, self._unit)
+        self.items[key] = item
+        self._stored += 1
+        if not self._stored % 1000:
+            self.adapt()
+        return False
+
+    def force(self, number):
+        """Store an item in S3-FIFO's main queue."""
+        item = Item.like(NEW)
+        item.state |= MAIN
+        self.policy.admit(self.key(number), item, self._unit)
+        self.items[self.key(number)] = item
+
+    def evict(self):
+        """Evict an item and return its number."""
+        key = self.policy.evict()
+        del self.items[key]
+        return int(key)
+
+    def remove(self, number):
+        key = self.key(number)
+        item = self.items.pop(key, None)
+        if item is not None:
+            self.policy.remove(key, item, self._unit)
+
+    def __contains__(self, number):
+        return self.key(number) in self.items
+
+    @property
+    def queues(self):
+        """What is in the small queue and in the main one."""
+        small, main = self.policy._small.list(), self.policy._main.list()
+        return [int(key) for key in small], [int(key) for key in main]

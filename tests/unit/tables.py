@@ -1,0 +1,87 @@
+"""Tables for tests, and what must hold of one at any time."""
+
+from memlite.backends import Item, ItemTable
+from memlite.backends.eviction import Lru, S3Fifo, cost
+from memlite.backends.item import FRESH_BITS, MAIN, allocated, tail_form
+from memlite.backends.usage import Usage
+
+USAGE = Usage()
+
+
+def place_bytes(queue, items):
+    return sum(cost(key, items[key]) for key in queue.list() if key in items)
+
+
+class Store(ItemTable):
+    """A table that writes down what it evicts, and is used as the engine uses it."""
+
+    def __init__(self, limit=1_000_000, *, evict=True, policy=S3Fifo):
+        self.evicted = []
+        super().__init__(
+            limit,
+            evict=evict,
+            on_evict=lambda key, item: self.evicted.append((key, item)),
+            policy=policy,
+        )
+
+    def store(self, key, value=b"", expires=0.0, marks=None):
+        tail = tail_form(0, value)
+        old = self.find(key)
+        if old is None:
+            item = Item(tail, expires, USAGE.fresh)
+            item.marks = marks
+            self.put(key, item)
+            return item
+        state = USAGE.seen[old.state & FRESH_BITS]
+        return self.renew(key, old, tail, expires, state, marks)
+
+    def use(self, *keys, times=1):
+        for key in keys:
+            for _ in range(times):
+                item = self.find(key)
+                item.state = USAGE.read[item.state & Usage.MASK]
+
+    @property
+    def gone(self):
+        return [key for key, _ in self.evicted]
+
+    @property
+    def keys(self):
+        return [key for key, _ in self.scan()]
+
+    @property
+    def queues(self):
+        """The keys in the small queue and in the main one, also those without an item."""
+        return self._policy._small.list(), self._policy._main.list()
+
+    def check(self):
+        """Check that all books agree with each other."""
+        items, policy = dict(self.scan()), self._policy
+        assert self.used == sum(cost(key, item) for key, item in items.items())
+        assert len(self) == len(items)
+        if isinstance(policy, Lru):
+            assert set(policy._order) == set(items)
+            assert len(policy) == len(items)
+            return
+        small, main = self.queues
+        left = policy._left
+        assert len(policy) == len(small) + len(main) == len(items) + policy.places_left
+        assert sorted([*small, *main]) == sorted([*items, *left])
+        for queue, which in ((small, 0), (main, MAIN)):
+            for key in queue:
+                assert (left[key] if key in left else items[key].state & MAIN) == which
+        assert policy._left_bytes == sum(allocated(len(key)) + 8 for key in left)
+        assert policy._small_bytes == place_bytes(policy._small, items)
+        assert policy._main_bytes == place_bytes(policy._main, items)
+
+
+def full_of(*keys, spare=0, policy=S3Fifo, evict=True):
+    """Return a store with just the room for these keys, and so many bytes more."""
+    store = Store(policy=policy, evict=evict)
+    for key in keys:
+        store.store(key)
+    store.shrink(store.limit)  # which measures
+    store.shrink(store.used + store.overhead + spare)
+    assert not store.evicted
+    assert store.keys == list(keys)
+    return store
