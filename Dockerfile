@@ -12,7 +12,7 @@ RUN python -m venv /tools \
 RUN python -m venv --without-pip /opt/memlite \
     && python -m pip --python /opt/memlite/bin/python install --no-compile --require-hashes \
         --only-binary :all: --requirement requirements/image.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY memlite memlite
 RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
     && python -m pip --python /opt/memlite/bin/python install --no-compile --no-deps /wheel/*.whl \

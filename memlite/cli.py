@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from memlite import logs, signals
+from memlite import __version__, logs, signals
 from memlite.config import OPTIONS, Config, Settings, load
 from memlite.errors import ConfigError, StartError
 from memlite.extended import EXTENDED
@@ -79,6 +79,7 @@ def _serve(settings: Settings) -> int:
     # Imported here: --help and a typo need not wait for the event loop's modules.
     import asyncio
 
+    from memlite.protocol.build import running_build
     from memlite.server import sockets
     from memlite.server.allocator import tune_allocator
     from memlite.server.collector import tune_collector
@@ -87,6 +88,7 @@ def _serve(settings: Settings) -> int:
 
     config = settings.config
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
+    _log.info("memlite %s (%s)", __version__, running_build())
     manager = ServiceManager(os.environ)
     _say_what_has_no_effect(settings)
     process.raise_file_limit(config.conn_limit)

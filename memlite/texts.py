@@ -7,6 +7,7 @@ import textwrap
 from memlite import __version__
 from memlite.config import OPTIONS, REFUSED, Config, Option, Settings
 from memlite.extended import EXTENDED
+from memlite.protocol.build import running_build
 from memlite.subcommands import SUBCOMMANDS
 
 __all__ = ["answer", "help_text"]
@@ -20,7 +21,7 @@ def answer(settings: Settings) -> str:
     if "help" in settings.actions:
         return help_text()
     if "version" in settings.actions:
-        return f"memlite {__version__}\n"
+        return f"memlite {__version__} ({running_build()})\n"
     if "license" in settings.actions:
         return _license()
     return _print_config(settings)

@@ -35,7 +35,7 @@ def unwrap(datagram: bytes) -> tuple[int, bytes] | None:
     return request_id, datagram[_HEADER.size :]
 
 
-def split(request_id: int, parts: Sequence[bytes]) -> Iterator[bytes]:
+def split(request_id: int, parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
     """Yield the datagrams of a reply, in order.
 
     Each is made when it is asked for, so that a reply that waits is no more than its parts.

@@ -178,12 +178,12 @@ class TextParser:
             if data[position : position + 4] == b"get " and handler.hit(data[position + 4 : stop]):
                 position = newline + 1
             else:
-                words = data[position:stop].split(b" ")
                 start = position
                 position = newline + 1
                 try:
                     if position - start < _SHORTEST_LINE:
                         raise _too_short(data[start])
+                    words = data[start:stop].split(b" ")
                     method = _COMMANDS.get(words[0])
                     if method is None:
                         self._other(words, handler)
@@ -387,8 +387,8 @@ class TextParser:
             raise _MalformedError(replies.BAD_FORMAT)
         try:
             request = parse_meta(words, 3, self._key_length)
-        except UnreadableError as error:
-            raise _MalformedError(error.reply) from None
+        except UnreadableError as unreadable:
+            raise _MalformedError(unreadable.reply) from None
         except CommandError as error:
             raise _MalformedError(error.reply, swallow=size + 2) from None
         if request.mode not in _MODES_OF_MS:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memlite import __version__
 from memlite.config import Config
+from memlite.protocol.build import running_build
 from memlite.server.tls import MIN_VERSION_NAMES
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def settings(server: "Server") -> Pairs:
     yield "memory_file", "(null)"
     yield "client_flags_size", 4
     yield "eviction_policy", config.eviction
+    yield "build", running_build()
 
 
 def _tls_settings(config: Config) -> Pairs:

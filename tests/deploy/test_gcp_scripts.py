@@ -201,7 +201,7 @@ def test_up_and_up_again(world):
 
 
 def test_up_builds_a_wheel_of_the_checkout(world):
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, world.checkout)
     shutil.copytree(
         ROOT / "memlite", world.checkout / "memlite", ignore=shutil.ignore_patterns("__pycache__")

@@ -10,6 +10,7 @@ from memlite import __version__, cli
 from memlite.cli import main
 from memlite.config import OPTIONS, REFUSED
 from memlite.extended import EXTENDED
+from memlite.protocol.build import running_build
 from memlite.texts import help_text
 
 
@@ -95,7 +96,7 @@ def test_help_tells_defaults(name, default):
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_version(flag, capsys):
     assert main([flag]) == 0
-    assert capsys.readouterr() == (f"memlite {__version__}\n", "")
+    assert capsys.readouterr() == (f"memlite {__version__} ({running_build()})\n", "")
 
 
 @pytest.mark.usefixtures("never_serves")
@@ -117,7 +118,7 @@ def test_license(capsys):
 def test_arguments_are_the_process_s_by_default(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["memlite", "-V"])
     assert main() == 0
-    assert capsys.readouterr().out == f"memlite {__version__}\n"
+    assert capsys.readouterr().out == f"memlite {__version__} ({running_build()})\n"
 
 
 # Errors

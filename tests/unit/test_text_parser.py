@@ -30,7 +30,8 @@ def plain(argument):
     """A list as another one, a meta request as what differs from one that asks for nothing."""
     if isinstance(argument, MetaRequest):
         nothing = MetaRequest(argument.key, argument.words)
-        asked = {name: getattr(argument, name) for name in MetaRequest.__slots__}
+        names = [name for name in dir(argument) if name[0] != "_"]
+        asked = {name: getattr(argument, name) for name in names}
         asked = {name: value for name, value in asked.items() if value != getattr(nothing, name)}
         return (argument.key, asked)
     return list(argument) if isinstance(argument, list) else argument
@@ -209,6 +210,7 @@ BAD_CHUNKS = [
     (b"set a 0 0 3 noreply\r\nxyz\n\nget b\r\n", [reject(BAD_CHUNK, True), ("get", [b"b"])]),
     (b"cas a 0 0 3 1\r\nxyz..get b\r\n", [reject(BAD_CHUNK), ("get", [b"b"])]),
     (b"set a 0 0 1\r\nxyz\r\n", [reject(BAD_CHUNK), reject(BAD_FORMAT)]),
+    (b"set a 0 0 1\r\nxy\r\n", [reject(BAD_CHUNK), reject(BAD_FORMAT)]),
     (b"set a 0 0 1\r\nxyzvw\r\n", [reject(BAD_CHUNK), admin(b"vw")]),
     (b"set a 0 0 0\r\nvalue\r\n", [reject(BAD_CHUNK), admin(b"lue")]),
     (b"set a 0 0 5\r\nx\r\nget key\r\n", [reject(BAD_CHUNK), admin(b"key")]),
