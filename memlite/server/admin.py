@@ -186,6 +186,7 @@ class Admin:
         if megabytes > 1_000_000_000:
             return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
         self._server.table.shrink(megabytes * MEGABYTE)
+        self._server.sweeper.wake()
         _log.info("maxbytes adjusted to %dm", megabytes)
         return replies.OK
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.eviction import POLICIES
+from memlite.backends.eviction import POLICIES, cost
 from memlite.backends.item import Item
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
@@ -154,12 +154,21 @@ class FileBackend(Backend):
             self._fill(loaded.items, now)
         return loaded
 
-    def _fill(self, items: Mapping[bytes, Item], now: float) -> None:
+    def _fill(self, items: dict[bytes, Item], now: float) -> None:
+        # Where there is no room for all it is the oldest that are left out.
+        keys: list[bytes] = []
+        room = self.table.limit
+        for key, item in reversed(items.items()):
+            if not item.expires or item.expires > now:
+                room -= cost(key, item)
+                (keys if room >= 0 else self._left_out).append(key)
         self.table.on_evict = lambda key, item: self._left_out.append(key)
         try:
-            for key, item in items.items():
-                if not item.expires or item.expires > now:
-                    self.table.put(key, item)
+            if self._left_out and not self._context.evict:
+                raise OutOfMemoryError
+            while keys:
+                key = keys.pop()
+                self.table.put(key, items[key])
         except OutOfMemoryError:
             raise StartError(
                 f"--backend: {self.path} holds more than -m allows, and -M forbids to leave "
@@ -172,7 +181,7 @@ class FileBackend(Backend):
         left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
-                "%s holds more than -m allows: %d items are left out",
+                "%s holds more than -m allows: %d items are left out, most of them the oldest",
                 self.path,
                 len(left_out),
             )
