@@ -34,7 +34,7 @@ from benchmarks.processes import (
     running,
 )
 
-from memlite.backends import ANY, Anything, Backend, Item
+from memlite.backends import ANY, Anything, Backend, FullItem, Item
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.registry import Context
 from memlite.config import Config
@@ -116,9 +116,9 @@ async def fill(backend: Backend, count: int) -> None:
     """Store `count` items under the load generator's keys, as quickly as the backend can."""
     keys = [b"key-%08d" % number for number in range(count)]
     if isinstance(backend, NaiveBackend):
-        backend.items = {key: Item.of(key, VALUE, version=1) for key in keys}
+        backend.items = {key: FullItem.of(key, VALUE, version=1) for key in keys}
     elif isinstance(backend, FileBackend):
-        await asyncio.wait([backend.put(key, Item.of(key, VALUE)) for key in keys])
+        await asyncio.wait([backend.put(key, FullItem.of(key, VALUE)) for key in keys])
     else:
         # Its own way in bulk; a transaction for each would take minutes.
         rows = [(key, VALUE, 0, 0.0, 1) for key in keys]

@@ -25,7 +25,7 @@ from typing import Final
 import aiohttp
 import uvloop
 
-from memlite.backends import Item
+from memlite.backends import FullItem
 from memlite.backends.gcs import GcsBackend, Options
 from memlite.backends.gcs.codec import name_of
 from memlite.backends.registry import Context
@@ -97,7 +97,7 @@ class MemlitePut(Memlite):
     async def read(self, number: int) -> None:
         """Store an item."""
         key = KEYS[number]
-        await self._backend.put(key, Item.of(key, b"v" * 100))
+        await self._backend.put(key, FullItem.of(key, b"v" * 100))
 
 
 class Aiohttp(Way):

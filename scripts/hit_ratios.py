@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from memlite.backends.eviction import POLICIES, cost
-from memlite.backends.item import Item
+from memlite.backends.item import Item, wire_form
 from memlite.backends.usage import Usage
 
 Trace = list[int]
@@ -93,7 +93,7 @@ def key_of(number: int) -> bytes:
 def costs(trace: Iterable[int], size: Callable[[int], int]) -> dict[int, int]:
     """Return what each item of a trace takes."""
     return {
-        number: cost(key_of(number), Item.of(key_of(number), bytes(size(number))))
+        number: cost(key_of(number), Item(wire_form(key_of(number), 0, bytes(size(number))), 0))
         for number in set(trace)
     }
 
@@ -104,7 +104,7 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
     items: dict[bytes, Item] = {}
     chooser = POLICIES[policy](items)
     chooser.adapt(room)
-    empty = Item(b"", 0.0, 0)
+    empty = Item(b"", 0)
     used = misses = 0
     for number in trace:
         key = key_of(number)
@@ -117,11 +117,12 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         if size > room:
             continue
         # Of that cost, whatever is in it.
-        item = Item(bytes(size - cost(key, empty)), 0.0, usage.fresh)
-        if used + size > room:
-            chooser.recall(key, item)
-            while used + size > room and (gone := chooser.evict()) is not None:
-                used -= cost(gone, items.pop(gone))
+        item = Item(bytes(size - cost(key, empty)), usage.fresh)
+        chooser.recall(key, item)
+        while used + size > room and (evicted := chooser.evict()) is not None:
+            gone, _, freed = evicted
+            del items[gone]
+            used -= freed
         chooser.admit(key, item, size)
         items[key] = item
         used += size

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
-from memlite.backends import Item
+from memlite.backends import FullItem
 from memlite.backends.eviction import cost
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.config import OPTIONS, Config, load
@@ -230,7 +230,7 @@ def test_figures_in_the_documentation_are_the_codes() -> None:
     # "its key and its value and about 200 bytes": objects, and the dict as it is half full.
     key, value = b"k" * 20, b"v" * 100
     dict_slots = 42
-    assert 195 <= cost(key, Item.of(key, value)) + dict_slots - len(key) - len(value) <= 205
+    assert 195 <= cost(key, FullItem.of(key, value)) + dict_slots - len(key) - len(value) <= 205
 
 
 def test_the_changelog_has_this_version() -> None:

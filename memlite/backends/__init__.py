@@ -5,6 +5,7 @@ __all__ = [
     "UNKNOWN",
     "Anything",
     "Backend",
+    "FullItem",
     "Item",
     "ItemTable",
     "Marks",
@@ -13,5 +14,5 @@ __all__ = [
 ]
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.item import Item, Marks, nameable
+from memlite.backends.item import FullItem, Item, Marks, nameable
 from memlite.backends.table import ItemTable

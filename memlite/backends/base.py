@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from memlite.backends.item import Item
+from memlite.backends.item import FullItem, Item
 
 if TYPE_CHECKING:
     from memlite.backends.table import ItemTable
@@ -81,7 +81,7 @@ class Backend(ABC):
 
     @abstractmethod
     def put(
-        self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
     ) -> Awaitable[None]:
         """Store `item`, and set its version to the new one, which no state of this key ever had.
 

@@ -1,22 +1,24 @@
 """What is stored under a key, in as few bytes as Python allows for."""
 
 import time
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self, cast
 
 __all__ = [
+    "END",
     "FETCHED",
     "FREQUENCY",
     "FRESH_BITS",
+    "FULL",
     "MAIN",
     "STATE_BITS",
-    "STRAIGHT_AT_MOST",
-    "UNHURRIED",
+    "VIEW_FROM",
+    "FullItem",
     "Item",
     "Marks",
     "allocated",
     "nameable",
     "since_epoch",
-    "tail_form",
+    "wire_form",
 ]
 
 # An item's state is one number, as each attribute of its own would take 8 bytes of every item: the
@@ -27,8 +29,8 @@ FETCHED: Final = 0b100
 """Whether it was read since it was stored."""
 MAIN: Final = 0b1000
 """Which of S3-FIFO's two queues it is in."""
-UNHURRIED: Final = 0b10000
-"""Whether it is too large, or too particular, for the straight path."""
+FULL: Final = 0b10000
+"""Whether it is a `FullItem`, of which there is more to look at."""
 STATE_BITS: Final = 5
 FRESH_BITS: Final = FREQUENCY | MAIN
 """What is left of the bits when it is stored anew."""
@@ -43,16 +45,24 @@ _PYTHONS_OWN: Final = 512
 # Formatting grows its buffer as it goes, which costs a megabyte twenty times what join does; for
 # a small value it is the faster of the two.
 _FORMAT_AT_MOST: Final = 4096
-# Bytes of a tail up to which a copy costs less than a second buffer in the reply.
-STRAIGHT_AT_MOST: Final = 1024 + len(b" 0 1024\r\n\r\n")
+# Bytes of a reply from which a view of it is cheaper than a copy.
+VIEW_FROM: Final = 1024
+
+_START: Final = len(b"VALUE ")
+_LINE_END: Final = len(b"\r\n")
+END: Final = len(b"END\r\n")
+"""Bytes of a reply behind the value and its line's end."""
 
 
-def tail_form(flags: int, value: bytes) -> bytes:
-    r"""Return what get sends behind ``VALUE <key>``: `` <flags> <size>\r\n<value>\r\n``."""
+def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
+    r"""Return the reply to a get: ``VALUE <key> <flags> <size>\r\n<value>\r\nEND\r\n``.
+
+    A key that the text protocol cannot name must be left empty.
+    """
     size = len(value)
     if size > _FORMAT_AT_MOST:
-        return b"".join((b" %d %d\r\n" % (flags, size), value, b"\r\n"))
-    return b" %d %d\r\n%b\r\n" % (flags, size, value)
+        return b"".join((b"VALUE %b %d %d\r\n" % (key, flags, size), value, b"\r\nEND\r\n"))
+    return b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, size, value)
 
 
 def allocated(size: int) -> int:
@@ -75,6 +85,11 @@ def nameable(key: bytes) -> bool:
     return not (b" " in key or b"\n" in key)
 
 
+def _view(wire: bytes, begin: int, behind: int) -> bytes:
+    """Return a part of a reply that can be sent, and joined with others, and is not copied."""
+    return cast("bytes", memoryview(wire)[begin:-behind])
+
+
 class Marks(NamedTuple):
     """What only few items have.
 
@@ -94,97 +109,46 @@ class Marks(NamedTuple):
 class Item:
     r"""A stored value with what memcached keeps beside it.
 
-    The value lives inside `tail`, the reply that get sends for it, so that a hit sends bytes that
-    are already there; the key, which the table has, is not in it a second time. Items are changed
-    in place by nobody but the table that holds them, and their `state` by the engine.
+    The value lives inside `wire`, the reply that get sends for it, so that a hit sends what is
+    already there. What only some items have takes no memory of the others: it is a `FullItem`'s.
+
+    Items are changed in place by nobody but the table that holds them, and their `state` by the
+    engine.
 
     Attributes:
-        tail: `` <flags> <size>\r\n<value>\r\n``.
-        expires: unix time in seconds from which the item counts as absent; 0 for never.
+        wire: ``VALUE <key> <flags> <size>\r\n<value>\r\nEND\r\n``, without the key where the text
+            protocol has no way to name it.
         state: when and how often it was used; see the constants above and `Usage`.
-        extra: what few items have: the version, alone or with the marks, if any; else 0.
     """
 
-    __slots__ = ("expires", "extra", "state", "tail")
+    __slots__ = ("state", "wire")
 
-    memory: ClassVar[int] = 64
+    memory: ClassVar[int] = 48
     """Bytes of the object, without what it refers to."""
 
-    # In one, as each attribute takes 8 bytes of every item.
-    extra: int | tuple[int, Marks]
-
-    def __init__(self, tail: bytes, expires: float, state: int) -> None:
-        self.tail = tail
-        self.expires = expires
+    def __init__(self, wire: bytes, state: int) -> None:
+        self.wire = wire
         self.state = state
-        self.extra = 0
 
-    @classmethod
-    def of(
-        cls,
-        key: bytes,
-        value: bytes,
-        flags: int = 0,
-        expires: float = 0.0,
-        version: int = 0,
-        accessed: int = 0,
-        marks: Marks | None = None,
-    ) -> Self:
-        """Return an item of these; backends make what they read into one."""
-        if marks is None and not nameable(key):
-            marks = Marks(binary=True)
-        item = cls(tail_form(flags, value), expires, since_epoch(accessed))
-        item.extra = version
-        item.marks = marks
-        return item
-
-    @classmethod
-    def like(cls, item: "Item", version: int = 0) -> Self:
-        """Return an unread item with the content of another."""
-        new = cls(item.tail, item.expires, item.state & ~FRESH_BITS & ~FETCHED)
-        new.extra = version
-        new.marks = item.marks
-        return new
+    @property
+    def expires(self) -> float:
+        """Unix time in seconds from which it counts as absent; 0 for never."""
+        return 0.0
 
     @property
     def version(self) -> int:
         """The cas unique, 1 to 2**64-1, another one after every store; 0 while it has none."""
-        extra = self.extra
-        return extra if isinstance(extra, int) else extra[0]
-
-    @version.setter
-    def version(self, version: int) -> None:
-        extra = self.extra
-        self.extra = version if isinstance(extra, int) else (version, extra[1])
+        return 0
 
     @property
     def marks(self) -> Marks | None:
         """What only few items have; None for the others."""
-        extra = self.extra
-        return None if isinstance(extra, int) else extra[1]
-
-    @marks.setter
-    def marks(self, marks: Marks | None) -> None:
-        self.extra = self.version if marks is None else (self.version, marks)
-        self.settle()
-
-    def settle(self) -> None:
-        """Bring the state up to date with what was changed; the straight path goes by it."""
-        if len(self.tail) > STRAIGHT_AT_MOST or not isinstance(self.extra, int):
-            self.state |= UNHURRIED
-        else:
-            self.state &= ~UNHURRIED
+        return None
 
     @property
     def held(self) -> int:
         """Bytes of memory it takes: the object, and what it alone refers to."""
-        extra = self.extra
-        size = self.memory + allocated(len(self.tail))
-        if self.expires:
-            size += _NUMBER
-        if extra:
-            size += _NUMBER if isinstance(extra, int) else _NUMBER + _MARKS
-        return size
+        return self.memory + allocated(len(self.wire))
 
     @property
     def accessed(self) -> int:
@@ -203,24 +167,131 @@ class Item:
         return self.version if marks is None or marks.unique is None else marks.unique
 
     @property
+    def key(self) -> bytes:
+        """The key, empty where the text protocol has no way to name it."""
+        return self.wire[_START : self.wire.index(b" ", _START)]
+
+    @property
     def flags(self) -> int:
         """The client's flags, 0 to 2**32-1."""
-        return int(self.tail[1 : self.tail.index(b" ", 1)])
+        begin = self.wire.index(b" ", _START) + 1
+        return int(self.wire[begin : self.wire.index(b" ", begin)])
 
     @property
     def begin(self) -> int:
-        """Where in `tail` the value begins; it ends two bytes before the end."""
-        return self.tail.index(b"\n") + 1
+        """Where in `wire` the value begins."""
+        return self.wire.index(b"\n") + 1
 
     @property
     def size(self) -> int:
         """Bytes of the value."""
-        return len(self.tail) - self.begin - 2
+        return len(self.wire) - self.begin - _LINE_END - END
 
     @property
     def value(self) -> bytes:
-        """The value, copied out of `tail`."""
-        return self.tail[self.begin : -2]
+        """The value, copied out of `wire`."""
+        return self.wire[self.begin : -_LINE_END - END]
+
+    def entry(self) -> tuple[bytes, ...]:
+        """Return the reply without its END line, in parts; of a large one only a view."""
+        wire = self.wire
+        if len(wire) < VIEW_FROM:
+            return (wire[:-END],)
+        begin = self.begin
+        return wire[:begin], _view(wire, begin, END)
+
+    def value_line(self) -> bytes:
+        """Return the value with the line's end behind it; of a large one a view."""
+        if len(self.wire) < VIEW_FROM:
+            return self.wire[self.begin : -END]
+        return _view(self.wire, self.begin, END)
+
+    def value_view(self) -> bytes:
+        """Return a view of the value."""
+        return _view(self.wire, self.begin, _LINE_END + END)
+
+
+class FullItem(Item):
+    """An item with an expiry, a version or marks; backends deal in these.
+
+    Attributes:
+        expires: see `Item`.
+        extra: what few items have: the version, alone or with the marks, if any; else 0.
+    """
+
+    __slots__ = ("expires", "extra")
+
+    memory: ClassVar[int] = 64
+
+    expires: float
+    # In one, as each attribute takes 8 bytes of every item.
+    extra: int | tuple[int, Marks]
+
+    def __init__(self, wire: bytes, state: int, expires: float = 0.0) -> None:
+        self.wire = wire
+        self.state = state | FULL
+        self.expires = expires
+        self.extra = 0
+
+    @classmethod
+    def of(
+        cls,
+        key: bytes,
+        value: bytes,
+        flags: int = 0,
+        expires: float = 0.0,
+        version: int = 0,
+        accessed: int = 0,
+        marks: Marks | None = None,
+    ) -> Self:
+        """Return an item of these; backends make what they read into one."""
+        if not nameable(key):
+            key = b""
+            marks = marks or Marks(binary=True)
+        item = cls(wire_form(key, flags, value), since_epoch(accessed), expires)
+        item.extra = version
+        item.marks = marks
+        return item
+
+    @classmethod
+    def like(cls, item: Item, version: int = 0) -> Self:
+        """Return an unread item with the content of another."""
+        new = cls(item.wire, item.state & ~FRESH_BITS & ~FETCHED, item.expires)
+        new.extra = version
+        new.marks = item.marks
+        return new
+
+    @property
+    def version(self) -> int:
+        """See `Item`."""
+        extra = self.extra
+        return extra if isinstance(extra, int) else extra[0]
+
+    @version.setter
+    def version(self, version: int) -> None:
+        extra = self.extra
+        self.extra = version if isinstance(extra, int) else (version, extra[1])
+
+    @property
+    def marks(self) -> Marks | None:
+        """See `Item`."""
+        extra = self.extra
+        return None if isinstance(extra, int) else extra[1]
+
+    @marks.setter
+    def marks(self, marks: Marks | None) -> None:
+        self.extra = self.version if marks is None else (self.version, marks)
+
+    @property
+    def held(self) -> int:
+        """See `Item`."""
+        extra = self.extra
+        size = self.memory + allocated(len(self.wire))
+        if self.expires:
+            size += _NUMBER
+        if extra:
+            size += _NUMBER if isinstance(extra, int) else _NUMBER + _MARKS
+        return size
 
 
 # Bytes of a number that is no small one, and of marks with the pair that holds them.

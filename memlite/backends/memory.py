@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.eviction import POLICIES
-from memlite.backends.item import Item
+from memlite.backends.item import FullItem, Item
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.table import ItemTable
 from memlite.errors import ConfigError, OutOfMemoryError, VersionConflict
@@ -45,7 +45,9 @@ class MemoryBackend(Backend):
         """Return what is stored under `key`."""
         return self.peek(key)
 
-    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
+    async def put(
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
+    ) -> None:
         """Store `item`; see `Backend.put`."""
         self._expect(key, replacing)
         old = self.table.delete(key)

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.item import Item
+from memlite.backends.item import FullItem, Item
 from memlite.backends.table import ItemTable
 from memlite.clock import Clock
 from memlite.errors import OutOfMemoryError
@@ -13,7 +13,7 @@ from memlite.errors import OutOfMemoryError
 __all__ = ["NearCache"]
 
 
-class _Copy(Item):
+class _Copy(FullItem):
     """An item as it was read or written.
 
     Attributes:
@@ -133,7 +133,9 @@ class NearCache(Backend):
 
     # Changes
 
-    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
+    async def put(
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
+    ) -> None:
         """Store in the backend, and then near by."""
         since = self._begin(key)
         kept = False

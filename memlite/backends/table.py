@@ -6,10 +6,10 @@ items in memory beside something slower hold them in one.
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from memlite.backends.eviction import Policy, S3Fifo, cost
-from memlite.backends.item import MAIN, Item, Marks
+from memlite.backends.item import FULL, MAIN, FullItem, Item, Marks, allocated
 from memlite.errors import OutOfMemoryError
 
 __all__ = ["ItemTable"]
@@ -90,8 +90,8 @@ class ItemTable:
         """
         size = cost(key, item)
         used = self.used + size
+        self._policy.recall(key, item)
         if used > self._room:
-            self._policy.recall(key, item)
             self._make_room(size)
             used = self.used + size
         self.used = used
@@ -105,7 +105,7 @@ class ItemTable:
             self._free(sys.maxsize, 2 * size)
 
     def renew(
-        self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
+        self, key: bytes, item: Item, wire: bytes, expires: float, state: int, marks: Marks | None
     ) -> Item:
         """Give a stored item a new value, and no version, evicting what it displaces.
 
@@ -115,28 +115,31 @@ class ItemTable:
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted; the item is unchanged.
         """
-        if (
-            len(tail) != len(item.tail)
-            or item.extra
-            or marks is not None
-            or (not expires) is not (not item.expires)
-        ):
-            new = Item(tail, expires, state)
-            new.marks = marks
-            more = new.held - item.held
+        if expires or marks is not None or item.state & FULL:
+            new = FullItem(wire, state, expires) if expires or marks else Item(wire, state)
+            if marks is not None:
+                cast("FullItem", new).marks = marks
+            return self._replace(key, item, new)
+        if len(wire) != len(item.wire):
+            more = allocated(len(wire)) - allocated(len(item.wire))
             if more > 0 and self.used + more > self._room:
-                if not self._evict or cost(key, item) + more > self._room:
-                    raise OutOfMemoryError
-                self.delete(key)
-                self.put(key, new)
-                return new
+                return self._replace(key, item, Item(wire, state))
             self._resize(item, more)
-            item.version = 0
-            item.marks = marks
-        item.tail = tail
-        item.expires = expires
+        item.wire = wire
         item.state = state
         return item
+
+    def _replace(self, key: bytes, old: Item, new: Item) -> Item:
+        more = new.held - old.held
+        if more > 0 and self.used + more > self._room:
+            if not self._evict or cost(key, new) > self._room:
+                raise OutOfMemoryError
+            self.delete(key)
+            self.put(key, new)
+        else:
+            self._items[key] = new
+            self._resize(new, more)
+        return new
 
     def alter(
         self,
@@ -159,7 +162,10 @@ class ItemTable:
         Returns:
             The item that is stored now, the old one or another.
         """
+        if not (item.state & FULL or expires or marks is not None):
+            return item
         before = item.held
+        item = self._full(item)
         item.expires = expires
         item.marks = marks
         if renumber:
@@ -167,11 +173,20 @@ class ItemTable:
         self._resize(item, item.held - before)
         return item
 
-    def number(self, item: Item, version: int) -> None:
-        """Give a stored item a version."""
+    def number(self, item: Item, version: int) -> Item:
+        """Give a stored item a version; return the item that is stored now."""
         before = item.held
+        item = self._full(item)
         item.version = version
         self._resize(item, item.held - before)
+        return item
+
+    def _full(self, item: Item) -> FullItem:
+        """Return a stored item, if need be after exchanging it for one that has room for more."""
+        if isinstance(item, FullItem):
+            return item
+        self._items[item.key] = full = FullItem(item.wire, item.state)
+        return full
 
     def _resize(self, item: Item, more: int) -> None:
         # No room is made for what alter and number add; the next item to be stored makes it.
@@ -197,11 +212,12 @@ class ItemTable:
             pass
 
     def _evict_one(self) -> bool:
-        key = self._policy.evict()
-        if key is None:
+        evicted = self._policy.evict()
+        if evicted is None:
             return False
-        item = self._items.pop(key)
-        self.used -= cost(key, item)
+        key, item, size = evicted
+        del self._items[key]
+        self.used -= size
         self.on_evict(key, item)
         return True
 

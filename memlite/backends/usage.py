@@ -3,8 +3,8 @@
 from memlite.backends.item import (
     FETCHED,
     FREQUENCY,
+    FULL,
     STATE_BITS,
-    UNHURRIED,
     since_epoch,
 )
 
@@ -22,8 +22,8 @@ class Usage:
 
     Attributes:
         read: after a read.
-        straight: the same, but 0 for those that are not to be served on the straight path; for
-            all of them while somebody watches.
+        straight: the same, but 0 for those of which there is more to look at, and for all of them
+            while somebody watches.
         seen: after what counts as use without being a read (add of a key that is there).
         fresh: of an item that is stored now.
     """
@@ -50,10 +50,10 @@ class Usage:
         self._set_straight()
 
     def watch(self, watched: bool) -> None:
-        """Keep all items off the straight path, or no longer."""
+        """Let there be more to look at of all items, or no longer."""
         self._watched = watched
         self._set_straight()
 
     def _set_straight(self) -> None:
         for bits in _STATES:
-            self.straight[bits] = 0 if self._watched or bits & UNHURRIED else self.read[bits]
+            self.straight[bits] = 0 if self._watched or bits & FULL else self.read[bits]

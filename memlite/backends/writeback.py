@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.eviction import cost
-from memlite.backends.item import Item
+from memlite.backends.item import FullItem, Item
 from memlite.clock import Clock
 from memlite.errors import MemliteError, StorageError, VersionConflict
 
@@ -23,7 +23,7 @@ _RETRY_SECONDS = 0.5
 _AT_ONCE = 64
 
 
-class _Held(Item):
+class _Held(FullItem):
     """An item that is not stored yet.
 
     Attributes:
@@ -151,7 +151,7 @@ class WriteBack(Backend):
     # Changes
 
     def put(
-        self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
     ) -> Awaitable[None]:
         """Hold `item` (its version is 0) if it may replace anything; otherwise store it."""
         if replacing is ANY and not self._must_not_wait(key, item):
@@ -318,7 +318,7 @@ class WriteBack(Backend):
         self, key: bytes, held: _Held, change: Callable[[], Awaitable[None]] | None
     ) -> MemliteError | None:
         error: MemliteError | None = None
-        stored = Item.like(held)
+        stored = FullItem.like(held)
         try:
             await (self.inner.put(key, stored) if change is None else change())
             self._drop_if_flushed()

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from memlite.backends import Item, Marks
-from memlite.backends.item import FETCHED, FRESH_BITS, STRAIGHT_AT_MOST, UNHURRIED, tail_form
+from memlite.backends import Item, Marks, nameable
+from memlite.backends.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, FullItem, wire_form
 from memlite.backends.usage import Usage
 from memlite.clock import Clock
 from memlite.engine import semantics
@@ -79,13 +79,24 @@ class Engine:
         item = find(key)
         if item is None:
             return None
-        # 0 also where the key may be no word, and was not asked for then.
         state = self._straight[item.state & _STATE]
-        if not state or (item.expires and item.expires <= self.clock.now()):
-            return None
+        if not state:
+            return self._look_closer(item)
         item.state = state
         self.counters.get_hits += 1
-        return b"VALUE " + key + item.tail + b"END\r\n"
+        return item.wire
+
+    def _look_closer(self, item: Item) -> bytes | None:
+        """Do what `hit` does with an item of which there is more to look at than its key."""
+        if (
+            self.observed
+            or item.marks is not None  # perhaps the key is no word, and was not asked for
+            or (item.expires and item.expires <= self.clock.now())
+        ):
+            return None
+        item.state = self.usage.read[item.state & _STATE]
+        self.counters.get_hits += 1
+        return item.wire
 
     def collect(self, keys: list[bytes], out: list[bytes]) -> None:
         """Append the reply to a get for each item that is there, as `fetch` finds them one by one.
@@ -96,22 +107,27 @@ class Engine:
             for key in keys:
                 item = self.fetch(key)
                 if item is not None:
-                    out += (b"VALUE " + key, item.tail)
+                    out += item.entry()
             return
         find = self.table.find
         read = self.usage.read
         hits = 0
         for key in keys:
             item = find(key)
-            if item is not None and (not item.expires or item.expires > self.clock.now()):
-                item.state = state = read[item.state & _STATE]
-                hits += 1
-                if state & UNHURRIED:  # perhaps large, and not to be copied
-                    out += (b"VALUE " + key, item.tail)
-                else:
-                    out.append(b"VALUE " + key + item.tail)
-            else:
+            if item is None:
+                self._count_miss(key, None)
+                continue
+            state = read[item.state & _STATE]
+            if state & FULL and item.expires and item.expires <= self.clock.now():
                 self._count_miss(key, item)
+                continue
+            item.state = state
+            hits += 1
+            wire = item.wire
+            if len(wire) < VIEW_FROM:
+                out.append(wire[:-END])
+            else:
+                out += item.entry()
         self.counters.get_hits += hits
 
     def fetch(self, key: bytes) -> Item | None:
@@ -182,7 +198,11 @@ class Engine:
 
         0 also while the item is yet to be stored by a backend, see `unnumbered`.
         """
-        return item.unique if self.cas_enabled else 0
+        return self.numbered(item).unique if self.cas_enabled else 0
+
+    def numbered(self, item: Item) -> Item:
+        """Return the item that is stored for `item` once that has its cas unique."""
+        return item
 
     def unnumbered(self, item: Item) -> bool:
         """Return whether an item has no cas unique yet, but will once the backend has stored it."""
@@ -202,31 +222,31 @@ class Engine:
                 return
             self.counters.cmd_set += 1
             expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
-            self._put(key, self.table.find(key), tail_form(flags, value), expires)
+            self._put(key, self.table.find(key), wire_form(key, flags, value), expires)
         except OutOfMemoryError:
             # What could not be replaced must not be served as if it were current.
             self.table.delete(key)
             raise
 
-    def set_framed(self, key: bytes, exptime: int, tail: bytes) -> None:
+    def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
         """Store like `set`, a value that is framed as an item keeps it.
 
         Args:
             key: the item's.
             exptime: as for `set`.
-            tail: see `Item`.
+            wire: see `Item`.
 
         Raises:
             OutOfMemoryError: as for `set`.
         """
         if self.observed:
-            new = Item(tail, 0.0, 0)
+            new = Item(wire, 0)
             self.set(key, new.flags, exptime, new.value)
             return
         self.counters.cmd_set += 1
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
         try:
-            self._put(key, self.table.find(key), tail, expires)
+            self._put(key, self.table.find(key), wire, expires)
         except OutOfMemoryError:
             self.table.delete(key)
             raise
@@ -260,7 +280,7 @@ class Engine:
 
         def decide(current: Item | None, new: Content) -> Decision:
             if current is not None:
-                self.unique(current)  # see there
+                current = self.numbered(current)
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
         outcome = self._store("cas", key, flags, exptime, value, decide)
@@ -343,34 +363,32 @@ class Engine:
 
     def _put_content(self, key: bytes, old: Item | None, content: Content) -> None:
         value, flags, expires, marks = content
-        self._put(key, old, tail_form(flags, value), expires, marks)
+        name = key if marks is None or nameable(key) else b""
+        self._put(key, old, wire_form(name, flags, value), expires, marks)
 
     def _put(
         self,
         key: bytes,
         old: Item | None,
-        tail: bytes,
+        wire: bytes,
         expires: float,
         marks: Marks | None = None,
     ) -> None:
         counters = self.counters
         try:
             if old is None:
-                item = Item(tail, expires, self.usage.fresh)
-                if marks is not None:
+                item = Item(wire, self.usage.fresh)
+                if expires or marks is not None:
+                    item = FullItem(wire, self.usage.fresh, expires)
                     item.marks = marks
-                elif len(tail) > STRAIGHT_AT_MOST:
-                    item.state |= UNHURRIED
                 if self.table.pop_flushed(key) is not None:
                     self._count_reclaimed(key, item)
                 self.table.put(key, item)
             else:
-                if old.expires and old.expires <= self.clock.now():
+                if old.state & FULL and old.expires and old.expires <= self.clock.now():
                     self._count_renewed_expired(key, old)
                 state = self.usage.seen[old.state & FRESH_BITS]
-                if marks is not None or len(tail) > STRAIGHT_AT_MOST:
-                    state |= UNHURRIED
-                self.table.renew(key, old, tail, expires, state, marks)
+                self.table.renew(key, old, wire, expires, state, marks)
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise

@@ -51,18 +51,20 @@ class MemoryEngine(MetaEngine):
         self._next_crawl = clock.second + _INTERVAL
         items.on_evict = self.count_eviction
 
-    def unique(self, item: Item) -> int:
-        """Return the cas unique that gets shows for an item; 0 for all with ``-C``.
+    def numbered(self, item: Item) -> Item:
+        """Return the item that is stored for `item` once that has its cas unique.
 
         It is given out here, when somebody asks for it. Nobody can tell: what was never shown is
-        what no cas can have, and a number takes 32 bytes of memory.
+        what no cas can have, and a number takes 48 bytes of memory.
         """
-        if self.cas_enabled and not item.version:
-            marks = item.marks
-            if marks is None or marks.unique is None:
-                self._version += 1
-                self._items.number(item, self._version)
-        return super().unique(item)
+        if item.version or not self.cas_enabled:
+            return item
+        item = self._items.get(item.key) or item  # perhaps it is another by now, which has one
+        marks = item.marks
+        if not item.version and (marks is None or marks.unique is None):
+            self._version += 1
+            item = self._items.number(item, self._version)
+        return item
 
     def flush_all(self, exptime: int) -> None:
         """Make all items absent, now or, for a positive `exptime`, then.

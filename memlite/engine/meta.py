@@ -156,7 +156,7 @@ class MetaEngine(Engine):
         if compare and current is not None and not self.cas_enabled:
             compare = 0
         if compare is not None and current is not None:
-            self.unique(current)  # see there
+            current = self.numbered(current)
         decision = semantics.store(
             current,
             new,
@@ -217,13 +217,18 @@ class MetaEngine(Engine):
         if item is None:
             counters.delete_misses += 1
             return Outcome.NOT_FOUND
-        if compare is not None and self.unique(item) != compare:
-            counters.delete_misses += 1
-            return Outcome.EXISTS
+        if compare is not None:
+            item = self.numbered(item)
+            if self.unique(item) != compare:
+                counters.delete_misses += 1
+                return Outcome.EXISTS
         now = self.clock.now()
         marks = item.marks or Marks()
         if empty:
-            own = self.unique(item) if unique is None and not stale and self.cas_enabled else unique
+            own = unique
+            if unique is None and not stale and self.cas_enabled:
+                item = self.numbered(item)
+                own = item.unique
             marks = Marks(stale=stale, binary=not nameable(key), unique=own)
             expires = semantics.expiry(touch or 0, now)
             self._put_content(key, item, Content(b"", flags, expires, marks))
@@ -271,7 +276,8 @@ class MetaEngine(Engine):
             self._look_up(key)  # as those do that count below, each once
             return self._begin_count(key, initial, exptime, unique)
         # An empty value is no number, whatever its cas unique.
-        if current is not None and current.size and compare not in (None, self.unique(current)):
+        mismatch = current is not None and compare is not None and compare != self.unique(current)
+        if current is not None and current.size and mismatch:
             self._look_up(key)
             return Counted(Outcome.EXISTS)
         expires = 0.0 if current is None else current.expires

@@ -10,7 +10,6 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from memlite.backends import ANY, UNKNOWN, Anything, Backend, Item, Unknown
-from memlite.backends.usage import Usage
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
@@ -113,12 +112,7 @@ class StoreEngine(MetaEngine):
         item = self.backend.peek_cached(key)
         if item is None or item is UNKNOWN:
             return None
-        state = self._straight[item.state & Usage.MASK]
-        if not state or (item.expires and item.expires <= self.clock.now()):
-            return None
-        item.state = state
-        self.counters.get_hits += 1
-        return b"VALUE " + key + item.tail + b"END\r\n"
+        return self._look_closer(item)
 
     def attempt(
         self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]

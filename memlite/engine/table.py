@@ -26,7 +26,7 @@ class Table(Protocol):
         """Store under a key that is absent. Raises OutOfMemoryError."""
 
     def renew(
-        self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
+        self, key: bytes, item: Item, wire: bytes, expires: float, state: int, marks: Marks | None
     ) -> Item:
         """Give a stored item a new value and no version; return what is stored now."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from memlite.backends import Item, Marks
+from memlite.backends import FullItem, Item, Marks
 from memlite.backends.item import MAIN
 
 __all__ = ["Transaction"]
@@ -29,18 +29,20 @@ class Transaction:
         self._items = dict(items)
         self.get: Callable[[bytes], Item | None] = self._items.get
         self.find: Callable[[bytes], Item | None] = self.get
-        self.changes: dict[bytes, Item | None] = {}
+        self.changes: dict[bytes, FullItem | None] = {}
         self.flush_at: float | None = None
 
     def put(self, key: bytes, item: Item) -> None:
         """Store under a key that is absent."""
+        if not isinstance(item, FullItem):
+            item = FullItem(item.wire, item.state)  # as backends take them
         self._items[key] = self.changes[key] = item
 
     def renew(
-        self, key: bytes, item: Item, tail: bytes, expires: float, state: int, marks: Marks | None
+        self, key: bytes, item: Item, wire: bytes, expires: float, state: int, marks: Marks | None
     ) -> Item:
         """Replace an item by one with a new value, and return that."""
-        new = Item(tail, expires, state & ~MAIN)  # where it is put is the backend's business
+        new = FullItem(wire, state & ~MAIN, expires)  # where it is put is the backend's business
         if marks is not None:
             new.marks = marks
         self._items[key] = self.changes[key] = new
@@ -56,9 +58,9 @@ class Transaction:
         renumber: bool = False,
     ) -> Item:
         """Replace an item by one with the same value and no version yet, and return that."""
-        new = item
-        if self.changes.get(key) is not item:  # or once more in one command: one is to be stored
-            new = Item.like(item)
+        new = self.changes.get(key)
+        if new is not item or new is None:  # or once more in one command: one is to be stored
+            new = FullItem.like(item)
             self._items[key] = self.changes[key] = new
         new.expires = expires
         new.marks = marks

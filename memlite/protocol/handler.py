@@ -33,7 +33,7 @@ class Handler(Protocol):
         Args:
             key: the item's.
             exptime: as for `set`.
-            framed: `` <flags> <size>\r\n<value>\r\n``.
+            framed: ``VALUE <key> <flags> <size>\r\n<value>\r\nEND\r\n``.
             noreply: as for `set`.
         """
 

@@ -87,12 +87,13 @@ class _LargeSet(_Store):
 
     def __init__(self, key: bytes, flags: int, exptime: int, size: int, noreply: bool) -> None:
         super().__init__("set_framed", (key, exptime), size, (noreply,), noreply)
-        self._blocks.append(b" %d %d\r\n" % (flags, size))
+        self._blocks.append(b"VALUE %b %d %d\r\n" % (key, flags, size))
 
     def framed_value(self) -> bytes | None:
-        """Return `` <flags> <size>``, the value and the lines' ends; None if the last one lacks."""
+        """Return the reply to a get of it; None if no line end follows the value."""
+        self._pieces.append(replies.END)
         framed = self.value()
-        return framed if framed.endswith(b"\r\n") else None
+        return framed if framed.endswith(b"\r\nEND\r\n") else None
 
 
 class TextParser:

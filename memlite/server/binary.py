@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from memlite import __version__
 from memlite.backends import Item, nameable
+from memlite.backends.item import VIEW_FROM
 from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.protocol import packets
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BinaryCommands", "failure_of"]
 
-# Bytes of a value from which a reference into the item is cheaper than a copy.
-_VIEW_FROM: Final = 1024
 _FITS_NOTHING: Final = 2**64 - 1  # a cas unique that no item has
 _DO_NOT_CREATE: Final = 0xFFFFFFFF  # as the exptime of increment and decrement
 
@@ -97,10 +96,10 @@ class BinaryCommands:
         else:
             key = request.key if request.opcode in _WITH_KEY else b""
             head = packets.hit_head(request, item.flags, key, item.size, self._unique(item))
-            if len(item.tail) < _VIEW_FROM:
+            if len(item.wire) < VIEW_FROM:
                 self.out.append(head + item.value)
             else:
-                self.out += (head, _view(item))
+                self.out += (head, item.value_view())
 
     def binary_touch(self, request: BinaryRequest) -> None:
         """TOUCH, and GAT and its variants: get and touch."""
@@ -113,7 +112,7 @@ class BinaryCommands:
         else:
             key = request.key if request.opcode in _WITH_KEY else b""
             self._append(partial(packets.hit_head, request, item.flags, key, item.size), item)
-            self.out.append(_view(item))
+            self.out.append(item.value_view())
 
     def _miss(self, request: BinaryRequest) -> None:
         if request.opcode in _WITH_KEY and request.opcode not in QUIET:
@@ -273,11 +272,6 @@ class BinaryCommands:
     def quit(self) -> None:
         """Close the connection once replies are out."""
         self._connection.close()
-
-
-def _view(item: Item) -> bytes:
-    """Return a value without copying it."""
-    return cast("bytes", memoryview(item.tail)[item.begin : -2])
 
 
 def _not_found(request: BinaryRequest) -> bytes:

@@ -8,7 +8,7 @@ from memlite.backends import Item
 from memlite.engine import MetaEngine, Outcome
 from memlite.errors import CommandError
 from memlite.protocol import replies
-from memlite.server.meta import MetaCommands, value_line
+from memlite.server.meta import MetaCommands
 
 if TYPE_CHECKING:
     from memlite.server.connection import Connection
@@ -79,7 +79,7 @@ class TextCommands(MetaCommands):
         for key in keys:
             item = self._engine.fetch_and_touch(key, exptime)
             if item is not None:
-                self.out += (b"VALUE " + key, item.tail)
+                self.out += item.entry()
         self.out.append(replies.END)
 
     def gats(self, exptime: int, keys: list[bytes]) -> None:
@@ -91,7 +91,7 @@ class TextCommands(MetaCommands):
         self.out.append(replies.END)
 
     def _append_with_unique(self, key: bytes, item: Item) -> None:
-        body = value_line(item)
+        body = item.value_line()
         head = partial(self._head_with_unique, key, item)
         # What gats is about to store has no unique yet; see DeferredCommands.
         later = self._engine.unnumbered(item)

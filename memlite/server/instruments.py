@@ -159,7 +159,7 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
         elif index == 2 and name == "set_framed" and isinstance(argument, bytes):
-            flags, size = argument.split(b"\r\n", 1)[0].split()
+            _, _, flags, size = argument.split(b"\r\n", 1)[0].split()
             words[0] = "set"
             words.insert(2, _text(flags))
             words.append(_text(size))

@@ -1,7 +1,5 @@
 """The handlers of ``--dialect lite``: the text protocol's, but for what a hit looks like."""
 
-from typing import cast
-
 from memlite.protocol import replies
 from memlite.server.commands import TextCommands
 from memlite.server.deferred_text import DeferredText
@@ -24,9 +22,7 @@ class LiteCommands(TextCommands):
         for key in keys:
             item = fetch(key)
             if item is not None:
-                # A view is not copied, however large, and -vv does not log it.
-                value = cast("bytes", memoryview(item.tail)[item.begin :])
-                self.out += (b"VALUE %b %d\r\n" % (key, item.size), value)
+                self.out += (b"VALUE %b %d\r\n" % (key, item.size), item.value_line())
         self.out.append(replies.END)
 
 

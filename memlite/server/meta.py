@@ -12,7 +12,7 @@ from memlite.engine.semantics import expiry
 from memlite.errors import CommandError
 from memlite.protocol.meta import MetaRequest, encode_key
 
-__all__ = ["MODES", "MetaCommands", "value_line"]
+__all__ = ["MODES", "MetaCommands"]
 
 MODES: Final = {
     0: Mode.SET,
@@ -24,9 +24,6 @@ MODES: Final = {
 }
 """The letters behind M in ms."""
 
-# Bytes of a value from which a reference into the item is cheaper than a copy.
-_VIEW_FROM: Final = 1024
-
 _STATUS: Final = {
     Outcome.STORED: b"HD",
     Outcome.DELETED: b"HD",
@@ -37,15 +34,6 @@ _STATUS: Final = {
 _NON_NUMERIC: Final = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 _DECREMENT: Final = b"D-"
 _C, _F, _H, _K, _L, _N, _O, _S, _T_NEW, _T = b"cfhklNOsTt"
-
-
-def value_line(item: Item) -> bytes:
-    """Return a value with the line's end behind it; a large one not copied."""
-    tail = item.tail
-    if len(tail) < _VIEW_FROM:
-        return tail[item.begin :]
-    # A line of a thousand keys would copy the value as often.
-    return cast("bytes", memoryview(tail)[item.begin :])
 
 
 class MetaCommands:
@@ -82,11 +70,13 @@ class MetaCommands:
                 self.out.append(b"EN%b\r\n" % self._echo(request))
             return
         item = found.item
-        with_value = request.value and request.compare != self._engine.unique(item)
+        with_value = request.value and (
+            request.compare is None or request.compare != self._engine.unique(item)
+        )
         head = partial(self._head_of_get, request, found, with_value)
         self._append(head, item, request)
         if with_value:
-            self.out.append(value_line(item))
+            self.out.append(item.value_line())
 
     def _append(self, head: "partial[bytes]", item: Item | None, request: MetaRequest) -> None:
         later = request.unique_asked and item is not None and self._engine.unnumbered(item)

@@ -33,7 +33,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from memlite.backends import ANY, Backend, Item, Marks
+from memlite.backends import ANY, Backend, FullItem, Marks
 from memlite.backends.registry import Context
 from memlite.clock import Clock
 from memlite.config import Config
@@ -251,7 +251,7 @@ class BackendContract:
         async def test() -> None:
             async with self.opened() as backend:
                 assert await backend.get(b"key") is None
-                item = Item.of(b"key", b"value", 7, START + 100)
+                item = FullItem.of(b"key", b"value", 7, START + 100)
                 await backend.put(b"key", item)
                 assert item.version > 0
                 found = await backend.get(b"key")
@@ -275,15 +275,15 @@ class BackendContract:
     def test_marks_are_kept(self, marks: Marks | None) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(b"k", Item.of(b"k", b"value", marks=marks))
+                await backend.put(b"k", FullItem.of(b"k", b"value", marks=marks))
                 found = await backend.get(b"k")
                 assert found is not None
                 assert found.marks == marks
-                await backend.put(b"k", Item.of(b"k", b"value"), found)
+                await backend.put(b"k", FullItem.of(b"k", b"value"), found)
                 found = await backend.get(b"k")
                 assert found is not None
                 assert found.marks is None
-                await backend.put(b"k", Item.of(b"k", b"value", marks=marks), found)
+                await backend.put(b"k", FullItem.of(b"k", b"value", marks=marks), found)
             if self.persistent:
                 async with self.opened() as backend:
                     found = await backend.get(b"k")
@@ -296,7 +296,7 @@ class BackendContract:
     def test_any_key(self, key: bytes) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(key, Item.of(key, b"value"))
+                await backend.put(key, FullItem.of(key, b"value"))
                 found = await backend.get(key)
                 assert found is not None
                 assert found.value == b"value"
@@ -310,7 +310,7 @@ class BackendContract:
     def test_any_value(self, value: bytes) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(b"key", Item.of(b"key", value, 2**32 - 1))
+                await backend.put(b"key", FullItem.of(b"key", value, 2**32 - 1))
                 found = await backend.get(b"key")
                 assert found is not None
                 assert (found.value, found.flags) == (value, 2**32 - 1)
@@ -321,18 +321,18 @@ class BackendContract:
         async def test() -> None:
             async with self.opened() as backend:
                 with pytest.raises(VersionConflict):
-                    stranger = Item.of(b"key", b"never there", version=1)
-                    await backend.put(b"key", Item.of(b"key", b"0"), stranger)
-                first = Item.of(b"key", b"1")
+                    stranger = FullItem.of(b"key", b"never there", version=1)
+                    await backend.put(b"key", FullItem.of(b"key", b"0"), stranger)
+                first = FullItem.of(b"key", b"1")
                 await backend.put(b"key", first, None)
                 with pytest.raises(VersionConflict):
-                    await backend.put(b"key", Item.of(b"key", b"2"), None)
+                    await backend.put(b"key", FullItem.of(b"key", b"2"), None)
                 read = await backend.get(b"key")
-                await backend.put(b"key", Item.of(b"key", b"3"), read)
+                await backend.put(b"key", FullItem.of(b"key", b"3"), read)
                 assert read is not None
                 for stale in (first, read):
                     with pytest.raises(VersionConflict):
-                        await backend.put(b"key", Item.of(b"key", b"4"), stale)
+                        await backend.put(b"key", FullItem.of(b"key", b"4"), stale)
                     with pytest.raises(VersionConflict):
                         await backend.delete(b"key", stale)
                 assert (await _value(backend, b"key")) == b"3"
@@ -343,14 +343,14 @@ class BackendContract:
         async def test() -> None:
             async with self.opened() as backend:
                 await backend.delete(b"key")  # nothing there
-                await backend.put(b"key", Item.of(b"key", b"1"))
+                await backend.put(b"key", FullItem.of(b"key", b"1"))
                 read = await backend.get(b"key")
                 assert read is not None
                 await backend.delete(b"key", read)
                 assert await backend.get(b"key") is None
                 with pytest.raises(VersionConflict):
                     await backend.delete(b"key", read)
-                await backend.put(b"key", Item.of(b"key", b"2"), None)
+                await backend.put(b"key", FullItem.of(b"key", b"2"), None)
                 await backend.delete(b"key", ANY)
                 assert await backend.get(b"key") is None
 
@@ -361,7 +361,7 @@ class BackendContract:
             versions = []
             async with self.opened() as backend:
                 for number in range(10):
-                    item = Item.of(b"key", b"%d" % number)
+                    item = FullItem.of(b"key", b"%d" % number)
                     await backend.put(b"key", item)
                     versions.append(item.version)
                     if number % 3 == 2:
@@ -369,7 +369,7 @@ class BackendContract:
             if self.persistent:
                 async with self.opened() as backend:
                     for number in range(3):
-                        item = Item.of(b"key", b"%d" % number)
+                        item = FullItem.of(b"key", b"%d" % number)
                         await backend.put(b"key", item)
                         versions.append(item.version)
             assert len(set(versions)) == len(versions)
@@ -383,11 +383,11 @@ class BackendContract:
                 for before in (None, b"something"):
                     if before is not None:
                         await backend.delete(b"key")
-                        await backend.put(b"key", Item.of(b"key", before))
+                        await backend.put(b"key", FullItem.of(b"key", before))
                     read = await backend.get(b"key")
                     outcomes = await asyncio.gather(
                         *(
-                            _outcome(backend.put, b"key", Item.of(b"key", b"%d" % number), read)
+                            _outcome(backend.put, b"key", FullItem.of(b"key", b"%d" % number), read)
                             for number in range(8)
                         )
                     )
@@ -402,7 +402,7 @@ class BackendContract:
             async with self.opened() as backend:
                 keys = [b"key%d" % number for number in range(100)]
                 for key in keys[::2]:
-                    await backend.put(key, Item.of(key, key))
+                    await backend.put(key, FullItem.of(key, key))
                 found = await backend.get_many(keys)
                 assert [item and item.value for item in found] == [
                     None if number % 2 else b"key%d" % number for number in range(100)
@@ -416,7 +416,7 @@ class BackendContract:
                 assert [key async for key, _ in backend.scan()] == []
                 expected = {b"key%d" % number: b"%d" % number for number in range(50)}
                 for key, value in expected.items():
-                    await backend.put(key, Item.of(key, value))
+                    await backend.put(key, FullItem.of(key, value))
                 await backend.delete(b"key7")
                 del expected[b"key7"]
                 found = [(key, item.value) async for key, item in backend.scan()]
@@ -427,11 +427,11 @@ class BackendContract:
     def test_flush_leaves_nothing_and_takes_nothing_later(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(b"key", Item.of(b"key", b"1"))
-                await backend.put(b"other", Item.of(b"other", b"1"))
+                await backend.put(b"key", FullItem.of(b"key", b"1"))
+                await backend.put(b"other", FullItem.of(b"other", b"1"))
                 await backend.flush()
                 assert await _value(backend, b"key") is None
-                await backend.put(b"key", Item.of(b"key", b"2"))
+                await backend.put(b"key", FullItem.of(b"key", b"2"))
                 assert await _value(backend, b"key") == b"2"
                 assert await _value(backend, b"other") is None
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from memlite.backends.base import Item
+from memlite.backends import FullItem
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.registry import Context
 from memlite.errors import StartError
@@ -37,7 +37,7 @@ async def opened(path: Path, *, kill: bool = False, **options: Any) -> AsyncIter
 
 
 async def put(backend: FileBackend, key: bytes, value: bytes, **how: Any) -> None:
-    await backend.put(key, Item.of(key, value, **how))
+    await backend.put(key, FullItem.of(key, value, **how))
 
 
 async def settled(backend: FileBackend) -> None:

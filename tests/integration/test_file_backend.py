@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from memlite.backends.item import FREQUENCY, Item
+from memlite.backends.item import FREQUENCY, FullItem
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.jsonfile import backend as module
 from memlite.backends.jsonfile.backend import _AbandonedError
@@ -86,11 +86,11 @@ async def test_what_is_not_written_is_undone_and_never_seen(path, disk, call):
         before = state(backend)
         disk.fail[call] = (errno.EIO, ".journal.")
         changes = [
-            backend.put(b"replaced", Item.of(b"replaced", b"1")),
-            backend.put(b"replaced", Item.of(b"replaced", b"2")),
+            backend.put(b"replaced", FullItem.of(b"replaced", b"1")),
+            backend.put(b"replaced", FullItem.of(b"replaced", b"2")),
             backend.delete(b"deleted"),
-            backend.put(b"deleted", Item.of(b"deleted", b"new")),
-            backend.put(b"added", Item.of(b"added", b"new")),
+            backend.put(b"deleted", FullItem.of(b"deleted", b"new")),
+            backend.put(b"added", FullItem.of(b"added", b"new")),
         ]
         readers = [
             asyncio.ensure_future(backend.get_cached(key))
@@ -312,7 +312,7 @@ async def test_what_was_read_had_been_written(path, disk):
                 value = b"%d" % number
                 if number % 5 == 0:
                     disk.fail["write"] = (errno.ENOSPC, ".journal.")
-                how = await outcome(backend.put(b"key", Item.of(b"key", value)))
+                how = await outcome(backend.put(b"key", FullItem.of(b"key", value)))
                 (refused if how == "refused" else written).add(value)
                 disk.fail.clear()
 
@@ -451,7 +451,7 @@ async def test_what_is_refused_just_before_a_snapshot_is_installed_is_not_in_it(
             # After the new journal was begun, before the first item is looked at.
             nonlocal change
             monkeypatch.setattr(os, "write", failing_later)
-            change = backend.put(b"key", Item.of(b"key", b"refused"))
+            change = backend.put(b"key", FullItem.of(b"key", b"refused"))
             return real_list()
 
         monkeypatch.setattr(backend.table, "list_keys", list_keys)
@@ -608,7 +608,7 @@ async def test_compaction_lets_others_go_on_when_there_is_nothing_to_write(path,
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:
         for number in range(1000):
-            backend.table.put(b"key%d" % number, Item.of(b"key%d" % number, b"", 0, START + 1))
+            backend.table.put(b"key%d" % number, FullItem.of(b"key%d" % number, b"", 0, START + 1))
         clock.advance(10)
         pauses = 0
         real = module._SnapshotWriter.write
@@ -658,7 +658,7 @@ async def test_what_was_evicted_does_not_come_back(path):
                 if item is not None:
                     item.state |= FREQUENCY
             else:
-                backend.put(key, Item.of(key, rng.randbytes(rng.randrange(400))))
+                backend.put(key, FullItem.of(key, rng.randbytes(rng.randrange(400))))
             if rng.random() < 0.05:
                 await backend._journal.written()
             if rng.random() < 0.005:
@@ -693,7 +693,7 @@ async def test_nothing_is_left_to_undo_once_all_is_written(path):
     async with opened(path, kill=True) as backend:
         for _ in range(5):
             for number in range(50):
-                backend.put(b"key%d" % number, Item.of(b"key%d" % number, b"x"))
+                backend.put(b"key%d" % number, FullItem.of(b"key%d" % number, b"x"))
             await backend.flush()
             await backend.delete(b"key1")
         assert backend._undo == []
@@ -720,7 +720,7 @@ async def test_a_durable_set_costs_the_same_however_many_are_stored(path):
             await put(backend, b"key%d" % number, b"x" * 100)
         small = await cost(backend)
         writes = [
-            backend.put(b"key%d" % number, Item.of(b"key%d" % number, b"x" * 100))
+            backend.put(b"key%d" % number, FullItem.of(b"key%d" % number, b"x" * 100))
             for number in range(1000, 200_000)
         ]
         await asyncio.gather(*set(writes))

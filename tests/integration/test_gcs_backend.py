@@ -20,7 +20,7 @@ from google.api_core.exceptions import Forbidden
 from google.auth.credentials import Credentials
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
-from memlite.backends import Item
+from memlite.backends import FullItem
 from memlite.backends.gcs import make, startup
 from memlite.backends.gcs.codec import name_of
 from memlite.backends.gcs.credentials import Authorization, NoTokenError
@@ -57,7 +57,7 @@ async def value(backend, key, now=START):
 
 
 def put(backend, key, value=b"1", *replacing, expires=0.0):
-    return backend.put(key, Item.of(key, value, expires=expires), *replacing)
+    return backend.put(key, FullItem.of(key, value, expires=expires), *replacing)
 
 
 async def poll(backend):

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="the bucket backend needs memlite[gcs]")
 pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite[gcs]")
 
-from memlite.backends import ANY, Item
+from memlite.backends import ANY, FullItem
 from memlite.backends.gcs import make
 from memlite.backends.gcs.codec import name_of
 from memlite.backends.gcs.requests import Call
@@ -87,7 +87,7 @@ async def scene(monkeypatch):
 
 
 def of(value):
-    return Item.of(KEY, value)
+    return FullItem.of(KEY, value)
 
 
 async def increment(backend):
@@ -270,7 +270,7 @@ async def test_reads_are_tried_again(scene, deed):
 
 
 async def test_what_is_damaged_is_not_taken_for_an_item(scene, caplog):
-    await scene.one.put(b"other", Item.of(b"other", b"1"))
+    await scene.one.put(b"other", FullItem.of(b"other", b"1"))
     objects = scene.emulator.store.bucket("bucket").objects
     name = f"p/{name_of(KEY)}"
     await scene.one.put(KEY, of(b"0"))

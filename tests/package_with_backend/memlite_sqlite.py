@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
-from memlite.backends import ANY, Anything, Backend, Item, Marks
+from memlite.backends import ANY, Anything, Backend, FullItem, Item, Marks
 from memlite.backends.registry import BackendUrl, Context
 from memlite.errors import ConfigError, StartError, StorageError, VersionConflict
 
@@ -62,9 +62,11 @@ class SQLiteBackend(Backend):
         if row is None:
             return None
         *content, marks, version = row
-        return Item.of(key, *content, version, marks=marks and Marks(*json.loads(marks)))
+        return FullItem.of(key, *content, version, marks=marks and Marks(*json.loads(marks)))
 
-    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
+    async def put(
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
+    ) -> None:
         item.version = await self._do(self._put, key, item, replacing)
 
     def _put(self, key: bytes, item: Item, replacing: Item | Anything | None) -> int:

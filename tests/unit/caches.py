@@ -2,11 +2,12 @@
 
 from memlite.backends.eviction import Lru, S3Fifo, cost
 from memlite.backends.eviction.ghost import Ghost
-from memlite.backends.item import MAIN, Item
+from memlite.backends.item import MAIN, Item, wire_form
 from memlite.backends.usage import Usage
 
 USAGE = Usage()
-NEW = Item.of(b"", b"v")
+WIRE = wire_form(b"", 0, b"v")
+NEW = Item(WIRE, 0)
 
 
 class ExactGhost(Ghost):
@@ -64,9 +65,9 @@ class Cache:
         if item is not None:
             item.state = USAGE.read[item.state & Usage.MASK]
             return True
-        item = Item.like(NEW)
+        item = Item(WIRE, 0)
+        self.policy.recall(key, item)
         if len(self.items) >= self.places:
-            self.policy.recall(key, item)
             self.evicted.append(self.evict())
         self.policy.admit(key, item, self._unit)
         self.items[key] = item
@@ -77,15 +78,15 @@ class Cache:
 
     def force(self, number):
         """Store an item in S3-FIFO's main queue."""
-        item = Item.like(NEW)
+        item = Item(WIRE, 0)
         item.state |= MAIN
         self.policy.admit(self.key(number), item, self._unit)
         self.items[self.key(number)] = item
 
     def evict(self):
         """Evict an item and return its number."""
-        key = self.policy.evict()
-        del self.items[key]
+        key, item, _ = self.policy.evict()
+        assert self.items.pop(key) is item
         return int(key)
 
     def remove(self, number):

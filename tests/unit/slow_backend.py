@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from memlite.backends import ANY, Backend, Item
+from memlite.backends import ANY, Backend, FullItem
 from memlite.backends.memory import MemoryBackend
 from memlite.backends.registry import Context
 from memlite.clock import Clock
@@ -80,7 +80,7 @@ class SlowBackend(Backend):
 
     async def store(self, key: bytes, value: bytes) -> None:
         """Change what is there as another server would."""
-        await self.inner.put(key, Item.of(key, value))
+        await self.inner.put(key, FullItem.of(key, value))
 
     async def value(self, key: bytes) -> bytes | None:
         """Return what is there, as another server would see it."""

@@ -2,7 +2,7 @@
 
 from memlite.backends import Item, ItemTable
 from memlite.backends.eviction import Lru, S3Fifo, cost
-from memlite.backends.item import FRESH_BITS, MAIN, allocated, tail_form
+from memlite.backends.item import FRESH_BITS, MAIN, FullItem, allocated, wire_form
 from memlite.backends.usage import Usage
 
 USAGE = Usage()
@@ -25,15 +25,17 @@ class Store(ItemTable):
         )
 
     def store(self, key, value=b"", expires=0.0, marks=None):
-        tail = tail_form(0, value)
+        wire = wire_form(key, 0, value)
         old = self.find(key)
         if old is None:
-            item = Item(tail, expires, USAGE.fresh)
-            item.marks = marks
+            item = Item(wire, USAGE.fresh)
+            if expires or marks:
+                item = FullItem(wire, USAGE.fresh, expires)
+                item.marks = marks
             self.put(key, item)
             return item
         state = USAGE.seen[old.state & FRESH_BITS]
-        return self.renew(key, old, tail, expires, state, marks)
+        return self.renew(key, old, wire, expires, state, marks)
 
     def use(self, *keys, times=1):
         for key in keys:

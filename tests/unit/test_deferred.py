@@ -13,7 +13,7 @@ import weakref
 import pytest
 
 from memlite import __version__
-from memlite.backends import ANY, Item
+from memlite.backends import ANY, FullItem
 from memlite.config import Config
 from memlite.errors import StorageError, VersionConflict
 from memlite.extended import ExtendedOptions
@@ -353,7 +353,7 @@ async def test_a_connection_to_a_backend_is_a_deferred_one(one):
     await one.ask(b"get a\r\n", b"END\r\n")
     assert isinstance(one.connection, DeferredConnection)
     assert StorageError("two\r\nlines").reply == b"SERVER_ERROR two lines\r\n"
-    assert Item.like(Item.of(b"k", b"v", 3)).tail == b" 3 1\r\nv\r\n"
+    assert FullItem.like(FullItem.of(b"k", b"v", 3)).wire == b"VALUE k 3 1\r\nv\r\nEND\r\n"
 
 
 # Order

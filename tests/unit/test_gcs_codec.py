@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("aiohttp", reason="the bucket backend needs memlite[gcs]")
 pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite[gcs]")
 
-from memlite.backends import Item
+from memlite.backends import FullItem
 from memlite.backends.gcs.codec import DamagedError, Trail, decode, encode, key_of, name_of
 
 KEYS = st.binary(min_size=1, max_size=250)
@@ -51,15 +51,15 @@ def test_the_hash_in_a_name_spreads_keys_that_are_counted_up():
     nonces=st.lists(NONCES, min_size=1, max_size=8),
 )
 def test_what_is_encoded_is_decoded(key, value, flags, expires, stored, epoch, birth, nonces):
-    item = Item.of(key, value, flags, expires, 5, stored)
+    item = FullItem.of(key, value, flags, expires, 5, stored)
     trail = Trail(birth, tuple(nonces))
     found = decode(key, encode(item, epoch, trail), 77)
-    assert (found.tail, found.value, found.flags) == (item.tail, value, flags)
+    assert (found.wire, found.value, found.flags) == (item.wire, value, flags)
     assert (found.expires, found.accessed, found.version) == (expires, stored, 77)
     assert (found.epoch, found.trail) == (epoch, trail)
 
 
-BODY = encode(Item.of(b"k", b"value", 1, 2.0), 3, Trail.begin(b"12345678"))
+BODY = encode(FullItem.of(b"k", b"value", 1, 2.0), 3, Trail.begin(b"12345678"))
 
 
 @given(st.integers(0, len(BODY) - 1), st.integers(1, 255))

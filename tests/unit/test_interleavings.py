@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memlite.backends import ANY, Backend, Item
+from memlite.backends import ANY, Backend, FullItem
 from memlite.backends.memory import MemoryBackend
 from memlite.backends.nearcache import NearCache
 from memlite.backends.registry import Context
@@ -130,7 +130,7 @@ class Play:
             self.change = asyncio.ensure_future(self.carry_out(kind, self.count))
 
     async def carry_out(self, kind, number):
-        item = Item.of(KEY, b"%d" % number)
+        item = FullItem.of(KEY, b"%d" % number)
         try:
             if kind == "set":
                 await self.backend.put(KEY, item)

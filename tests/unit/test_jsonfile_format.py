@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlite.backends.base import Item
+from memlite.backends import FullItem
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import DamageError, Header
 
@@ -16,7 +16,7 @@ ITEMS = st.tuples(KEYS, VALUES, FLAGS, EXPIRES, VERSIONS, STORED)
 
 
 def content(key, item):
-    return key, item.value, item.flags, item.version, item.accessed, item.tail
+    return key, item.value, item.flags, item.version, item.accessed, item.wire
 
 
 def journal(records):
@@ -32,7 +32,7 @@ def journal(records):
 @given(ITEMS)
 def test_a_stored_item_comes_back_from_the_journal(parts):
     key, *rest = parts
-    item = Item.of(key, *rest)
+    item = FullItem.of(key, *rest)
     (line,), _ = journal([lines.put_record(key, item)])
     assert line.count(b"\n") == 1
     assert line.endswith(b"}\n")
@@ -46,7 +46,7 @@ def test_a_stored_item_comes_back_from_the_journal(parts):
 @given(ITEMS)
 def test_a_stored_item_comes_back_from_the_snapshot(parts):
     key, *rest = parts
-    item = Item.of(key, *rest)
+    item = FullItem.of(key, *rest)
     line = lines.snapshot_line(key, item)
     assert b"\n" not in line
     for end in (b"", b",\n", b"\n", b",\r\n"):
@@ -84,7 +84,7 @@ def test_the_end_of_a_snapshot_comes_back(count, crc):
 
 
 def test_text_is_readable():
-    item = Item.of(b"k", "größe".encode(), 3, 1.5, 7, 9)
+    item = FullItem.of(b"k", "größe".encode(), 3, 1.5, 7, 9)
     assert lines.snapshot_line("schlüssel".encode(), item).decode() == (
         '{"key":"schlüssel","value":"größe","flags":3,"expires":1.5,"stored":9,"cas":7}'
     )
@@ -93,7 +93,7 @@ def test_text_is_readable():
 @given(ITEMS, st.data())
 def test_a_changed_byte_of_a_line_is_found(parts, data):
     key, *rest = parts
-    (line,), _ = journal([lines.put_record(key, Item.of(key, *rest))])
+    (line,), _ = journal([lines.put_record(key, FullItem.of(key, *rest))])
     damaged = bytearray(line[:-1])
     damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(DamageError):

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from memlite.backends import UNKNOWN, Item
+from memlite.backends import UNKNOWN, FullItem
 from memlite.backends.nearcache import NearCache
 from memlite.engine.store import Reads, StoreEngine
 from memlite.errors import StorageError, VersionConflict
@@ -98,7 +98,7 @@ async def test_no_read_after_a_write_was_acknowledged_shows_what_was_before(slow
             reading = asyncio.ensure_future(near.get_cached(b"key"))
         elif step == "write":
             slow.after.clear()
-            writing = asyncio.ensure_future(near.put(b"key", Item.of(b"key", b"new")))
+            writing = asyncio.ensure_future(near.put(b"key", FullItem.of(b"key", b"new")))
         else:
             slow.after.set()
             await (reading if step == "answer" else writing)
@@ -111,7 +111,7 @@ async def test_no_read_after_a_write_was_acknowledged_shows_what_was_before(slow
 async def test_of_writes_that_overlap_none_is_kept(slow, near):
     slow.after.clear()
     writes = [
-        asyncio.ensure_future(near.put(b"key", Item.of(b"key", b"%d" % number)))
+        asyncio.ensure_future(near.put(b"key", FullItem.of(b"key", b"%d" % number)))
         for number in range(2)
     ]
     await settle()
@@ -122,7 +122,7 @@ async def test_of_writes_that_overlap_none_is_kept(slow, near):
 
 
 async def test_what_was_written_is_near(slow, near):
-    await near.put(b"key", Item.of(b"key", b"1", 7))
+    await near.put(b"key", FullItem.of(b"key", b"1", 7))
     item = near.peek_cached(b"key")
     assert (item.value, item.flags, item.version) == (b"1", 7, 1)
     assert slow.calls["get"] == 0
@@ -130,21 +130,21 @@ async def test_what_was_written_is_near(slow, near):
 
 @pytest.mark.parametrize("failing", [True, False], ids=["failed", "conflicting"])
 async def test_a_write_that_did_not_succeed_leaves_no_copy(slow, near, failing):
-    await near.put(b"key", Item.of(b"key", b"1"))
+    await near.put(b"key", FullItem.of(b"key", b"1"))
     slow.failing = failing
     with pytest.raises((StorageError, VersionConflict)):
-        await near.put(b"key", Item.of(b"key", b"2"), None)
+        await near.put(b"key", FullItem.of(b"key", b"2"), None)
     assert near.peek_cached(b"key") is UNKNOWN
 
 
 async def test_deleting_and_flushing(slow, near):
     for key in (b"a", b"b"):
-        await near.put(key, Item.of(key, b"1"))
+        await near.put(key, FullItem.of(key, b"1"))
     await near.delete(b"a")
     assert near.peek_cached(b"a") is UNKNOWN
     await near.flush()
     assert near.peek_cached(b"b") is UNKNOWN
-    await near.put(b"b", Item.of(b"b", b"2"))
+    await near.put(b"b", FullItem.of(b"b", b"2"))
     await near.flush(START + 5)
     assert near.peek_cached(b"b").value == b"2"
     slow.seconds = 5
@@ -163,14 +163,14 @@ async def test_a_fetch_that_a_flush_overtakes_is_not_kept(slow, near):
 
 
 async def test_what_changes_depend_on_is_asked_for(slow, near):
-    await near.put(b"key", Item.of(b"key", b"1"))
+    await near.put(b"key", FullItem.of(b"key", b"1"))
     await slow.store(b"key", b"2")
     assert near.peek(b"key") is UNKNOWN
     assert (await near.get(b"key")).value == b"2"
 
 
 async def test_copies_are_shown_while_the_backend_is_down(slow, near):
-    await near.put(b"key", Item.of(b"key", b"1"))
+    await near.put(b"key", FullItem.of(b"key", b"1"))
     slow.failing = True
     slow.seconds = 9
     assert await value(near) == b"1"
@@ -181,9 +181,9 @@ async def test_copies_are_shown_while_the_backend_is_down(slow, near):
 
 async def test_the_memory_is_bounded(slow, near):
     for number in range(1000):
-        await near.put(b"key%d" % number, Item.of(b"key%d" % number, b"x" * 500))
+        await near.put(b"key%d" % number, FullItem.of(b"key%d" % number, b"x" * 500))
     assert near.table.used <= 100_000
-    await near.put(b"huge", Item.of(b"huge", b"x" * 200_000))
+    await near.put(b"huge", FullItem.of(b"huge", b"x" * 200_000))
     assert near.peek_cached(b"huge") is UNKNOWN
     assert (await near.get_cached(b"huge")).size == 200_000
     assert near.stats()["near_items"] == len(near.table) > 100
@@ -222,18 +222,20 @@ async def test_a_failure_that_nobody_waits_for_is_no_news(slow, near):
 
 @pytest.mark.parametrize("change", ["put", "delete"])
 async def test_a_change_whose_answer_is_lost_leaves_no_copy(slow, near, change):
-    await near.put(b"key", Item.of(b"key", b"1"))
+    await near.put(b"key", FullItem.of(b"key", b"1"))
     slow.losing = True
     with pytest.raises(StorageError):
-        await (near.put(b"key", Item.of(b"key", b"2")) if change == "put" else near.delete(b"key"))
+        await (
+            near.put(b"key", FullItem.of(b"key", b"2")) if change == "put" else near.delete(b"key")
+        )
     slow.losing = False
     assert await value(near) == (b"2" if change == "put" else None)
 
 
 async def test_a_change_that_is_cancelled_leaves_no_copy_and_nothing_behind(slow, near):
-    await near.put(b"key", Item.of(b"key", b"1"))
+    await near.put(b"key", FullItem.of(b"key", b"1"))
     slow.gate.clear()
-    writing = asyncio.ensure_future(near.put(b"key", Item.of(b"key", b"2")))
+    writing = asyncio.ensure_future(near.put(b"key", FullItem.of(b"key", b"2")))
     await settle()
     writing.cancel()
     await asyncio.wait([writing])
@@ -257,7 +259,7 @@ async def test_a_delayed_flush_takes_what_is_fetched_meanwhile(slow, near):
 
 async def test_an_item_expires_although_its_copy_would_not(slow, near):
     engine = StoreEngine(near, slow.clock, Counters())
-    await near.put(b"key", Item.of(b"key", b"1", 0, START + 5))
+    await near.put(b"key", FullItem.of(b"key", b"1", 0, START + 5))
     assert engine.hit(b"key") is not None
     slow.seconds = 5
     assert engine.hit(b"key") is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlite.backends import Item, Marks
+from memlite.backends import FullItem, Marks
 from memlite.engine import semantics
 from memlite.engine.semantics import Content, Mode, Outcome
 
@@ -14,7 +14,7 @@ DAY = 86400
 
 
 def item(value=b"old", flags=3, expires=50.0, version=11):
-    return Item.of(b"k", value, flags, expires, version)
+    return FullItem.of(b"k", value, flags, expires, version)
 
 
 # Expiry

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlite.backends import Item
+from memlite.backends import FullItem
 from memlite.engine.sizes import SizeClasses
 from memlite.protocol.limits import item_total
 
@@ -19,7 +19,7 @@ MEMCACHED = Path("/usr/bin/memcached")
 
 
 def item(value, flags=0):
-    return Item.of(b"key1", value, flags, version=1)
+    return FullItem.of(b"key1", value, flags, version=1)
 
 
 # 48 of header, 8 of cas unique, the key and its NUL, 4 of flags unless 0, the value and "\r\n".

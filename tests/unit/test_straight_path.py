@@ -164,7 +164,7 @@ class Client:
     @property
     def state(self):
         """All that a read may change."""
-        items = [(key, i.tail, i.state, i.expires) for key, i in self.server.engine.table.scan()]
+        items = [(key, i.wire, i.state, i.expires) for key, i in self.server.engine.table.scan()]
         return self.counted, items, self.server.prefixes.dump(), self.connection.state
 
 
@@ -271,7 +271,7 @@ CASES = {
     "line ends in the value": ([b"get crlf\r\n"], block(b"crlf", b"\r\nEND\r\n") + END, 1, 0, 1),
     "empty value": ([b"get none\r\n"], block(b"none", b"") + END, 1, 0, 1),
     "1024 bytes": ([b"get 1024\r\n"], block(b"1024", b"x" * 1024) + END, 1, 0, 1),
-    "1025 bytes": ([b"get 1025\r\n"], block(b"1025", b"x" * 1025) + END, 1, 0, 0),
+    "1025 bytes": ([b"get 1025\r\n"], block(b"1025", b"x" * 1025) + END, 1, 0, 1),
     "overwritten": (
         [b"set k 0 0 1\r\nw\r\n", b"get k\r\n"], STORED + block(b"k", b"w") + END, 1, 0, 1,
     ),

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from memlite.backends import Item
+from memlite.backends import FullItem
 from memlite.config import Config
 from memlite.errors import StorageError
 from memlite.extended import ExtendedOptions
@@ -127,7 +127,7 @@ async def test_what_comes_behind_a_dump_waits_for_its_end(one):
 )
 async def test_a_scan_that_fails_ends_the_dump(one, monkeypatch, error, reply):
     async def scan():
-        yield b"a", Item.of(b"a", b"1")
+        yield b"a", FullItem.of(b"a", b"1")
         raise error("down")
 
     monkeypatch.setattr(one.backend, "scan", scan)
@@ -142,7 +142,7 @@ async def test_a_peer_that_takes_nothing_for_long_is_cut_off(one, monkeypatch):
     async def scan():
         while True:
             for _ in range(100):
-                yield b"k" * 250, Item.of(b"k" * 250, b"1")
+                yield b"k" * 250, FullItem.of(b"k" * 250, b"1")
             await asyncio.sleep(0)
 
     monkeypatch.setattr(one.backend, "scan", scan)

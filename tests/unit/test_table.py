@@ -6,14 +6,16 @@ import tracemalloc
 
 import pytest
 
-from memlite.backends import Item, ItemTable, Marks
+from memlite.backends import FullItem, Item, ItemTable, Marks
 from memlite.backends.eviction import POLICIES, cost
-from memlite.backends.item import allocated
+from memlite.backends.item import allocated, wire_form
 from memlite.errors import OutOfMemoryError
 from tests.unit.tables import Store, full_of
 
-UNIT = cost(b"a", Item.of(b"a", b""))
+UNIT = cost(b"a", Item(wire_form(b"a", 0, b""), 0))
 """What an item with a key of one byte and no value costs."""
+
+FULL = FullItem.memory - Item.memory
 
 
 @pytest.fixture(params=POLICIES)
@@ -39,17 +41,20 @@ def test_of_more_than_512_bytes_a_sixteenth_is_for_holes(size):
 
 def test_item_memory_is_that_of_the_object():
     # With the garbage collector's two words before it, which getsizeof counts.
-    assert sys.getsizeof(Item(b"", 0.0, 0)) == Item.memory
+    assert sys.getsizeof(Item(b"", 0)) == Item.memory
+    assert sys.getsizeof(FullItem(b"", 0)) == FullItem.memory
 
 
 def test_cost_of_each_thing_an_item_may_have():
     def of(**what):
-        return cost(b"key", Item.of(b"key", b"x" * 20, **what))
+        return cost(b"key", FullItem.of(b"key", b"x" * 20, **what))
 
-    plain = allocated(3) + Item.memory + allocated(len(b" 0 20\r\n\r\n") + 20) + 8
+    wire = wire_form(b"key", 0, b"x" * 20)
+    assert cost(b"key", Item(wire, 0)) == allocated(3) + 48 + allocated(len(wire)) + 8
+    plain = allocated(3) + 64 + allocated(len(wire)) + 8
     marks = Marks(stale=True)
     assert of() == plain
-    assert of(flags=12345) == plain + 16  # four digits more, beyond what rounding gave
+    assert of(flags=123456789) == plain + 16  # eight digits more, beyond what rounding gave
     assert of(expires=1e9) == plain + 32
     assert of(version=7) == plain + 32
     assert of(marks=marks) == of(marks=marks, version=7) == plain + 192
@@ -65,7 +70,7 @@ def test_cost_is_what_python_allocates(what):
     for number in range(1000):
         key = b"%020d" % number
         more = {name: value + number for name, value in what.items()}
-        item = Item.of(key, b"x" * (number % 700), **more)
+        item = FullItem.of(key, b"x" * (number % 700), **more)
         item.state = 0  # items share the numbers that their states are
         keys[number], items[number] = key, item
     taken = tracemalloc.get_traced_memory()[0] - before
@@ -140,34 +145,39 @@ def test_renewing_accounts_for_the_difference(size, policy):
 def test_renewing_forgets_version_and_expiry_and_what_they_cost(policy):
     store = Store(policy=policy)
     item = store.store(b"a", b"1", expires=1e9)
-    assert store.used == UNIT + 32
-    store.number(item, 7)
-    assert (item.version, store.used) == (7, UNIT + 64)
-    store.store(b"a", b"2", expires=1e9)
-    assert (item.version, store.used) == (0, UNIT + 32)
-    store.store(b"a", b"3", marks=Marks(won=True))
-    assert (item.marks, store.used) == (Marks(won=True), UNIT + 192)
-    store.store(b"a", b"4")
+    assert store.used == UNIT + FULL + 32
+    assert store.number(item, 7) is item
+    assert (item.version, store.used) == (7, UNIT + FULL + 64)
+    item = store.store(b"a", b"2", expires=1e9)
+    assert (item.version, store.used) == (0, UNIT + FULL + 32)
+    item = store.store(b"a", b"3", marks=Marks(won=True))
+    assert (item.marks, store.used) == (Marks(won=True), UNIT + FULL + 192)
+    item = store.store(b"a", b"4")
     assert (item.marks, item.expires, store.used) == (None, 0, UNIT)
+    item = store.number(item, 8)
+    assert (item.version, store.used) == (8, UNIT + FULL + 32)
+    assert store.get(b"a") is item
     store.check()
 
 
 def test_altering_accounts_for_expiry_marks_and_versions(policy):
     store = Store(policy=policy)
     item = store.store(b"a")
-    store.alter(b"a", item, 1e9, None)
-    assert store.used == UNIT + 32
-    store.number(item, 9)
-    store.alter(b"a", item, 0.0, Marks(stale=True))
-    assert (item.version, store.used) == (9, UNIT + 192)
-    store.alter(b"a", item, 0.0, None, renumber=True)
-    assert (item.version, store.used) == (0, UNIT)
+    assert store.alter(b"a", item, 0.0, None, renumber=True) is item
+    assert store.used == UNIT
+    item = store.alter(b"a", item, 1e9, None)
+    assert store.used == UNIT + FULL + 32
+    assert store.number(item, 9) is item
+    assert store.alter(b"a", item, 0.0, Marks(stale=True)) is item
+    assert (item.version, store.used) == (9, UNIT + FULL + 192)
+    assert store.alter(b"a", item, 0.0, None, renumber=True) is item
+    assert (item.version, store.used) == (0, UNIT + FULL)
     store.check()
 
 
 def test_restoring_brings_back_even_what_does_not_fit(policy):
     store = full_of(b"a", b"b", policy=policy)
-    old = Item.of(b"a", b"x" * 5000, version=3)
+    old = FullItem.of(b"a", b"x" * 5000, version=3)
     store.restore(b"a", old)
     assert store.get(b"a") is old
     assert store.evicted == []
@@ -245,7 +255,7 @@ def test_an_item_may_grow_to_many_times_its_size(policy):
 def test_an_item_as_large_as_the_limit_evicts_all_others(policy):
     store = full_of(*(b"%02d" % number for number in range(50)), policy=policy)
     room = store.limit - store.overhead
-    size = max(size for size in range(room) if cost(b"07", Item.of(b"07", b"x" * size)) <= room)
+    size = max(size for size in range(room) if cost(b"07", FullItem.of(b"07", b"x" * size)) <= room)
     store.store(b"07", b"x" * size)
     assert store.keys == [b"07"]
     assert room - 32 <= store.used <= room
@@ -255,8 +265,7 @@ def test_an_item_as_large_as_the_limit_evicts_all_others(policy):
 @pytest.mark.parametrize("evict", [True, False])
 def test_an_item_over_the_limit_is_refused_and_nothing_else_harmed(evict, policy):
     store = full_of(b"a", b"b", spare=10, evict=evict, policy=policy)
-    old = store.get(b"a")
-    store.number(old, 5)
+    old = store.number(store.get(b"a"), 5)
     used, value, state = store.used, old.value, old.state
     for key in (b"a", b"new"):
         with pytest.raises(OutOfMemoryError):
@@ -430,7 +439,7 @@ def test_keys_are_listed_oldest_first_whatever_has_happened(policy):
             case 1 if table.get(key) is not None:
                 table.use(key)
             case 2:
-                table.restore(key, Item.of(key, b""))
+                table.restore(key, FullItem.of(key, b""))
             case 3 if rng.random() < 0.01:
                 table.flush()
             case _:

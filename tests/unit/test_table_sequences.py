@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memlite.backends import Item, Marks
+from memlite.backends import FullItem, Marks
 from memlite.backends.eviction import POLICIES, cost
 from memlite.errors import OutOfMemoryError
 from tests.unit.tables import Store
@@ -68,7 +68,8 @@ class TableMachine(RuleBasedStateMachine):
     def alter(self, key, expires, more, renumber):
         item = self.store.get(key)
         if item is not None:
-            assert self.store.alter(key, item, expires, more, renumber=renumber) is item
+            altered = self.store.alter(key, item, expires, more, renumber=renumber)
+            assert self.store.get(key) is altered
             self.model[key] = (item.value, expires, more)
             self.may_be_over = True  # until something is stored
 
@@ -76,7 +77,8 @@ class TableMachine(RuleBasedStateMachine):
     def number(self, key, version):
         item = self.store.get(key)
         if item is not None:
-            self.store.number(item, version)
+            item = self.store.number(item, version)
+            assert self.store.get(key) is item
             assert item.version == version
             self.may_be_over = True
 
@@ -89,10 +91,10 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(key=keys, value=st.none() | values)
     def restore(self, key, value):
-        self.store.restore(key, None if value is None else Item.of(key, value))
+        self.store.restore(key, None if value is None else FullItem.of(key, value))
         self.forget(key)
         if value is not None:
-            self.model[key] = self.content(Item.of(key, value))
+            self.model[key] = self.content(FullItem.of(key, value))
         self.may_be_over = True
 
     @precondition(lambda self: self.model)

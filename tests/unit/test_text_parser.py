@@ -580,7 +580,7 @@ def test_values_in_pieces_are_copied_a_bounded_number_of_times(length, chunk):
     Counted.copied = 0
     joins = joins_during(lambda: peer.send(*chunks))
     # A large value is put together with what is kept around it.
-    framed = b" 0 %d\r\n%b\r\n" % (length, value)
+    framed = b"VALUE a 0 %d\r\n%b\r\nEND\r\n" % (length, value)
     assert peer.calls == [("set_framed", b"a", 0, framed, False), ("get", [b"a"])]
     # Each chunk is joined once into a block of many, and the blocks once into the value.
     assert joins <= len(chunks) // 1000 + 1
@@ -798,7 +798,7 @@ def test_a_large_set_comes_framed_if_it_ends_as_it_should(noreply, end):
     line = b"set a 7 60 %d%b\r\n" % (length, b" noreply" if noreply else b"")
     peer.send(line[:10], line[10:] + b"x" * 50_000, b"x" * 50_000 + end[:1], end[1:] + b"get b\r\n")
     if end == b"\r\n":
-        framed = b" 7 100000\r\n" + b"x" * length + b"\r\n"
+        framed = b"VALUE a 7 100000\r\n" + b"x" * length + b"\r\nEND\r\n"
         assert peer.calls == [("set_framed", b"a", 60, framed, noreply), ("get", [b"b"])]
     else:
         assert peer.calls[0] == ("reject", replies.BAD_DATA_CHUNK, noreply)

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from memlite.backends import ANY, Item
+from memlite.backends import ANY, FullItem
 from memlite.config import Config
 from memlite.server import udp
 from memlite.server.server import Server
@@ -169,7 +169,7 @@ async def test_more_keys_than_that_are_refused(command):
 async def test_all_replies_to_a_datagram_together_are_bounded(one):
     # The largest value, once and a bit; then a little after it.
     value = b"x" * (one.server.limits.item_size - 400)
-    await one.backend.put(b"big", Item.of(b"big", value), ANY)
+    await one.backend.put(b"big", FullItem.of(b"big", value), ANY)
     one.send(b"get big\r\nversion\r\nget big\r\nversion\r\n")
     await one.until(lambda: any(b"too large" in reply[3] for reply in one.client.replies))
     small = [reply[3] for reply in one.client.replies if reply[2] == 1]
@@ -263,7 +263,7 @@ async def test_replies_wait_while_the_network_does_not_take_them(one):
 
 
 async def test_a_large_reply_takes_turns_with_others(one):
-    await one.backend.put(b"big", Item.of(b"big", b"x" * 500_000), ANY)
+    await one.backend.put(b"big", FullItem.of(b"big", b"x" * 500_000), ANY)
     one.service.pause_writing()
     one.send(b"get big\r\n", 1)
     await one.until(lambda: one.service.under_way == 1)

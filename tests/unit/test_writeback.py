@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from memlite.backends import UNKNOWN, Item
+from memlite.backends import UNKNOWN, FullItem
 from memlite.backends.writeback import WriteBack
 from memlite.errors import StorageError, VersionConflict
 from tests.unit.slow_backend import START, SlowBackend, settle
@@ -30,7 +30,7 @@ async def fail(*arguments):
 
 
 async def put(backend, value, key=b"key"):
-    await backend.put(key, Item.of(key, value))
+    await backend.put(key, FullItem.of(key, value))
 
 
 async def test_of_many_sets_the_last_is_stored(slow, held):
@@ -64,7 +64,7 @@ async def test_what_depends_on_what_is_held_has_it_stored_first(slow, held, chan
     await put(held, b"2")
     if change == "put":
         with pytest.raises(VersionConflict):
-            await held.put(b"key", Item.of(b"key", b"3"), item)
+            await held.put(b"key", FullItem.of(b"key", b"3"), item)
     elif change == "delete":
         with pytest.raises(VersionConflict):
             await held.delete(b"key", item)
@@ -182,7 +182,7 @@ async def test_what_was_acknowledged_is_shown_while_it_is_overwritten(slow, held
     await put(held, b"acknowledged")
     slow.gate.clear()
     large = b"x" * 20_000
-    writing = asyncio.ensure_future(held.put(b"key", Item.of(b"key", large)))
+    writing = asyncio.ensure_future(held.put(b"key", FullItem.of(b"key", large)))
     await settle()
     assert held.peek_cached(b"key").value == b"acknowledged"
     slow.gate.set()

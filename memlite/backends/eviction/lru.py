@@ -4,7 +4,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 
-from memlite.backends.eviction.policy import Policy
+from memlite.backends.eviction.policy import Policy, cost
 from memlite.backends.item import Item
 
 __all__ = ["Lru"]
@@ -46,9 +46,13 @@ class Lru(Policy):
         """Forget an item."""
         del self._order[key]
 
-    def evict(self) -> bytes | None:
+    def evict(self) -> tuple[bytes, Item, int] | None:
         """Choose the item that was not used for longest."""
-        return self._order.popitem(last=False)[0] if self._order else None
+        if not self._order:
+            return None
+        key, _ = self._order.popitem(last=False)
+        item = self._items[key]
+        return key, item, cost(key, item)
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
         """Show items, from a list of them: an order that changes cannot be walked through."""

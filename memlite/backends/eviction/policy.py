@@ -51,8 +51,12 @@ class Policy(ABC):
         """Forget an item that is gone."""
 
     @abstractmethod
-    def evict(self) -> bytes | None:
-        """Choose an item, and forget it; None when there is none."""
+    def evict(self) -> tuple[bytes, Item, int] | None:
+        """Choose an item, and forget it.
+
+        Returns:
+            Its key, the item, and what it costs; None when there is none.
+        """
 
     @abstractmethod
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
@@ -68,7 +72,7 @@ class Policy(ABC):
         """
 
     def recall(self, key: bytes, item: Item) -> None:  # noqa: B027 - it may have no memory
-        """Look whether a key was here lately, before room is made for its item."""
+        """Look whether a key was here lately; before room is made for its item, and `admit`."""
 
     def adapt(self, limit: int) -> int:
         """Take in that items may take `limit` bytes; return what the policy itself takes."""

@@ -63,13 +63,15 @@ class S3Fifo(Policy):
         return self.ghost.memory + self._left_bytes + sys.getsizeof(self._left)
 
     def _size_ghost(self) -> None:
+        if self._filling:
+            return  # nothing is evicted: what fits will show
         capacity = int(len(self._items) * _GHOST_SHARE)
         if capacity > self.ghost.capacity:
             self.ghost.resize(capacity)
 
     def recall(self, key: bytes, item: Item) -> None:
         """Look whether a key was evicted lately."""
-        if self.ghost.take(key):
+        if not self._filling and self.ghost.take(key):
             item.state |= MAIN
 
     def admit(self, key: bytes, item: Item, size: int) -> None:
@@ -87,11 +89,7 @@ class S3Fifo(Policy):
                 else:
                     self._small_bytes += size
                 return
-        if (
-            item.state & MAIN
-            or (self._filling and self._small_bytes >= self._small_limit)
-            or self.ghost.take(key)
-        ):
+        if item.state & MAIN or (self._filling and self._small_bytes >= self._small_limit):
             item.state |= MAIN
             self._main.push(key)
             self._main_bytes += size
@@ -118,16 +116,16 @@ class S3Fifo(Policy):
         del self._left[key]
         self._left_bytes -= _left_by(key)
 
-    def evict(self) -> bytes | None:
+    def evict(self) -> tuple[bytes, Item, int] | None:
         """Choose an item from the small queue, or from the main one where that has too much."""
         if self._filling:
             self._filling = False
-            self._size_ghost()  # what fits has shown
+            self._size_ghost()
         if self._small_bytes and self._main_bytes <= self._main_limit:
             return self._evict_small() or self._evict_main()
         return self._evict_main() or self._evict_small()
 
-    def _evict_small(self) -> bytes | None:
+    def _evict_small(self) -> tuple[bytes, Item, int] | None:
         small, main, items = self._small, self._main, self._items
         chances = _CHANCES_AT_ONCE
         while small and chances:
@@ -140,14 +138,14 @@ class S3Fifo(Policy):
             self._small_bytes -= size
             if item.state & FREQUENCY < _TO_MAIN:
                 self.ghost.add(key)
-                return key
+                return key, item, size
             chances -= 1
             item.state = item.state & ~FREQUENCY | MAIN
             self._main_bytes += size
             main.push(key)
         return None
 
-    def _evict_main(self) -> bytes | None:
+    def _evict_main(self) -> tuple[bytes, Item, int] | None:
         main, items = self._main, self._items
         chances = _CHANCES_AT_ONCE
         while main:
@@ -160,8 +158,9 @@ class S3Fifo(Policy):
                 item.state -= 1
                 main.push(key)
             else:
-                self._main_bytes -= cost(key, item)
-                return key
+                size = cost(key, item)
+                self._main_bytes -= size
+                return key, item, size
         return None
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:

@@ -23,7 +23,7 @@ from memlite.backends.gcs.credentials import Authorization
 from memlite.backends.gcs.epoch import Epoch
 from memlite.backends.gcs.options import Options, parse_options
 from memlite.backends.gcs.requests import Call
-from memlite.backends.item import Item
+from memlite.backends.item import FullItem, Item
 from memlite.backends.registry import BackendUrl, Context
 from memlite.errors import StartError, StorageError, VersionConflict
 
@@ -172,7 +172,9 @@ class GcsBackend(Backend):
 
     # Writing
 
-    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
+    async def put(
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
+    ) -> None:
         """Store; see `Backend.put`. With `ANY` an object that is not memlite's is replaced."""
         nonce = self._next_nonce()
         self._unsettled.add(nonce)

@@ -29,7 +29,7 @@ from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import NamedTuple, Self
 
-from memlite.backends.item import Item, Marks
+from memlite.backends.item import FullItem, Item, Marks
 
 __all__ = [
     "NONCE_BYTES",
@@ -103,7 +103,7 @@ class Trail(NamedTuple):
         return len(self.nonces) == _RING and not set(known).intersection(self.nonces)
 
 
-class BucketItem(Item):
+class BucketItem(FullItem):
     """An item as it was read from the bucket.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.eviction import POLICIES, cost
-from memlite.backends.item import Item
+from memlite.backends.item import FullItem, Item
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
 from memlite.backends.jsonfile.journal import Journal, sync_folder
@@ -254,7 +254,7 @@ class FileBackend(Backend):
     # Changes
 
     def put(
-        self, key: bytes, item: Item, replacing: Item | Anything | None = ANY
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
     ) -> asyncio.Future[None]:
         """Store `item`; see `Backend.put`. What it returns is done when it is written."""
         old = self._current(key, replacing)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from memlite.backends.item import Item, Marks
+from memlite.backends.item import FullItem, Item, Marks
 
 __all__ = [
     "FORMAT",
@@ -130,7 +130,7 @@ def _get_item(fields: dict[str, Any], version: int) -> tuple[bytes, Item]:
     if not (_is_count(flags) and isinstance(expires, int | float) and _is_count(stored)):
         raise DamageError("flags, expires or stored is no number")
     marks = _get_marks(fields) if _MARKS.intersection(fields) else None
-    return key, Item.of(key, value, flags, float(expires), version, stored, marks)
+    return key, FullItem.of(key, value, flags, float(expires), version, stored, marks)
 
 
 def _put_marks(fields: dict[str, Any], marks: Marks) -> None:
