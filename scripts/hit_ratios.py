@@ -120,9 +120,9 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         item = Item(bytes(size - cost(key, empty)), usage.fresh)
         chooser.recall(key, item)
         while used + size > room and (evicted := chooser.evict()) is not None:
-            gone, _, freed = evicted
+            gone, _, _ = evicted
             del items[gone]
-            used -= freed
+            used -= taken[int(gone)]
         chooser.admit(key, item, size)
         items[key] = item
         used += size

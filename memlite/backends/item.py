@@ -10,6 +10,7 @@ __all__ = [
     "FRESH_BITS",
     "FULL",
     "MAIN",
+    "PYTHONS_OWN",
     "STATE_BITS",
     "VIEW_FROM",
     "FullItem",
@@ -39,8 +40,8 @@ FRESH_BITS: Final = FREQUENCY | MAIN
 # larger takes & twice as long.
 _EPOCH: Final = int(time.time())
 
-# Bytes of an object up to which CPython's own allocator has it.
-_PYTHONS_OWN: Final = 512
+PYTHONS_OWN: Final = 512
+"""Bytes of an object up to which CPython's own allocator has it."""
 
 # Formatting grows its buffer as it goes, which costs a megabyte twenty times what join does; for
 # a small value it is the faster of the two.
@@ -72,7 +73,7 @@ def allocated(size: int) -> int:
     larger ones, and of its memory a sixteenth lies in holes when sizes are mixed, as measured.
     """
     size = (size + 33 + 15) & -16
-    return size if size <= _PYTHONS_OWN else size + (size >> 4)
+    return size if size <= PYTHONS_OWN else size + (size >> 4)
 
 
 def since_epoch(second: int) -> int:
@@ -174,8 +175,11 @@ class Item:
     @property
     def flags(self) -> int:
         """The client's flags, 0 to 2**32-1."""
-        begin = self.wire.index(b" ", _START) + 1
-        return int(self.wire[begin : self.wire.index(b" ", begin)])
+        wire = self.wire
+        begin = wire.index(b" ", _START) + 1
+        if wire[begin : begin + 2] == b"0 ":  # as most are
+            return 0
+        return int(wire[begin : wire.index(b" ", begin)])
 
     @property
     def begin(self) -> int:
@@ -185,7 +189,8 @@ class Item:
     @property
     def size(self) -> int:
         """Bytes of the value."""
-        return len(self.wire) - self.begin - _LINE_END - END
+        wire = self.wire
+        return len(wire) - wire.index(b"\n") - 1 - _LINE_END - END
 
     @property
     def value(self) -> bytes:

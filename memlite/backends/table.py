@@ -205,9 +205,12 @@ class ItemTable:
 
     def _make_room(self, size: int) -> None:
         """Evict until `size` bytes fit."""
-        if not self._evict or size > self._room:
+        until = self._room - size
+        if not self._evict or until < 0:
             raise OutOfMemoryError
-        until = max(self._room - size, self.used - 2 * size - _EVICTED_BESIDE)
+        at_most = self.used - 2 * size - _EVICTED_BESIDE
+        if until < at_most:
+            until = at_most
         while self.used > until and self._evict_one():
             pass
 

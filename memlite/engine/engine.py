@@ -401,7 +401,7 @@ class Engine:
 
     def _count_reclaimed(self, key: bytes, item: Item) -> None:
         self.counters.reclaimed += 1
-        self.sizes.reclaimed[self.sizes.of_item(key, item)] += 1
+        self.sizes.gone[self.sizes.of_item(key, item)].reclaimed += 1
 
     # Changing and removing
 
@@ -477,25 +477,26 @@ class Engine:
 
     def count_eviction(self, key: bytes, item: Item) -> None:
         """Count an item that made room for another."""
-        counters = self.counters
-        size_class = self.sizes.of_item(key, item)
-        if item.expires and item.expires <= self.clock.now():
-            # memcached's allocator takes an expired tail first, and calls that reclaiming.
-            counters.reclaimed += 1
-            self.sizes.reclaimed[size_class] += 1
-            if not item.fetched:
-                counters.expired_unfetched += 1
-            return
+        counters, sizes = self.counters, self.sizes
+        gone = sizes.gone[sizes.of_item(key, item)]
+        state = item.state
+        if state & FULL and item.expires:
+            if item.expires <= self.clock.now():
+                # memcached's allocator takes an expired tail first, and calls that reclaiming.
+                counters.reclaimed += 1
+                gone.reclaimed += 1
+                if not item.fetched:
+                    counters.expired_unfetched += 1
+                return
+            gone.evicted_nonzero += 1
         if self.observer is not None:
             self.observer.evicted(key, item)
         counters.evictions += 1
-        self.sizes.evicted[size_class] += 1
-        if item.expires:
-            self.sizes.evicted_nonzero[size_class] += 1
-        if not item.fetched:
+        gone.evicted += 1
+        if not state & FETCHED:
             counters.evicted_unfetched += 1
-            self.sizes.evicted_unfetched[size_class] += 1
-        self.sizes.evicted_time[size_class] = self.clock.second - item.accessed
+            gone.evicted_unfetched += 1
+        gone.evicted_time = self.clock.second - item.accessed
 
     def _drop_expired(self, key: bytes, item: Item) -> None:
         if not item.fetched:

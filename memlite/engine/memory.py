@@ -124,5 +124,5 @@ class MemoryEngine(MetaEngine):
         if item.expires and item.expires <= self.clock.now():
             self._found += 1
             counters.crawler_reclaimed += 1
-            self.sizes.crawler_reclaimed[self.sizes.of_item(key, item)] += 1
+            self.sizes.gone[self.sizes.of_item(key, item)].crawler_reclaimed += 1
             self._drop_expired(key, item)

@@ -277,19 +277,20 @@ def items(server: "Server") -> Scan:
         oldest[class_id] = min(oldest.get(class_id, item.accessed), item.accessed)
     now = int(server.clock.now())
     # A class whose items are all gone is still shown while it has something to tell.
-    gone = classes.evicted.keys() | classes.reclaimed.keys() | classes.crawler_reclaimed.keys()
-    for class_id in sorted(number.keys() | gone):
+    for class_id, gone in enumerate(classes.gone):
+        if not (gone or class_id in number):
+            continue
         values = {
             "number": number.get(class_id, 0),
             "number_cold": number.get(class_id, 0),
             "age": now - oldest.get(class_id, now),
             "mem_requested": requested.get(class_id, 0),
-            "evicted": classes.evicted[class_id],
-            "evicted_nonzero": classes.evicted_nonzero[class_id],
-            "evicted_time": classes.evicted_time[class_id],
-            "reclaimed": classes.reclaimed[class_id],
-            "evicted_unfetched": classes.evicted_unfetched[class_id],
-            "crawler_reclaimed": classes.crawler_reclaimed[class_id],
+            "evicted": gone.evicted,
+            "evicted_nonzero": gone.evicted_nonzero,
+            "evicted_time": gone.evicted_time,
+            "reclaimed": gone.reclaimed,
+            "evicted_unfetched": gone.evicted_unfetched,
+            "crawler_reclaimed": gone.crawler_reclaimed,
         }
         for name in _ITEMS_FIELDS:
             yield f"items:{class_id}:{name}", values.get(name, 0)

@@ -12,6 +12,7 @@ from memlite.backends.table import ItemTable
 from memlite.clock import Clock
 from memlite.engine import MemoryEngine, Outcome
 from memlite.engine.prefixes import PrefixStats
+from memlite.engine.sizes import Gone
 from memlite.errors import CommandError, OutOfMemoryError
 from memlite.stats import Counters
 
@@ -563,7 +564,7 @@ def test_storing_over_an_expired_item_reclaims(one):
     assert one.counted("reclaimed", "expired_unfetched") == (1, 1)
     one.engine.add(b"fetched", 0, 0, b"x")
     assert one.counted("reclaimed", "expired_unfetched") == (2, 1)
-    assert one.engine.sizes.reclaimed.total() == 2
+    assert one.engine.sizes.gone[1].reclaimed == 2
     one.set(b"fetched")
     assert one.counters.reclaimed == 2
 
@@ -693,10 +694,8 @@ def test_evictions_are_counted_by_how_they_were_used(full):
     assert gone == [b"a", b"c", b"b"]
     assert full.counted("evictions", "evicted_unfetched", "reclaimed") == (3, 1, 0)
     sizes = full.engine.sizes
-    assert sizes.evicted == {1: 3}
-    assert sizes.evicted_unfetched == {1: 1}
-    assert sizes.evicted_nonzero == {1: 1}
-    assert sizes.evicted_time == {1: 7}
+    assert sizes.gone[1] == Gone(evicted=3, evicted_unfetched=1, evicted_nonzero=1, evicted_time=7)
+    assert not any(sizes.gone[2:])
 
 
 def test_evicting_an_expired_item_is_reclaiming():
@@ -707,7 +706,7 @@ def test_evicting_an_expired_item_is_reclaiming():
     one.wait(10)
     one.set(b"d")
     assert one.counted("evictions", "reclaimed", "expired_unfetched") == (0, 1, 1)
-    assert one.engine.sizes.reclaimed == {1: 1}
+    assert one.engine.sizes.gone[1] == Gone(reclaimed=1)
     one.set(b"e")
     one.set(b"f")
     assert one.counted("evictions", "reclaimed", "expired_unfetched") == (0, 3, 2)

@@ -79,10 +79,10 @@ def test_a_class_is_the_smallest_that_holds_the_item(factor, chunk_size, item_si
 
 def test_reset_forgets_counts():
     sizes = SizeClasses()
-    for counts in (sizes.evicted, sizes.evicted_nonzero, sizes.evicted_time, sizes.reclaimed):
-        counts[3] += 1
+    sizes.gone[3].reclaimed += 1
+    assert sizes.gone[3]
     sizes.reset()
-    assert not sizes.evicted + sizes.evicted_nonzero + sizes.evicted_time + sizes.reclaimed
+    assert not any(sizes.gone)
 
 
 # Against memcached itself

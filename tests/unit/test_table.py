@@ -16,6 +16,7 @@ UNIT = cost(b"a", Item(wire_form(b"a", 0, b""), 0))
 """What an item with a key of one byte and no value costs."""
 
 FULL = FullItem.memory - Item.memory
+STATE = FullItem(b"", 0).state
 
 
 @pytest.fixture(params=POLICIES)
@@ -71,7 +72,7 @@ def test_cost_is_what_python_allocates(what):
         key = b"%020d" % number
         more = {name: value + number for name, value in what.items()}
         item = FullItem.of(key, b"x" * (number % 700), **more)
-        item.state = 0  # items share the numbers that their states are
+        item.state = STATE  # items share the numbers that their states are
         keys[number], items[number] = key, item
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()

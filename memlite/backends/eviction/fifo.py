@@ -25,16 +25,14 @@ class Fifo:
     def __len__(self) -> int:
         return len(self._passed) + len(self._ahead) + len(self._new)
 
-    def __bool__(self) -> bool:
-        return bool(self._new or self._passed or self._ahead)
-
     def push(self, key: bytes) -> None:
         """Append a key."""
         self._new.append(key)
 
-    def pop(self) -> bytes:
-        """Take out the oldest key; IndexError when there is none."""
-        return (self._passed or self._ahead or self._new).popleft()
+    def pop(self) -> bytes | None:
+        """Take out the oldest key; None when there is none."""
+        queue = self._passed or self._ahead or self._new
+        return queue.popleft() if queue else None
 
     def walk(self, at_most: int, keep: Callable[[bytes], bool]) -> int:
         """Go on walking, and drop what is not to be kept.

@@ -1,5 +1,6 @@
 """The keys that were evicted lately, a few bytes each."""
 
+import sys
 from typing import Final
 
 __all__ = ["Ghost"]
@@ -11,69 +12,72 @@ _FEWEST: Final = 64  # buckets
 
 
 class Ghost:
-    """Remembers evicted keys by fingerprints, in buckets of at most 16, newest first.
+    """Remembers evicted keys by fingerprints, in buckets of at most 16, each a ring.
 
-    A key falls into a bucket by its hash, and out of it behind so many others of that bucket. So
-    it is forgotten after about `capacity` others, give or take a fifth, where an exact queue would
-    need twenty times the memory. That another key is taken for it happens once in 200 million
-    lookups. Hashes of bytes differ from process to process: nobody can aim at a bucket.
+    A key falls into a bucket by its hash, and out of it when so many others of that bucket have
+    come. So it is forgotten after about `capacity` others, give or take a fifth, where an exact
+    queue would need twenty times the memory. That another key is taken for it happens once in 200
+    million lookups. Hashes of bytes differ from process to process: nobody can aim at a bucket.
 
     Attributes:
         capacity: keys to remember; see `resize`.
         memory: bytes it takes.
     """
 
-    __slots__ = ("_depth", "_mask", "_table", "capacity")
+    __slots__ = ("_depth", "_mask", "_next", "_places", "_table", "capacity")
 
     def __init__(self, capacity: int = 0) -> None:
-        self.clear()
+        self._make(_FEWEST)
+        self.capacity = self._depth = 0
         self.resize(capacity)
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._mask = _FEWEST - 1
-        self._table = bytearray(_FEWEST * _STRIDE)
-        self._depth = 0
-        self.capacity = 0
+    def _make(self, buckets: int) -> None:
+        self._mask = buckets - 1
+        self._table = bytearray(buckets * _STRIDE)
+        self._places = memoryview(self._table).cast("I")
+        self._next = bytearray(buckets)  # where in each bucket the next fingerprint goes
 
     @property
     def memory(self) -> int:
         """Bytes it takes."""
-        return len(self._table)
+        return len(self._table) + len(self._next)
 
     def resize(self, capacity: int) -> None:
-        """Remember so many keys from now on; what it knows, it keeps as far as that goes."""
+        """Remember so many keys from now on; what it knows, it keeps in part."""
         self.capacity = capacity
-        while capacity > (self._mask + 1) * _DEPTH:
-            # Keys of a bucket go on to the one of its number, or to its double in the second half.
-            self._table = self._table + self._table
-            self._mask = 2 * self._mask + 1
-        self._depth = -(-capacity // (self._mask + 1)) * _WIDTH
+        buckets = self._mask + 1
+        while capacity > buckets * _DEPTH:
+            buckets *= 2
+        if buckets > self._mask + 1:
+            table, following, times = self._table, self._next, buckets // (self._mask + 1)
+            known = self._depth > 0
+            self._make(buckets)
+            if known:
+                # A key's bucket is the one it was in, or one of its copies. What stands behind the
+                # new depth is lost; which keys it were the newest of, nobody knows any more.
+                self._places[:] = memoryview(table * times).cast("I")
+                self._next[:] = following * times
+        self._depth = -(-capacity // buckets)
 
     def add(self, key: bytes) -> None:
         """Remember a key."""
-        depth = self._depth
-        if depth:
+        if self._depth:
             hashed = hash(key)
-            start = (hashed & self._mask) * _STRIDE
-            table = self._table
-            table[start : start + depth] = (
-                _fingerprint(hashed) + table[start : start + depth - _WIDTH]
-            )
+            bucket = hashed & self._mask
+            place = self._next[bucket]
+            if place >= self._depth:
+                place = 0
+            self._next[bucket] = place + 1
+            # Never 0, which is what an empty place holds. The bits are others than the bucket's.
+            self._places[bucket * _DEPTH + place] = hashed >> 28 & 0xFFFFFFFF or 1
 
     def take(self, key: bytes) -> bool:
         """Forget a key; return whether it was remembered."""
         hashed = hash(key)
         start = (hashed & self._mask) * _STRIDE
-        end = start + self._depth
-        table = self._table
-        found = table.find(_fingerprint(hashed), start, end)
-        if found < 0 or (found - start) % _WIDTH:
+        fingerprint = (hashed >> 28 & 0xFFFFFFFF or 1).to_bytes(_WIDTH, sys.byteorder)
+        found = self._table.find(fingerprint, start, start + self._depth * _WIDTH)
+        if found < 0 or found % _WIDTH:
             return False
-        table[found:end] = table[found + _WIDTH : end] + bytes(_WIDTH)
+        self._places[found // _WIDTH] = 0
         return True
-
-
-def _fingerprint(hashed: int) -> bytes:
-    # Never 0, which is what an empty place holds. The bits are others than the bucket's.
-    return (hashed >> 28 & 0xFFFFFFFF or 1).to_bytes(_WIDTH, "little")

@@ -2,18 +2,26 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final
 
-from memlite.backends.item import Item, allocated
+from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated
 
 __all__ = ["PLACE", "Policy", "cost"]
 
 PLACE = 8
 """Bytes of a key's place in a queue."""
+_PLAIN: Final = Item.memory + PLACE
 
 
 def cost(key: bytes, item: Item) -> int:
     """Return the bytes of memory that go when the item does: key, value, objects, place."""
-    return allocated(len(key)) + item.held + PLACE
+    if item.state & FULL:
+        return allocated(len(key)) + item.held + PLACE
+    # The same in one, as each item that goes is asked this.
+    size = (len(item.wire) + 48) & -16
+    if size > PYTHONS_OWN:
+        size += size >> 4
+    return ((len(key) + 48) & -16) + size + _PLAIN
 
 
 class Policy(ABC):

@@ -128,8 +128,7 @@ class S3Fifo(Policy):
     def _evict_small(self) -> tuple[bytes, Item, int] | None:
         small, main, items = self._small, self._main, self._items
         chances = _CHANCES_AT_ONCE
-        while small and chances:
-            key = small.pop()
+        while chances and (key := small.pop()) is not None:
             item = items.get(key)
             if item is None:
                 self._give_up(key)
@@ -148,8 +147,7 @@ class S3Fifo(Policy):
     def _evict_main(self) -> tuple[bytes, Item, int] | None:
         main, items = self._main, self._items
         chances = _CHANCES_AT_ONCE
-        while main:
-            key = main.pop()
+        while (key := main.pop()) is not None:
             item = items.get(key)
             if item is None:
                 self._give_up(key)
@@ -196,8 +194,7 @@ class S3Fifo(Policy):
     def dissolve(self) -> None:
         """Free a place of each queue."""
         for queue in (self._small, self._main):
-            if queue:
-                queue.pop()
+            queue.pop()
         if self._left:
             self._left.popitem()
 
