@@ -79,8 +79,8 @@ static uint64_t random_state, due_state, noticed_state; /* the last two of the s
 static int prefilling;
 static long to_issue; /* operations not yet sent */
 static uint64_t deadline; /* 0 for none */
-/* In open loop, the times at which batches are due are gone through twice: when they have come, and
- * when there is a connection for the batch, which may be later. */
+/* In open loop, the times at which batches are due are gone through twice: as they come, and as there
+ * is a connection for the batch, which may be later. */
 static uint64_t next_noticed;
 static uint64_t next_due; /* 0 for never */
 static struct connection **idle; /* those without a batch */
@@ -89,7 +89,7 @@ static volatile sig_atomic_t terminated;
 static long busy; /* connections that wait for replies */
 static uint64_t requests, gets, sets, hits, bytes_in, bytes_out;
 static struct histogram latency;
-static struct histogram lateness; /* of noticing that a batch is due: that much of its latency is ours */
+static struct histogram lateness; /* from when a batch is due to when we notice */
 
 static void fail(const char *format, ...) {
     va_list arguments;
@@ -396,7 +396,7 @@ static double run(int prefill, long operations, double seconds) {
     next_due = 0;
     if (opt.rate > 0 && !prefill) {
         for (long n = 0; n < opt.connections; n++) idle[idle_count++] = &connections[n];
-        due_state = noticed_state = random_state;
+        due_state = noticed_state = ~random_state; /* not the numbers that choose keys */
         next_due = start + random_gap(&due_state);
         next_noticed = start + random_gap(&noticed_state);
     } else {
