@@ -79,8 +79,8 @@ static uint64_t random_state, due_state, noticed_state; /* the last two of the s
 static int prefilling;
 static long to_issue; /* operations not yet sent */
 static uint64_t deadline; /* 0 for none */
-/* In open loop, the times at which batches are due are gone through twice: as they come, and as there
- * is a connection for the batch, which may be later. */
+/* In open loop, the times at which batches are due are gone through twice: as they come, and as
+ * there is a connection for the batch, which may be later. */
 static uint64_t next_noticed;
 static uint64_t next_due; /* 0 for never */
 static struct connection **idle; /* those without a batch */
