@@ -192,7 +192,7 @@ def measure(setting: Setting, name: str, contestant: Contestant) -> dict[str, An
         "situation": name,
         "server": contestant.name,
         "probes": printed["operations"],
-        **{figure: printed[figure] for figure in ("p50_us", "p99_us", "max_us", "late_us")},
+        **{figure: printed[figure] for figure in ("p50_us", "p99_us", "max_us", "late_max_us")},
     }
 
 
@@ -254,7 +254,7 @@ def bench(options: argparse.Namespace) -> int:
                 )
                 print(
                     f"{name:<13}{contestant.name:<11}{row['probes']:>8,}{milliseconds}"
-                    f"{row['late_us'] / 1000:>21.2f}",
+                    f"{row['late_max_us'] / 1000:>21.2f}",
                     flush=True,
                 )
                 rows.append(row)

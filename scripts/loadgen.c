@@ -61,6 +61,10 @@ struct connection {
     uint64_t started;      /* nanoseconds */
 };
 
+struct histogram {
+    uint64_t counts[BUCKETS], total, most; /* `most`: nanoseconds */
+};
+
 static struct options opt = {.connections = 50, .gets = 10, .sets = 1, .value_size = 100,
                              .keys = 10000, .pipeline = 1, .multiget = 1, .seed = 1,
                              .key_size = KEY_LEAST};
@@ -69,20 +73,23 @@ static int poller;
 static char *keys; /* `opt.key_size` bytes each */
 static char *set_tail; /* of a set request: everything behind the key */
 static size_t set_tail_length;
-static uint64_t random_state;
+static uint64_t random_state, due_state, noticed_state; /* the last two of the same sequence */
 
 /* The phase under way: the prefill, or the run. */
 static int prefilling;
 static long to_issue; /* operations not yet sent */
 static uint64_t deadline; /* 0 for none */
-static uint64_t next_due; /* in open loop when the next batch is due; 0 for never */
-static struct connection **idle; /* in open loop, those without a batch */
+/* In open loop, the times at which batches are due are gone through twice: as they come, and as
+ * there is a connection for the batch, which may be later. */
+static uint64_t next_noticed;
+static uint64_t next_due; /* 0 for never */
+static struct connection **idle; /* those without a batch */
 static long idle_count;
-static uint64_t idle_since; /* when there were none before */
 static volatile sig_atomic_t terminated;
 static long busy; /* connections that wait for replies */
 static uint64_t requests, gets, sets, hits, bytes_in, bytes_out;
-static uint64_t histogram[BUCKETS], batches, slowest, latest;
+static struct histogram latency;
+static struct histogram lateness; /* from when a batch is due to when we notice */
 
 static void fail(const char *format, ...) {
     va_list arguments;
@@ -107,31 +114,35 @@ static uint64_t now(void) {
 }
 
 /* splitmix64, reduced to 0..end-1 by multiplication. */
-static uint32_t random_below(uint32_t end) {
-    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+static uint32_t random_from(uint64_t *state, uint32_t end) {
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return (uint32_t)(((z >> 32) * end) >> 32);
 }
 
-static void record_latency(uint64_t nanoseconds) {
-    int shift = 63 - __builtin_clzll(nanoseconds | 1) - SUB_BITS;
-    if (shift < 0) shift = 0;
-    histogram[((uint64_t)shift << SUB_BITS) + (nanoseconds >> shift)]++;
-    batches++;
-    if (nanoseconds > slowest) slowest = nanoseconds;
+static uint32_t random_below(uint32_t end) {
+    return random_from(&random_state, end);
 }
 
-/* The latency in microseconds (its bucket's middle) that `share` of the batches did not exceed. */
-static double latency(double share) {
+static void record(struct histogram *into, uint64_t nanoseconds) {
+    int shift = 63 - __builtin_clzll(nanoseconds | 1) - SUB_BITS;
+    if (shift < 0) shift = 0;
+    into->counts[((uint64_t)shift << SUB_BITS) + (nanoseconds >> shift)]++;
+    into->total++;
+    if (nanoseconds > into->most) into->most = nanoseconds;
+}
+
+/* Microseconds (the middle of a bucket) that `share` of what was recorded did not exceed. */
+static double quantile(const struct histogram *of, double share) {
     uint64_t seen = 0;
     for (int index = 0; index < BUCKETS; index++) {
-        seen += histogram[index];
-        if (seen > 0 && (double)seen >= share * (double)batches) {
+        seen += of->counts[index];
+        if (seen > 0 && (double)seen >= share * (double)of->total) {
             int shift = index < 2 << SUB_BITS ? 0 : (index >> SUB_BITS) - 1;
             uint64_t lower = (uint64_t)(index - (shift << SUB_BITS)) << shift;
             double middle = (double)lower + (double)(1ull << shift) / 2;
-            return fmin(middle, (double)slowest) / 1000;
+            return fmin(middle, (double)of->most) / 1000;
         }
     }
     return 0;
@@ -215,34 +226,35 @@ static void start_batch(struct connection *c, uint64_t time) {
 
 static void finish_batch(struct connection *c) {
     uint64_t time = now();
-    record_latency(time - c->started);
+    record(&latency, time - c->started);
     busy--;
     if (opt.rate == 0 || prefilling) {
         start_batch(c, time);
     } else {
-        if (idle_count == 0) idle_since = time;
         idle[idle_count++] = c;
     }
 }
 
 /* Of the time between batches, so that operations come at `opt.rate` a second. */
-static uint64_t random_gap(void) {
-    double uniform = (random_below(UINT32_MAX) + 1.0) / UINT32_MAX;
+static uint64_t random_gap(uint64_t *state) {
+    double uniform = (random_from(state, UINT32_MAX) + 1.0) / UINT32_MAX;
     double of_gets = (double)opt.gets / (double)(opt.gets + opt.sets);
     double operations = (double)opt.pipeline * (of_gets * (double)opt.multiget + 1 - of_gets);
     return 1 + (uint64_t)(-log(uniform) * operations * 1e9 / opt.rate);
 }
 
 /* Send what is due, as far as connections are free for it. */
-static void send_due(uint64_t time) {
-    while (next_due != 0 && next_due <= time && idle_count > 0) {
-        uint64_t could = idle_since > next_due ? idle_since : next_due;
-        if (time > could && time - could > latest) latest = time - could;
+static void send_due(void) {
+    while (next_due != 0) {
+        uint64_t time = now();
+        for (; next_noticed <= time; next_noticed += random_gap(&noticed_state))
+            record(&lateness, time - next_noticed);
+        if (next_due > time || idle_count == 0) return;
         long chosen = random_below((uint32_t)idle_count);
         struct connection *c = idle[chosen];
         idle[chosen] = idle[--idle_count];
         start_batch(c, next_due);
-        next_due += random_gap();
+        next_due += random_gap(&due_state);
         if (to_issue == 0 || (deadline != 0 && next_due >= deadline)) next_due = 0;
     }
 }
@@ -356,12 +368,12 @@ static void prepare(void) {
                     (size_t)opt.pipeline * (get_size > set_size ? get_size : set_size));
 }
 
-/* Wait for replies, in open loop not beyond the next batch for which there is a connection. */
+/* Wait for replies, in open loop not beyond the time that the next batch is due. */
 static int wait_for_events(struct epoll_event *events, int most) {
-    if (next_due == 0 || idle_count == 0) return epoll_wait(poller, events, most, SILENCE_MS);
+    if (next_due == 0) return epoll_wait(poller, events, most, SILENCE_MS);
     uint64_t time = now();
-    if (next_due > time + SPIN_NS) {
-        uint64_t nanoseconds = next_due - time - SPIN_NS;
+    if (next_noticed > time + SPIN_NS) {
+        uint64_t nanoseconds = next_noticed - time - SPIN_NS;
         struct timespec least = {.tv_sec = (time_t)(nanoseconds / 1000000000u),
                                  .tv_nsec = (long)(nanoseconds % 1000000000u)};
         struct pollfd any = {.fd = poller, .events = POLLIN};
@@ -377,14 +389,16 @@ static double run(int prefill, long operations, double seconds) {
     prefilling = prefill;
     to_issue = operations;
     deadline = seconds > 0 ? start + (uint64_t)(seconds * 1e9) : 0;
-    requests = gets = sets = hits = bytes_in = bytes_out = batches = slowest = latest = 0;
-    memset(histogram, 0, sizeof histogram);
+    requests = gets = sets = hits = bytes_in = bytes_out = 0;
+    memset(&latency, 0, sizeof latency);
+    memset(&lateness, 0, sizeof lateness);
     busy = idle_count = 0;
     next_due = 0;
     if (opt.rate > 0 && !prefill) {
         for (long n = 0; n < opt.connections; n++) idle[idle_count++] = &connections[n];
-        idle_since = start;
-        next_due = start + random_gap();
+        due_state = noticed_state = ~random_state; /* not the numbers that choose keys */
+        next_due = start + random_gap(&due_state);
+        next_noticed = start + random_gap(&noticed_state);
     } else {
         for (long n = 0; n < opt.connections; n++) start_batch(&connections[n], now());
     }
@@ -399,9 +413,10 @@ static double run(int prefill, long operations, double seconds) {
             struct connection *c = events[n].data.ptr;
             if (events[n].events & EPOLLOUT) send_output(c);
             if (events[n].events & ~(uint32_t)EPOLLOUT) receive(c);
+            send_due(); /* not only after all: that can take a while */
         }
         if (terminated) to_issue = 0, next_due = 0;
-        if (next_due != 0) send_due(now());
+        send_due();
     }
     return (double)(now() - start) / 1e9;
 }
@@ -497,10 +512,11 @@ int main(int argc, char **argv) {
     printf("{\"operations\": %ju, \"requests\": %ju, \"seconds\": %.6f, \"gets\": %ju, "
            "\"sets\": %ju, \"hits\": %ju, \"misses\": %ju, \"bytes_in\": %ju, "
            "\"bytes_out\": %ju, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
-           "\"late_us\": %.1f}\n",
+           "\"late_p99_us\": %.1f, \"late_max_us\": %.1f}\n",
            (uintmax_t)(gets + sets), (uintmax_t)requests, seconds, (uintmax_t)gets,
            (uintmax_t)sets, (uintmax_t)hits, (uintmax_t)(gets - hits), (uintmax_t)bytes_in,
-           (uintmax_t)bytes_out, latency(0.50), latency(0.99),
-           (double)slowest / 1000, (double)latest / 1000);
+           (uintmax_t)bytes_out, quantile(&latency, 0.50),
+           quantile(&latency, 0.99), (double)latency.most / 1000,
+           quantile(&lateness, 0.99), (double)lateness.most / 1000);
     return 0;
 }

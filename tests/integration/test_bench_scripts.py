@@ -115,6 +115,21 @@ def test_open_loop_leaves_nothing_out_while_the_server_stands_still(loadgen, sta
     assert found["operations"] == pytest.approx(4000, rel=0.2)
     assert found["max_us"] > 400_000
     assert found["p99_us"] > 300_000
+    assert found["late_p99_us"] < 100_000  # that is not its own fault
+
+
+def test_open_loop_says_how_late_it_was_itself(loadgen, start):
+    command = [loadgen, f"--port={start().port}", "--rate=2000", "--seconds=2", "--connections=4"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGCONT)
+    found = json.loads(process.communicate(timeout=30)[0])
+    # A thousand batches were due meanwhile, most of them more than four connections can take.
+    assert found["p99_us"] > 300_000
+    assert found["late_max_us"] > 400_000
+    assert found["late_p99_us"] > 300_000
 
 
 def test_it_says_what_it_found_when_it_is_ended(loadgen, start):
@@ -181,6 +196,7 @@ def test_eviction_response_times_and_starts(tmp_path):
     for row in rows(text, "half-load "):
         closed, half = (float(word.replace(",", "")) for word in row[2:4])
         assert closed / 4 < half < closed * 3 / 4
+    assert re.search(r"^[01] of [12] rounds of 0.25 s count: ", text, re.MULTILINE)
     assert next(row[1:-3] for row in rows(text, "start-up ")) == ["memcached"]
     assert re.search(r"^start-up +memlite's Python, -c pass +[\d.]+ +[\d.]+$", text, re.MULTILINE)
     found = json.loads((tmp_path / "found.json").read_text())["measurements"]
@@ -213,6 +229,59 @@ def test_servers_that_there_are_not(arguments, message):
     said = run("bench_server.py", *NO_MEMCACHED, *arguments, code=2)
     assert len(said.splitlines()) == 1
     assert message in said
+
+
+# Response times at half load
+
+
+def half_load_rounds(scripts, *rounds):
+    """What a run measured; per round, of memcached and of memlite: a p99 and its lateness."""
+    scenarios = scripts("benchmarks.scenarios")
+    cpu = scripts("benchmarks.processes").CpuSeconds(0.1, 0.1)
+    return [
+        scenarios.Measurement(
+            name, turn, server, cpu,
+            {"operations": operations, "seconds": 1, "p50_us": p99 / 2, "p99_us": p99,
+             "late_p99_us": late},
+        )
+        for turn, figures in enumerate(rounds, 1)
+        for server, (p99, late) in zip(("memcached", "memlite"), figures, strict=True)
+        for name, operations in (("capacity", 80_000), ("half-load", 40_000))
+    ]  # fmt: skip
+
+
+def test_rounds_in_which_the_generator_was_late_do_not_count(scripts):
+    latency = scripts("benchmarks.latency")
+    measured = half_load_rounds(
+        scripts,
+        ((9000, 900), (150, 30)),
+        ((200, 30), (150, 30)),
+        ((200, 40), (250, 50)),
+        ((200, 30), (9000, 900)),
+        ((200, 50), (200, 40)),
+    )
+    assert latency.rounds_that_count(measured) == {2, 3, 5}
+    peer, ours = latency.response_times(measured)
+    assert (peer.server, ours.server) == ("memcached", "memlite")
+    assert (peer.p99, peer.ratio, peer.late) == (200, 1, 30 + 10)
+    assert (ours.p99, ours.ratio, ours.late) == (200, 1, 40)
+    assert (ours.capacity, ours.rate) == (80_000, 40_000)
+
+
+def test_where_no_round_counts_medians_are_of_all(scripts):
+    latency = scripts("benchmarks.latency")
+    measured = half_load_rounds(scripts, ((200, 900), (300, 30)), ((200, 30), (500, 900)))
+    assert latency.rounds_that_count(measured) == set()
+    assert [one.ratio for one in latency.response_times(measured)] == [1, 2]
+
+
+def test_what_runs_before_everything_else(scripts):
+    before = os.sched_getscheduler(0)
+    with scripts("benchmarks.processes").real_time() as allowed:
+        asked = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"]
+        child = int(subprocess.check_output(asked))
+    assert child == (os.SCHED_FIFO if allowed else before)
+    assert os.sched_getscheduler(0) == before
 
 
 # Memory
