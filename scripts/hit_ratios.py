@@ -15,8 +15,8 @@ import math
 import random
 from collections.abc import Callable, Iterable
 
-from memlite.backends.eviction import POLICIES, cost
-from memlite.backends.item import Item, wire_form
+from memlite.backends.eviction import POLICIES, cost, weigh
+from memlite.backends.item import Item, key_of, line_of, wire_form
 from memlite.backends.usage import Usage
 
 Trace = list[int]
@@ -85,7 +85,7 @@ def traces(items: int, length: int) -> dict[str, tuple[Trace, Callable[[int], in
     }
 
 
-def key_of(number: int) -> bytes:
+def key_of_item(number: int) -> bytes:
     """Return an item's key: 20 bytes."""
     return b"%020d" % number
 
@@ -93,7 +93,7 @@ def key_of(number: int) -> bytes:
 def costs(trace: Iterable[int], size: Callable[[int], int]) -> dict[int, int]:
     """Return what each item of a trace takes."""
     return {
-        number: cost(key_of(number), Item(wire_form(key_of(number), 0, bytes(size(number))), 0))
+        number: cost(key_of_item(number), Item(wire_form(b"k" * 20, 0, bytes(size(number))), 0))
         for number in set(trace)
     }
 
@@ -107,8 +107,8 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
     empty = Item(b"", 0)
     used = misses = 0
     for number in trace:
-        key = key_of(number)
-        item = chooser.find(key)
+        line = line_of(key_of_item(number))
+        item = chooser.find(line)
         if item is not None:
             item.state = usage.read[item.state & Usage.MASK]
             continue
@@ -117,14 +117,14 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         if size > room:
             continue
         # Of that cost, whatever is in it.
-        item = Item(bytes(size - cost(key, empty)), usage.fresh)
-        chooser.recall(key, item)
+        item = Item(bytes(size - weigh(line, empty)), usage.fresh)
+        chooser.recall(line, item)
         while used + size > room and (evicted := chooser.evict()) is not None:
             gone, _, _ = evicted
             del items[gone]
-            used -= taken[int(gone)]
-        chooser.admit(key, item, size)
-        items[key] = item
+            used -= taken[int(key_of(gone))]
+        chooser.admit(line, item, size)
+        items[line] = item
         used += size
         if misses % 1000 == 0:
             chooser.adapt(room)

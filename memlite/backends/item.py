@@ -17,6 +17,8 @@ __all__ = [
     "Item",
     "Marks",
     "allocated",
+    "key_of",
+    "line_of",
     "nameable",
     "since_epoch",
     "wire_form",
@@ -53,6 +55,16 @@ _START: Final = len(b"VALUE ")
 _LINE_END: Final = len(b"\r\n")
 END: Final = len(b"END\r\n")
 """Bytes of a reply behind the value and its line's end."""
+
+
+def line_of(key: bytes) -> bytes:
+    r"""Return what a client asks for an item with, ``get <key>\r\n``: tables find it under that."""
+    return b"get %b\r\n" % key
+
+
+def key_of(line: bytes) -> bytes:
+    """Return the key in such a line."""
+    return line[4:-2]
 
 
 def wire_form(key: bytes, flags: int, value: bytes) -> bytes:

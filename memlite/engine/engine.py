@@ -57,7 +57,6 @@ class Engine:
         self.sizes = sizes or SizeClasses(item_size_max=item_size)
         self.usage = Usage(clock.second)
         clock.on_tick(self.usage.tick)
-        self._straight = self.usage.straight
         self.observe(None, None)
         self._item_size = item_size
 
@@ -70,24 +69,19 @@ class Engine:
 
     # Reading
 
-    def hit(self, key: bytes) -> bytes | None:
-        """Return the whole reply to a get of one key, if that can be had at once and in one piece.
+    def hit(self, line: bytes) -> bytes | None:
+        r"""Return the whole reply to ``get <key>\r\n`` if that can be had at once, and count it.
 
-        Counts the hit; after None nothing was done, and `collect` has to be asked.
+        After None nothing was done, and `collect` has to be asked: perhaps the line is another
+        command.
         """
-        find = self.table.find  # called by way of a local: faster than as if it were a method
-        item = find(key)
-        if item is None:
-            return None
-        state = self._straight[item.state & _STATE]
-        if not state:
-            return self._look_closer(item)
-        item.state = state
-        self.counters.get_hits += 1
-        return item.wire
+        return None
 
     def _look_closer(self, item: Item) -> bytes | None:
-        """Do what `hit` does with an item of which there is more to look at than its key."""
+        """Return the reply to a get of an item of which there is more to look at than its key.
+
+        None if it is not to be had so.
+        """
         if (
             self.observed
             or item.marks is not None  # perhaps the key is no word, and was not asked for
@@ -109,23 +103,20 @@ class Engine:
                 if item is not None:
                     out += item.entry()
             return
-        find = self.table.find
-        read = self.usage.read
-        hits = 0
-        for key in keys:
-            item = find(key)
-            if item is None:
-                self._count_miss(key, None)
-                continue
-            state = read[item.state & _STATE]
-            if state & FULL and item.expires and item.expires <= self.clock.now():
+        straight, append = self.usage.straight, out.append
+        hits = len(keys)
+        for key, item in zip(keys, self.table.find_all(keys), strict=True):
+            if item is not None and (state := straight[item.state & _STATE]):
+                item.state = state
+            elif item is not None and not (item.expires and item.expires <= self.clock.now()):
+                item.state = self.usage.read[item.state & _STATE]
+            else:
                 self._count_miss(key, item)
+                hits -= 1
                 continue
-            item.state = state
-            hits += 1
             wire = item.wire
             if len(wire) < VIEW_FROM:
-                out.append(wire[:-END])
+                append(wire[:-END])
             else:
                 out += item.entry()
         self.counters.get_hits += hits

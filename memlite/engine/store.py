@@ -10,6 +10,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from memlite.backends import ANY, UNKNOWN, Anything, Backend, Item, Unknown
+from memlite.backends.item import key_of
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
@@ -107,12 +108,12 @@ class StoreEngine(MetaEngine):
 
     # What need not wait
 
-    def hit(self, key: bytes) -> bytes | None:
-        """Return the whole reply to a get of one key, if that can be had at once; see `Engine`."""
-        item = self.backend.peek_cached(key)
-        if item is None or item is UNKNOWN:
+    def hit(self, line: bytes) -> bytes | None:
+        r"""Return the whole reply to ``get <key>\r\n`` if that can be had at once; see `Engine`."""
+        if line[:4] != b"get " or line[-2:] != b"\r\n":
             return None
-        return self._look_closer(item)
+        item = self.backend.peek_cached(key_of(line))
+        return None if item is None or item is UNKNOWN else self._look_closer(item)
 
     def attempt(
         self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]

@@ -1,6 +1,6 @@
 """What the engine works on."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Protocol
 
 from memlite.backends import Item, Marks
@@ -13,14 +13,16 @@ class Table(Protocol):
 
     Served from memory it is all of them (`memlite.backends.ItemTable`); before a backend that
     must be asked, those of one command (`memlite.engine.transaction.Transaction`).
-
-    Attributes:
-        get: returns a key's item or None; whether it has expired is the engine's to judge.
-        find: the same for an item that is about to be used.
     """
 
-    get: Callable[[bytes], Item | None]
-    find: Callable[[bytes], Item | None]
+    def get(self, key: bytes) -> Item | None:
+        """Return a key's item or None; whether it has expired is the engine's to judge."""
+
+    def find(self, key: bytes) -> Item | None:
+        """Return the same of an item that is about to be used."""
+
+    def find_all(self, keys: list[bytes]) -> Iterable[Item | None]:
+        """Yield the same of each key, one after the other."""
 
     def put(self, key: bytes, item: Item) -> None:
         """Store under a key that is absent. Raises OutOfMemoryError."""

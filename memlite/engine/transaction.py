@@ -1,6 +1,6 @@
 """One command's items, read before and written after it: the table of an engine over a backend."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from memlite.backends import FullItem, Item, Marks
 from memlite.backends.item import MAIN
@@ -31,6 +31,10 @@ class Transaction:
         self.find: Callable[[bytes], Item | None] = self.get
         self.changes: dict[bytes, FullItem | None] = {}
         self.flush_at: float | None = None
+
+    def find_all(self, keys: list[bytes]) -> Iterable[Item | None]:
+        """Yield the item or None of each key, of those read."""
+        return map(self.find, keys)
 
     def put(self, key: bytes, item: Item) -> None:
         """Store under a key that is absent."""

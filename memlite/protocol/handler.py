@@ -14,11 +14,12 @@ class Handler(Protocol):
     an error. Methods return nothing: a handler may answer at once (memory) or later, in order.
     """
 
-    def hit(self, key: bytes) -> bool:
-        """Answer a get of one key at once if that is possible; else do nothing, return False.
+    def hit(self, line: bytes) -> bool:
+        r"""Answer ``get <key>\r\n`` at once if that is possible; else do nothing, return False.
 
-        The parser asks this first, with whatever bytes stand in the key's place, and calls `get`
-        after False. A handler that cannot answer at once returns False always.
+        The parser asks this first with any line, end and all, that may be a get and did not come
+        alone, and goes on as usual after False. A handler that cannot answer at once returns False
+        always.
         """
 
     def get(self, keys: list[bytes]) -> None: ...
@@ -113,7 +114,6 @@ COMMAND_CLASS = {
 """Every handler method and the class its latency counts in (`memlite.stats.COMMAND_CLASSES`)."""
 
 KEY_ARGUMENT = {
-    "hit": 0,
     "get": 0,
     "gets": 0,
     "gat": 1,
@@ -142,4 +142,7 @@ KEY_ARGUMENT = {
     "binary_touch": 0,
     "binary_too_large": 0,
 }
-"""Which argument of a handler method is its key, the list of them, or the request with it."""
+"""Which argument of a handler method is its key, the list of them, or the request with it.
+
+But for `hit`, which has it in a line.
+"""

@@ -15,6 +15,7 @@ __all__ = ["TextParser"]
 
 _CR: Final = 13
 _LF: Final = 10
+_G: Final = b"g"[0]
 _BINARY_MAGIC: Final = bytes([MAGIC])
 _BINARY: Final = "a binary request where text belongs"
 _MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
@@ -172,15 +173,16 @@ class TextParser:
             newline = data.find(b"\n", position)
             if newline < 0:
                 break
-            # At 0 this looks at the last byte instead, harmlessly: an empty line stays one.
-            stop = newline - 1 if data[newline - 1] == _CR else newline
-            # No key holds a space, so what is stored under all that stands behind "get " was
-            # asked for as one key: a hit needs no more parsing.
-            if data[position : position + 4] == b"get " and handler.hit(data[position + 4 : stop]):
-                position = newline + 1
-            else:
-                start = position
-                position = newline + 1
+            start = position
+            position = newline + 1
+            # A hit needs no parsing. Who reads a line alone has asked for it already.
+            if not (
+                data[start] == _G
+                and (start or position < length)
+                and handler.hit(data[start:position])
+            ):
+                # At 0 this looks at the last byte instead, harmlessly: an empty line stays one.
+                stop = newline - 1 if data[newline - 1] == _CR else newline
                 try:
                     if position - start < _SHORTEST_LINE:
                         raise _too_short(data[start])

@@ -52,9 +52,9 @@ class TextCommands(MetaCommands):
 
     # Reading
 
-    def hit(self, key: bytes) -> bool:
+    def hit(self, line: bytes) -> bool:
         """``get <key>`` when the key is there."""
-        reply = self._engine.hit(key)
+        reply = self._engine.hit(line)
         if reply is None:
             return False
         self.out.append(reply)

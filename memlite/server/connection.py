@@ -22,6 +22,8 @@ _log = logging.getLogger("memlite")
 # Replies of one read are joined into one write up to this size. Larger ones go out in pieces of it,
 # and no further than the peer takes them: a get of a thousand large keys must not be copied whole.
 _JOIN_AT_MOST = 64 * 1024
+# Bytes of a get of one key. What is longer is not looked up: that takes as long as it is.
+_LONGEST_GET = len(b"get \r\n") + 250
 
 
 class Connection(asyncio.Protocol):
@@ -207,15 +209,15 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Serve what has arrived, unless something before it still waits."""
         counters = self._counters
-        counters.bytes_read += len(data)
+        size = len(data)
+        counters.bytes_read += size
         self._straight = straight = self._straight - 1
-        # The straight path, for the most frequent request by far and at half the parser's cost.
-        # No key holds a space or a line's end, so what is stored under all that stands between
-        # "get " and the end was asked for as one key, in one command.
-        if straight > 0 and data[:4] == b"get " and data[-2:] == b"\r\n":
+        # The straight path, for the most frequent request by far and at a third of the parser's
+        # cost: items are found by the whole line that asks for them.
+        if straight > 0 and size <= _LONGEST_GET:
             # By way of locals: faster than as if they were methods.
             hit = self._hit
-            reply = hit(data[4:-2])
+            reply = hit(data)
             if reply is not None:
                 counters.bytes_written += len(reply)
                 write = self._write
@@ -410,5 +412,5 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-def _no_hit(key: bytes) -> None:
+def _no_hit(line: bytes) -> None:
     """Answer nothing on the straight path."""

@@ -4,6 +4,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from memlite.backends.item import key_of
 from memlite.engine import Mode
 from memlite.engine.store import Reads, StoreEngine
 from memlite.protocol.meta import MetaRequest
@@ -35,25 +36,25 @@ class DeferredText(Deferred[TextCommands]):
         inner = self.commands(engine, server, connection, [])
         super().__init__(server, engine, connection, inner)
 
-    def hit(self, key: bytes) -> bool:
+    def hit(self, line: bytes) -> bool:
         """``get <key>`` when the key is at hand."""
         if self._queue:
             return False
         started = perf_counter_ns() if self.timed else 0
-        reply = self.straight_hit(key)
+        reply = self.straight_hit(line)
         if reply is None:
             return False
         self._out.append(reply)
         if started:
-            self._measure("get", started, (key,))
+            self._measure("get", started, (key_of(line),))
         return True
 
-    def straight_hit(self, key: bytes) -> bytes | None:
+    def straight_hit(self, line: bytes) -> bytes | None:
         """Return the reply to ``get <key>``, if it can be sent now."""
         if self._queue:
             return None
         try:
-            return self._engine.hit(key)
+            return self._engine.hit(line)
         except Exception:  # noqa: BLE001 - get meets it again, and answers
             return None
 

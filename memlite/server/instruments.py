@@ -83,6 +83,8 @@ class LatencySampler(_Around):
                 self.histograms[command_class].record(perf_counter_ns() - start)
                 if key_argument is not None:
                     self._note(_keys(arguments[key_argument]))
+                elif name == "hit":
+                    self._note((cast("bytes", arguments[0])[4:-2],))
             return result
 
         return timed
@@ -112,7 +114,7 @@ class Tracer(_Around):
 
     def _method(self, name: str) -> Callable[..., bool | None]:
         if name == "hit":
-            return lambda key: False  # it comes again as a get
+            return lambda line: False  # it comes again as a get
 
         def traced(*arguments: object) -> None:
             _log.debug("<%d %s", self._number, _spell(name, arguments))

@@ -12,7 +12,7 @@ class LiteCommands(TextCommands):
 
     __slots__ = ()
 
-    def hit(self, key: bytes) -> bool:
+    def hit(self, line: bytes) -> bool:
         """Return False: what the engine has ready is the other dialect's."""
         return False
 
@@ -31,10 +31,10 @@ class DeferredLite(DeferredText):
 
     commands = LiteCommands
 
-    def hit(self, key: bytes) -> bool:
+    def hit(self, line: bytes) -> bool:
         """Return False; see `LiteCommands`."""
         return False
 
-    def straight_hit(self, key: bytes) -> bytes | None:
+    def straight_hit(self, line: bytes) -> bytes | None:
         """Return None; see `LiteCommands`."""
         return None

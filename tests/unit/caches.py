@@ -1,6 +1,6 @@
 """A cache of a number of places, all items alike: what policies are compared by."""
 
-from memlite.backends.eviction import Lru, S3Fifo, cost
+from memlite.backends.eviction import Lru, S3Fifo, weigh
 from memlite.backends.eviction.ghost import Ghost
 from memlite.backends.item import MAIN, Item, wire_form
 from memlite.backends.usage import Usage
@@ -38,7 +38,7 @@ class Cache:
         self.places = places
         self.items = {}
         self.evicted = []
-        self._unit = cost(self.key(0), NEW)
+        self._unit = weigh(self.key(0), NEW)
         if policy == "lru":
             self.policy = Lru(self.items)
         else:

@@ -2,14 +2,14 @@
 
 from memlite.backends import Item, ItemTable
 from memlite.backends.eviction import Lru, S3Fifo, cost
-from memlite.backends.item import FRESH_BITS, MAIN, FullItem, allocated, wire_form
+from memlite.backends.item import FRESH_BITS, MAIN, FullItem, allocated, key_of, wire_form
 from memlite.backends.usage import Usage
 
 USAGE = Usage()
 
 
-def place_bytes(queue, items):
-    return sum(cost(key, items[key]) for key in queue.list() if key in items)
+def place_bytes(keys, items):
+    return sum(cost(key, items[key]) for key in keys if key in items)
 
 
 class Store(ItemTable):
@@ -54,7 +54,8 @@ class Store(ItemTable):
     @property
     def queues(self):
         """The keys in the small queue and in the main one, also those without an item."""
-        return self._policy._small.list(), self._policy._main.list()
+        small, main = self._policy._small.list(), self._policy._main.list()
+        return list(map(key_of, small)), list(map(key_of, main))
 
     def check(self):
         """Check that all books agree with each other."""
@@ -62,19 +63,19 @@ class Store(ItemTable):
         assert self.used == sum(cost(key, item) for key, item in items.items())
         assert len(self) == len(items)
         if isinstance(policy, Lru):
-            assert set(policy._order) == set(items)
+            assert set(map(key_of, policy._order)) == set(items)
             assert len(policy) == len(items)
             return
         small, main = self.queues
-        left = policy._left
+        left = {key_of(line): queue for line, queue in policy._left.items()}
         assert len(policy) == len(small) + len(main) == len(items) + policy.places_left
         assert sorted([*small, *main]) == sorted([*items, *left])
         for queue, which in ((small, 0), (main, MAIN)):
             for key in queue:
                 assert (left[key] if key in left else items[key].state & MAIN) == which
-        assert policy._left_bytes == sum(allocated(len(key)) + 8 for key in left)
-        assert policy._small_bytes == place_bytes(policy._small, items)
-        assert policy._main_bytes == place_bytes(policy._main, items)
+        assert policy._left_bytes == sum(allocated(len(line)) + 8 for line in policy._left)
+        assert policy._small_bytes == place_bytes(small, items)
+        assert policy._main_bytes == place_bytes(main, items)
 
 
 def full_of(*keys, spare=0, policy=S3Fifo, evict=True):

@@ -260,9 +260,9 @@ async def test_a_delayed_flush_takes_what_is_fetched_meanwhile(slow, near):
 async def test_an_item_expires_although_its_copy_would_not(slow, near):
     engine = StoreEngine(near, slow.clock, Counters())
     await near.put(b"key", FullItem.of(b"key", b"1", 0, START + 5))
-    assert engine.hit(b"key") is not None
+    assert engine.hit(b"get key\r\n") is not None
     slow.seconds = 5
-    assert engine.hit(b"key") is None
+    assert engine.hit(b"get key\r\n") is None
     replies = []
     assert engine.attempt(Reads.CACHED, [b"key"], lambda: engine.collect([b"key"], replies)) == []
     assert replies == []

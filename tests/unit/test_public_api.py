@@ -109,7 +109,7 @@ def test_instruments_pass_every_handler_method_on(around, name):
         else instrument.before(Target(), [], 5)
     )
     if (name, around) == ("hit", Tracer):
-        assert handler.hit(b"a") is False  # it comes again as a get, and is passed on then
+        assert handler.hit(b"get a\r\n") is False  # it comes again as a get, and is passed on then
         assert calls == []
         return
     getattr(handler, name)(b"a", 1, True)
@@ -119,8 +119,8 @@ def test_instruments_pass_every_handler_method_on(around, name):
 @pytest.mark.parametrize("hit", [True, False])
 def test_the_sampler_passes_on_whether_it_was_a_hit_and_records_only_hits(hit):
     class Target:
-        def hit(self, key):
-            assert key == b"a"
+        def hit(self, line):
+            assert line == b"get a\r\n"
             return hit
 
         def get(self, keys):
@@ -128,7 +128,7 @@ def test_the_sampler_passes_on_whether_it_was_a_hit_and_records_only_hits(hit):
 
     sampler = LatencySampler()
     handler = sampler.before(Target())
-    assert handler.hit(b"a") is hit
+    assert handler.hit(b"get a\r\n") is hit
     assert sampler.histograms["get"].count == hit
     handler.get([b"a"])
     assert sampler.histograms["get"].count == hit + 1

@@ -4,7 +4,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 
-from memlite.backends.eviction.policy import Policy, cost
+from memlite.backends.eviction.policy import Policy, weigh
 from memlite.backends.item import Item
 
 __all__ = ["Lru"]
@@ -25,34 +25,34 @@ class Lru(Policy):
     def __len__(self) -> int:
         return len(self._order)
 
-    def _find(self, key: bytes) -> Item | None:
-        item = self._items.get(key)
+    def _find(self, line: bytes) -> Item | None:
+        item = self._items.get(line)
         if item is not None:
-            self._order.move_to_end(key)
+            self._order.move_to_end(line)
         return item
 
     def adapt(self, limit: int) -> int:
         """Return what the order takes."""
         return sys.getsizeof(self._order)
 
-    def admit(self, key: bytes, item: Item, size: int) -> None:
+    def admit(self, line: bytes, item: Item, size: int) -> None:
         """Put an item at the end."""
-        self._order[key] = None
+        self._order[line] = None
 
     def resize(self, item: Item, more: int) -> None:
         """Do nothing: what counts is the order."""
 
-    def remove(self, key: bytes, item: Item, size: int) -> None:
+    def remove(self, line: bytes, item: Item, size: int) -> None:
         """Forget an item."""
-        del self._order[key]
+        del self._order[line]
 
     def evict(self) -> tuple[bytes, Item, int] | None:
         """Choose the item that was not used for longest."""
         if not self._order:
             return None
-        key, _ = self._order.popitem(last=False)
-        item = self._items[key]
-        return key, item, cost(key, item)
+        line, _ = self._order.popitem(last=False)
+        item = self._items[line]
+        return line, item, weigh(line, item)
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
         """Show items, from a list of them: an order that changes cannot be walked through."""
@@ -60,10 +60,10 @@ class Lru(Policy):
             self._to_show = list(dict.keys(self._order))
         passed = min(at_most, len(self._to_show))
         for _ in range(passed):
-            key = self._to_show.pop()
-            item = self._items.get(key)
+            line = self._to_show.pop()
+            item = self._items.get(line)
             if item is not None:
-                look(key, item)
+                look(line, item)
         return passed if self._to_show else min(passed, at_most - 1)
 
     def dissolve(self) -> None:

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated
+from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated, line_of
 
-__all__ = ["PLACE", "Policy", "cost"]
+__all__ = ["PLACE", "Policy", "cost", "weigh"]
 
 PLACE = 8
 """Bytes of a key's place in a queue."""
@@ -15,23 +15,28 @@ _PLAIN: Final = Item.memory + PLACE
 
 def cost(key: bytes, item: Item) -> int:
     """Return the bytes of memory that go when the item does: key, value, objects, place."""
+    return weigh(line_of(key), item)
+
+
+def weigh(line: bytes, item: Item) -> int:
+    """Return the same for an item that is found under `line`."""
     if item.state & FULL:
-        return allocated(len(key)) + item.held + PLACE
+        return allocated(len(line)) + item.held + PLACE
     # The same in one, as each item that goes is asked this.
     size = (len(item.wire) + 48) & -16
     if size > PYTHONS_OWN:
         size += size >> 4
-    return ((len(key) + 48) & -16) + size + _PLAIN
+    return ((len(line) + 48) & -16) + size + _PLAIN
 
 
 class Policy(ABC):
-    """Chooses the items that make room.
+    """Chooses the items that make room; it knows them by their lines, see `line_of`.
 
     It is told what becomes of items, except for hits: those leave their trace in `Item.state`, or
     pass by `find`.
 
     Args:
-        items: the table's, by key; it adds them after `admit`, and removes them after `evict` and
+        items: the table's, by line; it adds them after `admit`, and removes them after `evict` and
             before `remove`.
 
     Attributes:
@@ -47,7 +52,7 @@ class Policy(ABC):
         """Return how many places there are, also those that items have left."""
 
     @abstractmethod
-    def admit(self, key: bytes, item: Item, size: int) -> None:
+    def admit(self, line: bytes, item: Item, size: int) -> None:
         """Take in an item of `size` bytes, stored under a key that is absent."""
 
     @abstractmethod
@@ -55,7 +60,7 @@ class Policy(ABC):
         """Note that an item takes `more` bytes than before."""
 
     @abstractmethod
-    def remove(self, key: bytes, item: Item, size: int) -> None:
+    def remove(self, line: bytes, item: Item, size: int) -> None:
         """Forget an item that is gone."""
 
     @abstractmethod
@@ -63,7 +68,7 @@ class Policy(ABC):
         """Choose an item, and forget it.
 
         Returns:
-            Its key, the item, and what it costs; None when there is none.
+            Its line, the item, and what it costs; None when there is none.
         """
 
     @abstractmethod
@@ -79,7 +84,7 @@ class Policy(ABC):
             the next call begins again.
         """
 
-    def recall(self, key: bytes, item: Item) -> None:  # noqa: B027 - it may have no memory
+    def recall(self, line: bytes, item: Item) -> None:  # noqa: B027 - it may have no memory
         """Look whether a key was here lately; before room is made for its item, and `admit`."""
 
     def adapt(self, limit: int) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 
 from memlite.backends.eviction.fifo import Fifo
 from memlite.backends.eviction.ghost import Ghost
-from memlite.backends.eviction.policy import PLACE, Policy, cost
+from memlite.backends.eviction.policy import PLACE, Policy, weigh
 from memlite.backends.item import FREQUENCY, MAIN, Item, allocated
 
 __all__ = ["S3Fifo"]
@@ -69,20 +69,20 @@ class S3Fifo(Policy):
         if capacity > self.ghost.capacity:
             self.ghost.resize(capacity)
 
-    def recall(self, key: bytes, item: Item) -> None:
+    def recall(self, line: bytes, item: Item) -> None:
         """Look whether a key was evicted lately."""
-        if not self._filling and self.ghost.take(key):
+        if not self._filling and self.ghost.take(line):
             item.state |= MAIN
 
-    def admit(self, key: bytes, item: Item, size: int) -> None:
+    def admit(self, line: bytes, item: Item, size: int) -> None:
         """Put an item into the small queue, or into the main one if it is back.
 
         While there is room for all, into the main one also what is beyond the small one's share.
         """
         if self._left:
-            queue = self._left.get(key)
+            queue = self._left.get(line)
             if queue is not None:
-                self._give_up(key)
+                self._give_up(line)
                 item.state = item.state & ~MAIN | queue
                 if queue:
                     self._main_bytes += size
@@ -91,10 +91,10 @@ class S3Fifo(Policy):
                 return
         if item.state & MAIN or (self._filling and self._small_bytes >= self._small_limit):
             item.state |= MAIN
-            self._main.push(key)
+            self._main.push(line)
             self._main_bytes += size
         else:
-            self._small.push(key)
+            self._small.push(line)
             self._small_bytes += size
 
     def resize(self, item: Item, more: int) -> None:
@@ -104,17 +104,17 @@ class S3Fifo(Policy):
         else:
             self._small_bytes += more
 
-    def remove(self, key: bytes, item: Item, size: int) -> None:
+    def remove(self, line: bytes, item: Item, size: int) -> None:
         """Forget an item; its place is left."""
         self.resize(item, -size)
-        self._left[key] = item.state & MAIN
-        self._left_bytes += _left_by(key)
+        self._left[line] = item.state & MAIN
+        self._left_bytes += _left_by(line)
         if self._left_bytes > self._left_limit:
             self.walk(_PASSED, _ignore)
 
-    def _give_up(self, key: bytes) -> None:
-        del self._left[key]
-        self._left_bytes -= _left_by(key)
+    def _give_up(self, line: bytes) -> None:
+        del self._left[line]
+        self._left_bytes -= _left_by(line)
 
     def evict(self) -> tuple[bytes, Item, int] | None:
         """Choose an item from the small queue, or from the main one where that has too much."""
@@ -128,37 +128,37 @@ class S3Fifo(Policy):
     def _evict_small(self) -> tuple[bytes, Item, int] | None:
         small, main, items = self._small, self._main, self._items
         chances = _CHANCES_AT_ONCE
-        while chances and (key := small.pop()) is not None:
-            item = items.get(key)
+        while chances and (line := small.pop()) is not None:
+            item = items.get(line)
             if item is None:
-                self._give_up(key)
+                self._give_up(line)
                 continue
-            size = cost(key, item)
+            size = weigh(line, item)
             self._small_bytes -= size
             if item.state & FREQUENCY < _TO_MAIN:
-                self.ghost.add(key)
-                return key, item, size
+                self.ghost.add(line)
+                return line, item, size
             chances -= 1
             item.state = item.state & ~FREQUENCY | MAIN
             self._main_bytes += size
-            main.push(key)
+            main.push(line)
         return None
 
     def _evict_main(self) -> tuple[bytes, Item, int] | None:
         main, items = self._main, self._items
         chances = _CHANCES_AT_ONCE
-        while (key := main.pop()) is not None:
-            item = items.get(key)
+        while (line := main.pop()) is not None:
+            item = items.get(line)
             if item is None:
-                self._give_up(key)
+                self._give_up(line)
             elif item.state & FREQUENCY and chances:
                 chances -= 1
                 item.state -= 1
-                main.push(key)
+                main.push(line)
             else:
-                size = cost(key, item)
+                size = weigh(line, item)
                 self._main_bytes -= size
-                return key, item, size
+                return line, item, size
         return None
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
@@ -168,12 +168,12 @@ class S3Fifo(Policy):
         """
         items, left = self._items, self._left
 
-        def keep(key: bytes) -> bool:
-            item = items.get(key)
+        def keep(line: bytes) -> bool:
+            item = items.get(line)
             if item is not None:
-                look(key, item)
-            if key in left:
-                self._give_up(key)
+                look(line, item)
+            if line in left:
+                self._give_up(line)
                 return False
             return True
 
@@ -199,10 +199,10 @@ class S3Fifo(Policy):
             self._left.popitem()
 
 
-def _left_by(key: bytes) -> int:
+def _left_by(line: bytes) -> int:
     """Return the bytes of what a removed item leaves: its key and its place."""
-    return allocated(len(key)) + PLACE
+    return allocated(len(line)) + PLACE
 
 
-def _ignore(key: bytes, item: Item) -> None:
+def _ignore(line: bytes, item: Item) -> None:
     """Look at nothing."""
