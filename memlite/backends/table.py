@@ -18,6 +18,8 @@ __all__ = ["ItemTable"]
 # what that displaces goes bit by bit, so that no store takes long.
 _EVICTED_BESIDE: Final = 16 * 1024
 _EVICTED_AT_ONCE: Final = 100
+# Items with which a dict that leaves no room for any is made anew: it takes a millisecond.
+_REMADE_WITH: Final = 10_000
 # New keys after which is looked at how large the dict and the policy have become.
 _MEASURED_EVERY: Final = 1000
 
@@ -285,7 +287,19 @@ class ItemTable:
         if self._evict:
             while self.used > self._room and count < at_most and self._evict_one():
                 count += 1
+            if self._room < 0 and len(self._items) <= _REMADE_WITH:
+                self._remake()
         return count
+
+    def _remake(self) -> None:
+        """Let go of the dict's free slots, which it keeps for as long as nothing is stored.
+
+        After a much lower limit these may be more than that, and so nothing could be.
+        """
+        items = dict(self._items)
+        self._items.clear()
+        self._items.update(items)
+        self._measure()
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""

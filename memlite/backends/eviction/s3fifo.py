@@ -123,7 +123,8 @@ class S3Fifo(Policy):
             self._size_ghost()
         if self._small_bytes and self._main_bytes <= self._main_limit:
             return self._evict_small() or self._evict_main()
-        return self._evict_main() or self._evict_small()
+        # All of the small queue may have gone on to the main one, which had nothing before.
+        return self._evict_main() or self._evict_small() or self._evict_main()
 
     def _evict_small(self) -> tuple[bytes, Item, int] | None:
         small, main, items = self._small, self._main, self._items
