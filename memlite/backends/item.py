@@ -82,10 +82,11 @@ def allocated(size: int) -> int:
     """Return the bytes of memory a bytes object of `size` takes, its header and all.
 
     CPython's allocator and the C library's both give out multiples of 16. The latter has the
-    larger ones, and of its memory a sixteenth lies in holes when sizes are mixed, as measured.
+    larger ones, and of its memory three parts in 32 lie in holes when sizes have been mixed for
+    ten turnovers, as measured.
     """
     size = (size + 33 + 15) & -16
-    return size if size <= PYTHONS_OWN else size + (size >> 4)
+    return size if size <= PYTHONS_OWN else size + (size >> 5) * 3
 
 
 def since_epoch(second: int) -> int:

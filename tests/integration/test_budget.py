@@ -60,14 +60,7 @@ def turn_over(wire: Wire, load: Iterator[tuple[bytes, int]], times: int = 1) -> 
 @pytest.mark.parametrize(
     ("size", "mean", "policy"),
     [
-        pytest.param(
-            log_uniform,
-            1450,
-            "s3fifo",
-            marks=pytest.mark.xfail(
-                strict=False, reason="comes to 1.10 after ten turnovers, and stays at up to 1.105"
-            ),
-        ),
+        (log_uniform, 1450, "s3fifo"),
         (uniform, 5000, "lru"),
     ],
 )

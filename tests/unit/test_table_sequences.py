@@ -5,12 +5,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memlite.backends import FullItem, Marks
+from memlite.backends import FullItem, Marks, nameable
 from memlite.backends.eviction import POLICIES, cost
 from memlite.errors import OutOfMemoryError
 from tests.unit.tables import Store
 
-keys = st.binary(min_size=1, max_size=2) | st.sampled_from([b"a", b"b", b"c", b"k" * 250])
+keys = st.binary(min_size=1, max_size=2).filter(nameable) | st.sampled_from(
+    [b"a", b"b", b"c", b"k" * 250]
+)
 values = st.binary(max_size=10) | st.integers(0, 3000).map(bytes)
 expiries = st.sampled_from([0.0, 0.0, 1e9])
 marks = st.sampled_from([None, None, None, Marks(won=True), Marks(unique=5)])
@@ -85,8 +87,11 @@ class TableMachine(RuleBasedStateMachine):
     @rule(key=keys)
     def delete(self, key):
         was_there = key in self.model
+        left = getattr(self.store._policy, "_left_bytes", 0)
         item = self.store.delete(key)
         assert (item is not None) is was_there
+        if getattr(self.store._policy, "_left_bytes", 0) < left:
+            self.shown = None  # it has passed places itself, which a walk may miss then
         self.forget(key)
 
     @rule(key=keys, value=st.none() | values)

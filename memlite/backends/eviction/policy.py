@@ -25,7 +25,7 @@ def weigh(line: bytes, item: Item) -> int:
     # The same in one, as each item that goes is asked this.
     size = (len(item.wire) + 48) & -16
     if size > PYTHONS_OWN:
-        size += size >> 4
+        size += (size >> 5) * 3
     return ((len(line) + 48) & -16) + size + _PLAIN
 
 
