@@ -93,7 +93,7 @@ async def test_what_is_being_stored_is_shown_and_followed_in_order(slow, held):
 
 
 async def test_beyond_the_bound_sets_go_through(slow, held):
-    await put(held, b"x" * 9_000, b"large")
+    await put(held, b"x" * 8_000, b"large")
     await put(held, b"x" * 2_000, b"other")
     assert await slow.value(b"large") is None
     assert await slow.value(b"other") == b"x" * 2_000
@@ -192,12 +192,12 @@ async def test_what_was_acknowledged_is_shown_while_it_is_overwritten(slow, held
 
 
 async def test_one_that_is_held_may_be_set_again_although_the_bound_is_reached(slow, held):
-    await put(held, b"x" * 9_000, b"large")
+    await put(held, b"x" * 8_000, b"large")
     for number in range(100):
         await put(held, b"%d" % number * 4_000, b"large")
     assert slow.calls["put"] == 0 or held.stats()["write_back_bytes"] <= 10_000
-    await put(held, b"y" * 9_000, b"large")
-    assert held.peek_cached(b"large").value == b"y" * 9_000
+    await put(held, b"y" * 8_000, b"large")
+    assert held.peek_cached(b"large").value == b"y" * 8_000
 
 
 async def test_the_bound_counts_what_items_cost(slow, held):
