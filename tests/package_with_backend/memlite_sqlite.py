@@ -69,7 +69,7 @@ class SQLiteBackend(Backend):
     ) -> None:
         item.version = await self._do(self._put, key, item, replacing)
 
-    def _put(self, key: bytes, item: Item, replacing: Item | Anything | None) -> int:
+    def _put(self, key: bytes, item: FullItem, replacing: Item | Anything | None) -> int:
         with self._database as transaction:
             self._expect(key, replacing)
             transaction.execute("UPDATE state SET number = number + 1 WHERE name = 'version'")
