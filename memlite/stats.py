@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from operator import attrgetter, sub
+from typing import ClassVar
 
 __all__ = ["COMMAND_CLASSES", "Counters", "LatencyHistogram"]
 
@@ -14,7 +15,7 @@ class Counters:
     Attributes are plain ints, incremented where the thing happens.
     """
 
-    __slots__ = (
+    NAMES: ClassVar[tuple[str, ...]] = (
         "auth_cmds",
         "auth_errors",
         "bytes_read",
@@ -59,6 +60,7 @@ class Counters:
         "udp_dropped",
         "udp_refused",
     )
+    __slots__ = NAMES
 
     auth_cmds: int
     auth_errors: int
@@ -109,7 +111,7 @@ class Counters:
 
     def reset(self) -> None:
         """Set every counter to zero (``stats reset``)."""
-        for name in self.__slots__:
+        for name in self.NAMES:
             setattr(self, name, 0)
 
     def snapshot(self) -> tuple[int, ...]:
@@ -122,7 +124,7 @@ class Counters:
 
     def subtract(self, growth: tuple[int, ...]) -> None:
         """Take back what `since` returned."""
-        for name, by in zip(self.__slots__, growth, strict=True):
+        for name, by in zip(self.NAMES, growth, strict=True):
             if by:
                 setattr(self, name, max(0, getattr(self, name) - by))
 
@@ -151,7 +153,7 @@ _SUB_BITS = 5
 _SUB_BUCKETS = 1 << _SUB_BITS
 
 
-_every_counter = attrgetter(*Counters.__slots__)
+_every_counter = attrgetter(*Counters.NAMES)
 
 
 class LatencyHistogram:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from memlite.backends.eviction import POLICIES, cost, weigh
 from memlite.backends.item import Item, key_of, line_of, wire_form
-from memlite.backends.usage import Usage
+from memlite.backends.usage import MASK, Usage
 
 Trace = list[int]
 OTHERS = {"S3-FIFO": "S3FIFO", "SIEVE": "Sieve", "ARC": "ARC", "W-TinyLFU": "WTinyLFU"}
@@ -110,7 +110,7 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         line = line_of(key_of_item(number))
         item = chooser.find(line)
         if item is not None:
-            item.state = usage.read[item.state & Usage.MASK]
+            item.state = usage.read[item.state & MASK]
             continue
         misses += 1
         size = taken[number]

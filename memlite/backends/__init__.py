@@ -9,10 +9,11 @@ __all__ = [
     "Item",
     "ItemTable",
     "Marks",
+    "Part",
     "Unknown",
     "nameable",
 ]
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.item import FullItem, Item, Marks, nameable
+from memlite.backends.item import FullItem, Item, Marks, Part, nameable
 from memlite.backends.table import ItemTable

@@ -1,7 +1,9 @@
 """What is stored under a key, in as few bytes as Python allows for."""
 
 import time
-from typing import ClassVar, Final, NamedTuple, Self, cast
+from typing import ClassVar, Final, NamedTuple, Self, TypeAlias
+
+from memlite.native import mypyc_attr
 
 __all__ = [
     "END",
@@ -16,6 +18,7 @@ __all__ = [
     "FullItem",
     "Item",
     "Marks",
+    "Part",
     "allocated",
     "key_of",
     "line_of",
@@ -55,6 +58,10 @@ _START: Final = len(b"VALUE ")
 _LINE_END: Final = len(b"\r\n")
 END: Final = len(b"END\r\n")
 """Bytes of a reply behind the value and its line's end."""
+
+
+Part: TypeAlias = bytes | memoryview
+"""A piece of a reply: of a large value only a view."""
 
 
 def line_of(key: bytes) -> bytes:
@@ -99,9 +106,9 @@ def nameable(key: bytes) -> bool:
     return not (b" " in key or b"\n" in key)
 
 
-def _view(wire: bytes, begin: int, behind: int) -> bytes:
+def _view(wire: bytes, begin: int, behind: int) -> memoryview:
     """Return a part of a reply that can be sent, and joined with others, and is not copied."""
-    return cast("bytes", memoryview(wire)[begin:-behind])
+    return memoryview(wire)[begin:-behind]
 
 
 class Marks(NamedTuple):
@@ -120,6 +127,8 @@ class Marks(NamedTuple):
     unique: int | None = None
 
 
+# What an item refers to never refers back; compiled, it needs nothing of the garbage collector's.
+@mypyc_attr(acyclic=True, allow_interpreted_subclasses=True)
 class Item:
     r"""A stored value with what memcached keeps beside it.
 
@@ -210,7 +219,7 @@ class Item:
         """The value, copied out of `wire`."""
         return self.wire[self.begin : -_LINE_END - END]
 
-    def entry(self) -> tuple[bytes, ...]:
+    def entry(self) -> tuple[Part, ...]:
         """Return the reply without its END line, in parts; of a large one only a view."""
         wire = self.wire
         if len(wire) < VIEW_FROM:
@@ -218,17 +227,18 @@ class Item:
         begin = self.begin
         return wire[:begin], _view(wire, begin, END)
 
-    def value_line(self) -> bytes:
+    def value_line(self) -> Part:
         """Return the value with the line's end behind it; of a large one a view."""
         if len(self.wire) < VIEW_FROM:
             return self.wire[self.begin : -END]
         return _view(self.wire, self.begin, END)
 
-    def value_view(self) -> bytes:
+    def value_view(self) -> memoryview:
         """Return a view of the value."""
         return _view(self.wire, self.begin, _LINE_END + END)
 
 
+@mypyc_attr(acyclic=True, allow_interpreted_subclasses=True)
 class FullItem(Item):
     """An item with an expiry, a version or marks; backends deal in these.
 

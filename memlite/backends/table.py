@@ -11,6 +11,7 @@ from typing import Final, cast
 from memlite.backends.eviction import Policy, S3Fifo, cost, weigh
 from memlite.backends.item import FULL, MAIN, FullItem, Item, Marks, allocated, key_of, line_of
 from memlite.errors import OutOfMemoryError
+from memlite.native import mypyc_attr
 
 __all__ = ["ItemTable"]
 
@@ -24,6 +25,7 @@ _REMADE_WITH: Final = 10_000
 _MEASURED_EVERY: Final = 1000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ItemTable:
     """Items by key; where there is no room for another, a policy chooses what goes.
 
@@ -256,8 +258,9 @@ class ItemTable:
             self._policy.remove(line, item, size)
         return item
 
-    drop = delete
-    """For what has expired, which a table may keep or not: nobody sees it any more."""
+    def drop(self, key: bytes) -> Item | None:
+        """Forget what has expired, which a table may keep or not: nobody sees it any more."""
+        return self.delete(key)
 
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""

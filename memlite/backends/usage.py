@@ -1,5 +1,7 @@
 """What using an item makes of its state: a look at a table instead of arithmetic."""
 
+from typing import Final
+
 from memlite.backends.item import (
     FETCHED,
     FREQUENCY,
@@ -8,10 +10,11 @@ from memlite.backends.item import (
     since_epoch,
 )
 
-__all__ = ["Usage"]
+__all__ = ["MASK", "Usage"]
 
-_STATES = range(1 << STATE_BITS)
-_MASK = (1 << STATE_BITS) - 1
+MASK: Final = (1 << STATE_BITS) - 1
+"""The bits of a state that are looked up."""
+_STATES: Final = range(1 << STATE_BITS)
 
 
 class Usage:
@@ -27,8 +30,6 @@ class Usage:
         seen: after what counts as use without being a read (add of a key that is there).
         fresh: of an item that is stored now.
     """
-
-    MASK = _MASK
 
     __slots__ = ("_second", "_watched", "fresh", "read", "seen", "straight")
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from memlite.backends import Item, Marks, nameable
+from memlite.backends import Item, Marks, Part, nameable
 from memlite.backends.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, FullItem, wire_form
-from memlite.backends.usage import Usage
+from memlite.backends.usage import MASK, Usage
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND, Observer
@@ -13,15 +13,14 @@ from memlite.engine.semantics import Content, Decision, Outcome
 from memlite.engine.sizes import SizeClasses
 from memlite.engine.table import Table
 from memlite.errors import CommandError, OutOfMemoryError
+from memlite.native import mypyc_attr
 from memlite.protocol.limits import item_total
 from memlite.stats import Counters
 
 __all__ = ["Engine"]
 
 
-_STATE = Usage.MASK
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
     """Carries out commands on items, and counts them.
 
@@ -88,11 +87,11 @@ class Engine:
             or (item.expires and item.expires <= self.clock.now())
         ):
             return None
-        item.state = self.usage.read[item.state & _STATE]
+        item.state = self.usage.read[item.state & MASK]
         self.counters.get_hits += 1
         return item.wire
 
-    def collect(self, keys: list[bytes], out: list[bytes]) -> None:
+    def collect(self, keys: list[bytes], out: list[Part]) -> None:
         """Append the reply to a get for each item that is there, as `fetch` finds them one by one.
 
         The end of the reply remains to be appended.
@@ -106,10 +105,10 @@ class Engine:
         straight, append = self.usage.straight, out.append
         hits = len(keys)
         for key, item in zip(keys, self.table.find_all(keys), strict=True):
-            if item is not None and (state := straight[item.state & _STATE]):
+            if item is not None and (state := straight[item.state & MASK]):
                 item.state = state
             elif item is not None and not (item.expires and item.expires <= self.clock.now()):
-                item.state = self.usage.read[item.state & _STATE]
+                item.state = self.usage.read[item.state & MASK]
             else:
                 self._count_miss(key, item)
                 hits -= 1
@@ -126,7 +125,7 @@ class Engine:
         item = self.table.find(key)
         state = FOUND
         if item is not None and (not item.expires or item.expires > self.clock.now()):
-            item.state = self.usage.read[item.state & _STATE]
+            item.state = self.usage.read[item.state & MASK]
             self.counters.get_hits += 1
         else:
             state = self._count_miss(key, item)
@@ -139,7 +138,7 @@ class Engine:
 
     def _bump(self, key: bytes, item: Item) -> None:
         self.table.find(key)
-        item.state = self.usage.read[item.state & _STATE]
+        item.state = self.usage.read[item.state & MASK]
 
     def _count_miss(self, key: bytes, expired: Item | None) -> str:
         self.counters.get_misses += 1
@@ -252,7 +251,7 @@ class Engine:
     def _renew(self, key: bytes) -> None:
         item = self.table.find(key)
         if item is not None:
-            item.state = self.usage.seen[item.state & _STATE]
+            item.state = self.usage.seen[item.state & MASK]
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""

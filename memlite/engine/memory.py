@@ -1,7 +1,7 @@
 """The engine served from memory alone: all items are in one table."""
 
 from memlite.backends import Item, ItemTable
-from memlite.backends.usage import Usage
+from memlite.backends.usage import MASK
 from memlite.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
@@ -10,7 +10,6 @@ from memlite.stats import Counters
 
 __all__ = ["MemoryEngine"]
 
-_STATE = Usage.MASK
 
 # Seconds from the end of one round of looking for expired items to the next. After a round that
 # found none it is twice as long.
@@ -61,7 +60,7 @@ class MemoryEngine(MetaEngine):
         item = asked(line)
         if item is None:
             return None
-        state = self._straight[item.state & _STATE]
+        state = self._straight[item.state & MASK]
         if not state:
             return self._look_closer(item)
         item.state = state

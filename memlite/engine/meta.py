@@ -7,6 +7,7 @@ from memlite.engine import semantics
 from memlite.engine.engine import Engine
 from memlite.engine.semantics import Content, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
+from memlite.native import mypyc_attr
 
 __all__ = ["Counted", "Found", "MetaEngine"]
 
@@ -51,6 +52,7 @@ class Counted(NamedTuple):
     expires: float = 0.0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MetaEngine(Engine):
     """Commands with conditions and options.
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from memlite import __version__
-from memlite.backends import Item, nameable
+from memlite.backends import Item, Part, nameable
 from memlite.backends.item import VIEW_FROM
 from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.errors import CommandError, OutOfMemoryError
@@ -78,7 +78,7 @@ class BinaryCommands:
     __slots__ = ("_admin", "_cas", "_connection", "_engine", "out")
 
     def __init__(
-        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[Part]
     ) -> None:
         self._engine = engine
         self._cas = engine.cas_enabled
@@ -126,7 +126,7 @@ class BinaryCommands:
             self.out.append(spell(self._unique(item)))
         else:
             # It is about to be stored, and has none yet; see `memlite.server.deferred`.
-            self.out.append(cast("bytes", partial(self._spell, spell, item)))
+            self.out.append(cast("Part", partial(self._spell, spell, item)))
 
     def _spell(self, spell: Callable[[int], bytes], item: Item) -> bytes:
         return spell(self._unique(item))

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from memlite.backends import Item
+from memlite.backends import Item, Part
 from memlite.engine import MetaEngine, Outcome
 from memlite.errors import CommandError
+from memlite.native import mypyc_attr
 from memlite.protocol import replies
 from memlite.server.meta import MetaCommands
 
 if TYPE_CHECKING:
-    from memlite.server.connection import Connection
     from memlite.server.server import Server
 
 __all__ = ["TextCommands"]
@@ -25,6 +25,7 @@ _REPLY = {
 }
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TextCommands(MetaCommands):
     """Answers a connection's commands at once.
 
@@ -34,7 +35,7 @@ class TextCommands(MetaCommands):
     Args:
         engine: holds the items.
         server: knows the commands that are not about keys.
-        connection: whose commands they are.
+        connection: whose commands they are; over UDP the request's.
         out: where replies are appended.
 
     Attributes:
@@ -44,7 +45,7 @@ class TextCommands(MetaCommands):
     __slots__ = ("_connection", "_server")
 
     def __init__(
-        self, engine: MetaEngine, server: "Server", connection: "Connection", out: list[bytes]
+        self, engine: MetaEngine, server: "Server", connection: Any, out: list[Part]
     ) -> None:
         super().__init__(engine, out)
         self._server = server
@@ -95,7 +96,7 @@ class TextCommands(MetaCommands):
         head = partial(self._head_with_unique, key, item)
         # What gats is about to store has no unique yet; see DeferredCommands.
         later = self._engine.unnumbered(item)
-        self.out += (cast("bytes", head) if later else head(), body)
+        self.out += (cast("Part", head) if later else head(), body)
 
     def _head_with_unique(self, key: bytes, item: Item) -> bytes:
         return replies.value_head_with_cas(key, item.flags, item.size, self._engine.unique(item))

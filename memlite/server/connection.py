@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from memlite.backends import Part
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.server.dialects import Dialect, Negotiator, Parser
@@ -21,9 +22,9 @@ _log = logging.getLogger("memlite")
 
 # Replies of one read are joined into one write up to this size. Larger ones go out in pieces of it,
 # and no further than the peer takes them: a get of a thousand large keys must not be copied whole.
-_JOIN_AT_MOST = 64 * 1024
+_JOIN_AT_MOST: Final = 64 * 1024
 # Bytes of a get of one key. What is longer is not looked up: that takes as long as it is.
-_LONGEST_GET = len(b"get \r\n") + 250
+_LONGEST_GET: Final = len(b"get \r\n") + 250
 
 
 class Connection(asyncio.Protocol):
@@ -53,7 +54,7 @@ class Connection(asyncio.Protocol):
     )  # fmt: skip
 
     _transport: asyncio.Transport
-    _write: Callable[[bytes], None]
+    _write: Callable[[Part], None]
     parser: Parser
     _hit: Callable[[bytes], bytes | None]
     can_wait = True  # for an answer that takes a while
@@ -62,7 +63,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._counters = server.counters
-        self.out: list[bytes] = []
+        self.out: list[Part] = []
         self.authenticated = server.auth is None
         self.speak(server.dialect)
         if server.negotiates:
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
         self._write_paused = False
         self._held = b""  # what arrived meanwhile
         self._eof = False
-        self._unsent: deque[bytes] | None = None  # replies the peer is too slow for
+        self._unsent: deque[Part] | None = None  # replies the peer is too slow for
         self._closing = False  # to close when those are out
         self._stream: Stream | None = None  # what it is instead of serving commands
         self.close_reason = "normal"
@@ -204,7 +205,7 @@ class Connection(asyncio.Protocol):
         self._unsent = None
         # Half a value may be large, and the collector that would find these two is in no hurry:
         # the commands refer to the connection, which refers to them.
-        del self.parser, self.commands
+        self.parser = self.commands = cast("Any", None)
 
     def data_received(self, data: bytes) -> None:
         """Serve what has arrived, unless something before it still waits."""

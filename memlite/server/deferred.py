@@ -8,6 +8,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from memlite.backends import Part
 from memlite.engine.store import Reads, StoreEngine
 from memlite.errors import CommandError, OutOfMemoryError, StorageError, VersionConflict
 from memlite.protocol.handler import COMMAND_CLASS
@@ -59,7 +60,7 @@ class _Command:
         self.quiet = quiet
         self.request = request
         self.started = started
-        self.replies: list[bytes] = []
+        self.replies: list[Part] = []
         self.size = 0
         self.done = False
         self.counted: tuple[int, ...] = ()
@@ -86,7 +87,7 @@ class _Command:
 class AtOnce(Protocol):
     """A handler that answers at once, by appending to `out`."""
 
-    out: list[bytes]
+    out: list[Part]
 
     def quit(self) -> None: ...  # noqa: D102 - see `Handler`
 

@@ -1,6 +1,6 @@
 """A client's connection to a server whose backend must be asked."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from memlite.engine.store import StoreEngine
 from memlite.server.connection import Connection
@@ -33,7 +33,7 @@ class DeferredConnection(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind but what has begun."""
         self.commands.detach()
-        del self._hit  # the commands' method; see there
+        self._hit = cast("Any", None)  # the commands' method; see there
         super().connection_lost(exc)
 
     def note_activity(self, second: int) -> None:

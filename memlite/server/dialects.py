@@ -9,6 +9,7 @@ from memlite.protocol.magic import MAGIC
 from memlite.server.commands import TextCommands
 
 if TYPE_CHECKING:
+    from memlite.backends import Part
     from memlite.engine import MetaEngine
     from memlite.engine.store import StoreEngine
     from memlite.protocol.login import LoginReader
@@ -42,7 +43,7 @@ class Dialect(NamedTuple):
     """
 
     parser: "Callable[[Limits], Parser]"
-    commands: "Callable[[MetaEngine, Server, Connection, list[bytes]], Any]"
+    commands: "Callable[[MetaEngine, Server, Connection, list[Part]], Any]"
     deferred: "Callable[[Server, StoreEngine, DeferredConnection], Deferred[Any]]"
     login: "Callable[[Limits], LoginReader]"
     straight: bool = False

@@ -11,6 +11,7 @@ from random import Random
 from time import perf_counter_ns
 from typing import Any, cast
 
+from memlite.backends import Part
 from memlite.protocol.handler import COMMAND_CLASS, KEY_ARGUMENT, Handler
 from memlite.protocol.magic import MAGIC_OF_REPLIES
 from memlite.stats import COMMAND_CLASSES, LatencyHistogram
@@ -95,11 +96,11 @@ class Tracer(_Around):
 
     def __init__(self) -> None:
         self._target: Any = None
-        self._out: list[bytes] = []
+        self._out: list[Part] = []
         self._number = 0
         super().__init__()
 
-    def before(self, handler: Handler, out: list[bytes], number: int) -> Handler:
+    def before(self, handler: Handler, out: list[Part], number: int) -> Handler:
         """Return a handler that logs and passes on to `handler`, until the next call.
 
         Args:
@@ -132,7 +133,7 @@ def _keys(argument: Any) -> Sequence[bytes]:
     return (getattr(argument, "key", argument),)
 
 
-def trace_reply(number: int, replies: Sequence[bytes]) -> None:
+def trace_reply(number: int, replies: Sequence[Part]) -> None:
     """Log a command's replies as the tracer does, for those that come later.
 
     Args:

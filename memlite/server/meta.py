@@ -5,11 +5,12 @@ from functools import partial
 from math import ceil
 from typing import Final, cast
 
-from memlite.backends import Item
+from memlite.backends import Item, Part
 from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.engine.meta import Counted, Found
 from memlite.engine.semantics import expiry
 from memlite.errors import CommandError
+from memlite.native import mypyc_attr
 from memlite.protocol.meta import MetaRequest, encode_key
 
 __all__ = ["MODES", "MetaCommands"]
@@ -36,6 +37,7 @@ _DECREMENT: Final = b"D-"
 _C, _F, _H, _K, _L, _N, _O, _S, _T_NEW, _T = b"cfhklNOsTt"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MetaCommands:
     """Answers meta commands at once.
 
@@ -50,7 +52,7 @@ class MetaCommands:
 
     __slots__ = ("_engine", "out")
 
-    def __init__(self, engine: MetaEngine, out: list[bytes]) -> None:
+    def __init__(self, engine: MetaEngine, out: list[Part]) -> None:
         self._engine = engine
         self.out = out
 
@@ -80,7 +82,7 @@ class MetaCommands:
 
     def _append(self, head: "partial[bytes]", item: Item | None, request: MetaRequest) -> None:
         later = request.unique_asked and item is not None and self._engine.unnumbered(item)
-        self.out.append(cast("bytes", head) if later else head())
+        self.out.append(cast("Part", head) if later else head())
 
     def _head_of_get(self, request: MetaRequest, found: Found, with_value: bool) -> bytes:
         item = found.item
@@ -256,7 +258,7 @@ class MetaCommands:
             self.out.append(b"EN\r\n")
             return
         head = partial(self._debug, request.key, item)
-        self.out.append(cast("bytes", head) if self._engine.unnumbered(item) else head())
+        self.out.append(cast("Part", head) if self._engine.unnumbered(item) else head())
 
     def _debug(self, key: bytes, item: Item) -> bytes:
         engine = self._engine

@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from memlite.backends import Part
 from memlite.engine.store import StoreEngine
 from memlite.errors import ProtocolViolation
 from memlite.protocol import frames, replies
@@ -165,7 +166,7 @@ class UdpService(asyncio.DatagramProtocol):
 
     # Sending
 
-    def send(self, request: "_Request", parts: list[bytes], size: int) -> bool:
+    def send(self, request: "_Request", parts: list[Part], size: int) -> bool:
         """Send a reply; False when that takes a while, and `_Request.go_on` is called in the end.
 
         Args:
@@ -255,7 +256,7 @@ class _Request:
         self.size = len(payload)
         self.number = service.number
         self.close_reason = "normal"  # which commands set, and nobody is told of
-        self.out: list[bytes] = []
+        self.out: list[Part] = []
         protocol = server.config.protocol
         self._text = protocol == "ascii" or (protocol == "auto" and payload[0] != MAGIC)
         dialect = _TEXT if self._text else BINARY

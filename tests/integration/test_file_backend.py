@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from memlite.backends import ItemTable
 from memlite.backends.item import FREQUENCY, FullItem
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.jsonfile import backend as module
@@ -445,16 +446,14 @@ async def test_what_is_refused_just_before_a_snapshot_is_installed_is_not_in_it(
             time.sleep(0.2)
             raise OSError(errno.EIO, "too late")
 
-        real_list = backend.table.list_keys
-
-        def list_keys():
+        def list_keys(table, real_list=ItemTable.list_keys):
             # After the new journal was begun, before the first item is looked at.
             nonlocal change
             monkeypatch.setattr(os, "write", failing_later)
             change = backend.put(b"key", FullItem.of(b"key", b"refused"))
-            return real_list()
+            return real_list(table)
 
-        monkeypatch.setattr(backend.table, "list_keys", list_keys)
+        monkeypatch.setattr(ItemTable, "list_keys", list_keys)
         with pytest.raises(_AbandonedError, match="could not be written meanwhile"):
             await backend._compact()
         with pytest.raises(StorageError):

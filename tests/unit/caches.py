@@ -3,7 +3,7 @@
 from memlite.backends.eviction import Lru, S3Fifo, weigh
 from memlite.backends.eviction.ghost import Ghost
 from memlite.backends.item import MAIN, Item, wire_form
-from memlite.backends.usage import Usage
+from memlite.backends.usage import MASK, Usage
 
 USAGE = Usage()
 WIRE = wire_form(b"", 0, b"v")
@@ -63,7 +63,7 @@ class Cache:
     def _access(self, key):
         item = self.policy.find(key)
         if item is not None:
-            item.state = USAGE.read[item.state & Usage.MASK]
+            item.state = USAGE.read[item.state & MASK]
             return True
         item = Item(WIRE, 0)
         self.policy.recall(key, item)

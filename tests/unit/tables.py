@@ -3,7 +3,7 @@
 from memlite.backends import Item, ItemTable
 from memlite.backends.eviction import Lru, S3Fifo, cost
 from memlite.backends.item import FRESH_BITS, MAIN, FullItem, allocated, key_of, wire_form
-from memlite.backends.usage import Usage
+from memlite.backends.usage import MASK, Usage
 
 USAGE = Usage()
 
@@ -41,7 +41,7 @@ class Store(ItemTable):
         for key in keys:
             for _ in range(times):
                 item = self.find(key)
-                item.state = USAGE.read[item.state & Usage.MASK]
+                item.state = USAGE.read[item.state & MASK]
 
     @property
     def gone(self):

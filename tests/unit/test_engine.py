@@ -136,10 +136,10 @@ def test_delete(one):
 
 def test_peek_counts_nothing(one):
     one.set(b"a")
-    before = [getattr(one.counters, name) for name in Counters.__slots__]
+    before = [getattr(one.counters, name) for name in Counters.NAMES]
     assert one.engine.peek(b"a") is not None
     assert one.engine.peek(b"b") is None
-    assert [getattr(one.counters, name) for name in Counters.__slots__] == before
+    assert [getattr(one.counters, name) for name in Counters.NAMES] == before
     assert not one.engine.peek(b"a").fetched
 
 
@@ -148,7 +148,7 @@ def test_peek_counts_nothing(one):
 
 def state(one):
     """Return all that reading may change."""
-    counters = [getattr(one.counters, name) for name in Counters.__slots__]
+    counters = [getattr(one.counters, name) for name in Counters.NAMES]
     items = [(key, item.wire, item.state) for key, item in one.engine.table.scan()]
     prefixes = one.engine.prefixes
     return counters, items, one.engine.table.used, prefixes and prefixes.dump()

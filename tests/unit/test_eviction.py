@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from memlite.backends.eviction import POLICIES, s3fifo
+from memlite.backends.eviction import POLICIES
 from memlite.backends.item import FREQUENCY
 from tests.unit.caches import Cache
 from tests.unit.tables import Store
@@ -137,9 +137,9 @@ def test_places_of_removed_items_are_passed_over():
         assert not cache.policy.ghost.take(cache.key(number))
 
 
-def test_a_store_passes_over_so_many_used_items_and_no_more(monkeypatch):
-    monkeypatch.setattr(s3fifo, "_CHANCES_AT_ONCE", 5)
+def test_a_store_passes_over_so_many_used_items_and_no_more():
     cache = filled(100)
+    cache.policy._chances = 5
     cache.policy._small_limit = cache.policy._main_limit = 0  # the main one's turn
     for number in range(10, 100):
         cache.access(number)
@@ -148,9 +148,9 @@ def test_a_store_passes_over_so_many_used_items_and_no_more(monkeypatch):
     assert cache.queues[1] == [*range(16, 100), *range(10, 15)]
 
 
-def test_a_store_promotes_so_many_items_and_no_more(monkeypatch):
-    monkeypatch.setattr(s3fifo, "_CHANCES_AT_ONCE", 5)
+def test_a_store_promotes_so_many_items_and_no_more():
     cache = filled(100)
+    cache.policy._chances = 5
     for number in range(10):
         cache.access(number, times=2)
     cache.access(100)

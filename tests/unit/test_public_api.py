@@ -90,7 +90,11 @@ def test_every_handler_method_has_a_command_class():
 @pytest.mark.parametrize(("name", "handler", "commands"), IMPLEMENTED)
 def test_commands_implement_every_handler_method(name, handler, commands):
     promised = inspect.signature(getattr(handler, name))
-    assert inspect.signature(getattr(commands, name)) == promised
+    given = inspect.signature(getattr(commands, name))
+    if running_build() == "compiled":  # which keeps no annotations
+        assert list(given.parameters) == list(promised.parameters)
+    else:
+        assert given == promised
 
 
 @pytest.mark.parametrize("around", [LatencySampler, Tracer])

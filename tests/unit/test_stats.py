@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from memlite.protocol.build import running_build
 from memlite.stats import Counters, LatencyHistogram
 
 PERCENTS = (0.1, 1, 25, 50, 90, 99, 99.9, 100)
@@ -58,15 +59,16 @@ def test_no_percents_no_values():
 
 def test_counters_start_at_zero_and_can_be_reset():
     counters = Counters()
-    for name in Counters.__slots__:
+    for name in Counters.NAMES:
         assert getattr(counters, name) == 0
         setattr(counters, name, 5)
     counters.reset()
-    assert [getattr(counters, name) for name in Counters.__slots__] == [0] * len(Counters.__slots__)
+    assert [getattr(counters, name) for name in Counters.NAMES] == [0] * len(Counters.NAMES)
 
 
+@pytest.mark.skipif(running_build() == "compiled", reason="compiled classes keep no annotations")
 def test_every_counter_is_annotated():
-    assert set(Counters.__annotations__) == set(Counters.__slots__)
+    assert set(Counters.__annotations__) == {*Counters.NAMES, "NAMES"}
 
 
 def test_counters_take_no_unknown_name():

@@ -159,7 +159,7 @@ class Client:
 
     @property
     def counted(self):
-        return {name: getattr(self.server.counters, name) for name in Counters.__slots__}
+        return {name: getattr(self.server.counters, name) for name in Counters.NAMES}
 
     @property
     def state(self):

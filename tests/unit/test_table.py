@@ -10,6 +10,7 @@ from memlite.backends import FullItem, Item, ItemTable, Marks
 from memlite.backends.eviction import POLICIES, cost
 from memlite.backends.item import allocated, wire_form
 from memlite.errors import OutOfMemoryError
+from memlite.protocol.build import running_build
 from tests.unit.tables import Store, full_of
 
 UNIT = cost(b"a", Item(wire_form(b"a", 0, b""), 0))
@@ -41,9 +42,10 @@ def test_of_more_than_512_bytes_three_parts_in_32_are_for_holes(size):
 
 
 def test_item_memory_is_that_of_the_object():
-    # With the garbage collector's two words before it, which getsizeof counts.
-    assert sys.getsizeof(Item(b"", 0)) == Item.memory
-    assert sys.getsizeof(FullItem(b"", 0)) == FullItem.memory
+    # With the garbage collector's two words before it, which getsizeof counts. A compiled item has
+    # none, and one word of its own; what is allocated for it is a multiple of 16 bytes.
+    assert (sys.getsizeof(Item(b"", 0)) + 15) & -16 == Item.memory
+    assert (sys.getsizeof(FullItem(b"", 0)) + 15) & -16 == FullItem.memory
 
 
 def test_cost_of_each_thing_an_item_may_have():
@@ -78,7 +80,11 @@ def test_cost_is_what_python_allocates(what):
     tracemalloc.stop()
     counted = sum(cost(key, item) - 8 for key, item in zip(keys, items, strict=True))
     # What was asked for is traced; what was given is rounded up: a float by 8, bytes by 15.
-    assert taken <= counted <= taken + 1000 * (8 + 2 * 15)
+    spare = 8 + 2 * 15
+    if running_build() == "compiled":
+        spare += 8 + 24  # the object is rounded up, too, and has the expiry's float inside
+    reused = 100 * 24  # floats that Python keeps for the next
+    assert taken <= counted <= taken + 1000 * spare + reused
 
 
 def test_overhead_counts_the_dict_as_it_grows(policy):

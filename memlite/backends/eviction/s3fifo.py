@@ -50,6 +50,7 @@ class S3Fifo(Policy):
         self._left_bytes = 0
         self._left_limit = 0
         self._walked = self._small
+        self._chances = _CHANCES_AT_ONCE
 
     def __len__(self) -> int:
         return len(self._small) + len(self._main)
@@ -128,7 +129,7 @@ class S3Fifo(Policy):
 
     def _evict_small(self) -> tuple[bytes, Item, int] | None:
         small, main, items = self._small, self._main, self._items
-        chances = _CHANCES_AT_ONCE
+        chances = self._chances
         while chances and (line := small.pop()) is not None:
             item = items.get(line)
             if item is None:
@@ -147,7 +148,7 @@ class S3Fifo(Policy):
 
     def _evict_main(self) -> tuple[bytes, Item, int] | None:
         main, items = self._main, self._items
-        chances = _CHANCES_AT_ONCE
+        chances = self._chances
         while (line := main.pop()) is not None:
             item = items.get(line)
             if item is None:
