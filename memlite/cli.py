@@ -132,7 +132,7 @@ def _serve(settings: Settings) -> int:
             signals.release()
 
         async def run() -> None:
-            tune_collector()
+            tune_collector(leaves_rings=loop_factory is None)
             try:
                 await server.run(ready, manager.stopping)
             finally:

@@ -233,3 +233,21 @@ def settled(
             return live, garbage
         assert time.monotonic() < deadline, f"still there: {left}"
         time.sleep(0.02)
+
+
+def test_what_asyncio_leaves_behind_is_collected(tmp_path: Path) -> None:
+    """Each closed connection's transport would stay for good."""
+    file = tmp_path / "told.json"
+    here = str(Path(__file__).parent / "inspected")
+    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    environment = {"PYTHONPATH": path, "INSPECTED": str(file)}
+    rounds, at_once = 30, 900  # which get old together
+    with running("memlite-asyncio", environment=environment) as server:
+        for _ in range(rounds):
+            with contextlib.ExitStack() as stack:
+                for _ in range(at_once):
+                    address = ("127.0.0.1", server.port)
+                    stack.enter_context(socket.create_connection(address))
+        _, garbage = Inspected(server, file).look()
+    transports = garbage.get("asyncio.selector_events._SelectorSocketTransport", 0)
+    assert 0 < transports < rounds * at_once / 4, transports
