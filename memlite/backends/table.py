@@ -290,8 +290,8 @@ class ItemTable:
         if self._evict:
             while self.used > self._room and count < at_most and self._evict_one():
                 count += 1
-            if self._room < 0 and len(self._items) <= _REMADE_WITH:
-                self._remake()
+        if self._room < 0 and len(self._items) <= _REMADE_WITH:
+            self._remake()
         return count
 
     def _remake(self) -> None:

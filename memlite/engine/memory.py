@@ -1,6 +1,6 @@
 """The engine served from memory alone: all items are in one table."""
 
-from memlite.backends import Item, ItemTable
+from memlite.backends import FullItem, Item, ItemTable
 from memlite.backends.usage import MASK
 from memlite.clock import Clock
 from memlite.engine import semantics
@@ -75,7 +75,11 @@ class MemoryEngine(MetaEngine):
         """
         if item.version or not self.cas_enabled:
             return item
-        item = self._items.get(item.key) or item  # perhaps it is another by now, which has one
+        if not isinstance(item, FullItem):
+            stored = self._items.get(item.key)  # perhaps it is another by now, which has one
+            if stored is None:
+                return item
+            item = stored
         marks = item.marks
         if not item.version and (marks is None or marks.unique is None):
             self._version += 1

@@ -1,8 +1,12 @@
 """Every limit of the wire, in one place, each an explicit number."""
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Limits", "item_total"]
+__all__ = ["LONGEST_GET", "Limits", "item_total"]
+
+LONGEST_GET: Final = len(b"get \r\n") + 250
+"""Bytes of a get of one key. What is longer is not looked up: that takes as long as it is."""
 
 # What memcached 1.6 adds to key and value when it sizes an item: 48 bytes of header, 8 of cas
 # unique, a NUL after the key, 4 bytes of client flags unless they are 0, and the value's "\r\n".

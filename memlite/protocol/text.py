@@ -5,7 +5,7 @@ from typing import Final
 from memlite.errors import CommandError, ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
-from memlite.protocol.limits import Limits, item_total
+from memlite.protocol.limits import LONGEST_GET, Limits, item_total
 from memlite.protocol.magic import MAGIC
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
@@ -179,6 +179,7 @@ class TextParser:
             if not (
                 data[start] == _G
                 and (start or position < length)
+                and position - start <= LONGEST_GET
                 and handler.hit(data[start:position])
             ):
                 # At 0 this looks at the last byte instead, harmlessly: an empty line stays one.

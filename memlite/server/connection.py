@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from memlite.backends import Part
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
+from memlite.protocol.limits import LONGEST_GET
 from memlite.server.dialects import Dialect, Negotiator, Parser
 from memlite.server.sockets import address_label, endpoint
 from memlite.server.streams import Stream
@@ -23,8 +24,6 @@ _log = logging.getLogger("memlite")
 # Replies of one read are joined into one write up to this size. Larger ones go out in pieces of it,
 # and no further than the peer takes them: a get of a thousand large keys must not be copied whole.
 _JOIN_AT_MOST: Final = 64 * 1024
-# Bytes of a get of one key. What is longer is not looked up: that takes as long as it is.
-_LONGEST_GET: Final = len(b"get \r\n") + 250
 
 
 class Connection(asyncio.Protocol):
@@ -215,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._straight = straight = self._straight - 1
         # The straight path, for the most frequent request by far and at a third of the parser's
         # cost: items are found by the whole line that asks for them.
-        if straight > 0 and size <= _LONGEST_GET:
+        if straight > 0 and size <= LONGEST_GET:
             # By way of locals: faster than as if they were methods.
             hit = self._hit
             reply = hit(data)

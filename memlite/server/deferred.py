@@ -154,8 +154,8 @@ class Deferred(Generic[_Inner]):
         """Let go of a connection that is lost; what has begun is carried out all the same."""
         self._connection = None
 
-    def straight_hit(self, key: bytes) -> bytes | None:
-        """Return the reply to the text protocol's ``get <key>``, if it can be sent now."""
+    def straight_hit(self, line: bytes) -> bytes | None:
+        r"""Return the reply to the text protocol's ``get <key>\r\n``, if it can be sent now."""
         return None
 
     def quit(self) -> None:

@@ -162,7 +162,7 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
         if isinstance(argument, list):
             words += [_text(word) for word in argument]
         elif index == 2 and name == "set_framed" and isinstance(argument, bytes):
-            _, _, flags, size = argument.split(b"\r\n", 1)[0].split()
+            _, flags, size = argument.split(b"\r\n", 1)[0].rsplit(b" ", 2)
             words[0] = "set"
             words.insert(2, _text(flags))
             words.append(_text(size))

@@ -73,7 +73,7 @@ class Store(ItemTable):
         for queue, which in ((small, 0), (main, MAIN)):
             for key in queue:
                 assert (left[key] if key in left else items[key].state & MAIN) == which
-        assert policy._left_bytes == sum(allocated(len(line)) + 8 for line in policy._left)
+        assert policy._left_bytes == sum(2 * allocated(len(line)) + 8 for line in policy._left)
         assert policy._small_bytes == place_bytes(small, items)
         assert policy._main_bytes == place_bytes(main, items)
 

@@ -3,11 +3,14 @@
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
 from memlite.backends.eviction.policy import Policy, weigh
 from memlite.backends.item import Item
 
 __all__ = ["Lru"]
+
+_REMADE_WITH: Final = 10_000
 
 
 class Lru(Policy):
@@ -32,7 +35,9 @@ class Lru(Policy):
         return item
 
     def adapt(self, limit: int) -> int:
-        """Return what the order takes."""
+        """Return what the order takes, made anew where it has outgrown a limit that is lower now."""
+        if sys.getsizeof(self._order) > limit and len(self._order) <= _REMADE_WITH:
+            self._order = OrderedDict(self._order)
         return sys.getsizeof(self._order)
 
     def admit(self, line: bytes, item: Item, size: int) -> None:

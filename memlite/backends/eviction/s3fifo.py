@@ -13,6 +13,8 @@ __all__ = ["S3Fifo"]
 
 _SMALL_SHARE: Final = 0.1  # of the bytes
 _GHOST_SHARE: Final = 0.9  # of the number of items
+# Bytes of the limit for one key that the ghost remembers: what it takes stays below an eighth.
+_LIMIT_PER_GHOST: Final = 8 * 9
 _TO_MAIN: Final = 2  # uses in the small queue that lead to the main one
 
 # Used items that an eviction may pass over: bounds the time one store can take.
@@ -49,6 +51,7 @@ class S3Fifo(Policy):
         self._left: dict[bytes, int] = {}
         self._left_bytes = 0
         self._left_limit = 0
+        self._ghost_limit = 0
         self._walked = self._small
         self._chances = _CHANCES_AT_ONCE
 
@@ -60,13 +63,18 @@ class S3Fifo(Policy):
         self._small_limit = int(limit * _SMALL_SHARE)
         self._main_limit = limit - self._small_limit
         self._left_limit = int(limit * _LEFT_SHARE)
+        self._ghost_limit = limit // _LIMIT_PER_GHOST
+        if self.ghost.capacity > 2 * max(self._ghost_limit, 1):
+            self.ghost = Ghost()  # that of a much higher limit
         self._size_ghost()
+        if not self._left:
+            self._left = {}  # a dict keeps its slots
         return self.ghost.memory + self._left_bytes + sys.getsizeof(self._left)
 
     def _size_ghost(self) -> None:
         if self._filling:
             return  # nothing is evicted: what fits will show
-        capacity = int(len(self._items) * _GHOST_SHARE)
+        capacity = min(int(len(self._items) * _GHOST_SHARE), self._ghost_limit)
         if capacity > self.ghost.capacity:
             self.ghost.resize(capacity)
 
@@ -202,8 +210,8 @@ class S3Fifo(Policy):
 
 
 def _left_by(line: bytes) -> int:
-    """Return the bytes of what a removed item leaves: its key and its place."""
-    return allocated(len(line)) + PLACE
+    """Return the bytes of what a removed item leaves: its line, here and in its place."""
+    return 2 * allocated(len(line)) + PLACE
 
 
 def _ignore(line: bytes, item: Item) -> None:
