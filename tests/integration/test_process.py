@@ -554,6 +554,7 @@ def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
     request = (
         b"set secret 0 0 6\r\nhidden\r\nget secret\r\nnonsense\r\ngets secret\r\n"
         b"ms other 6 T60\r\nhidden\r\nmg other v\r\nmg \x1b[2J\x07 O\x9b v\r\n"
+        b"set a\tlarge 7 0 70000\r\n" + b"hidden " * 10_000 + b"\r\nget a\tlarge\r\n"
     )
     quiet, informed, traced = start(), start("-v", "-t", "8"), start("-vv")
     for server in (quiet, informed, traced):
@@ -568,7 +569,8 @@ def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
     text = traced.log.read_text()
     for line in ("set secret 0 0 6", "STORED", "get secret", "sending key secret", "END",
                  "nonsense", "ERROR", "gets secret", "meta_set other T60 6", "meta_get other v",
-                 "VA 6", r"meta_get \\x1b\[2J\\x07 O\\x9b v", "connection closed."):  # fmt: skip
+                 "VA 6", r"meta_get \\x1b\[2J\\x07 O\\x9b v", r"set a\\tlarge 7 0 70000",
+                 r"sending key a\\tlarge", "connection closed."):  # fmt: skip
         assert re.search(rf"^[<>]\d+ {line}$", text, re.MULTILINE), line
     assert "hidden" not in text
 
