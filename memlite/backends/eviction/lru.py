@@ -35,7 +35,7 @@ class Lru(Policy):
         return item
 
     def adapt(self, limit: int) -> int:
-        """Return what the order takes, made anew where it has outgrown a limit that is lower now."""
+        """Return what the order takes; it is made anew where it has outgrown a lower limit."""
         if sys.getsizeof(self._order) > limit and len(self._order) <= _REMADE_WITH:
             self._order = OrderedDict(self._order)
         return sys.getsizeof(self._order)
