@@ -185,7 +185,7 @@ def test_the_crawler_can_be_turned_off_and_on(server: RunningServer, start: Star
         assert wire.ask(b"lru_crawler enable\r\n") == b"OK\r\n"
         assert wire.ask(b"lru_crawler enable\r\n").startswith(b"ERROR failed to start lru crawler")
         assert wire.stats("settings")["lru_crawler"] == "yes"
-        assert wire.stats()["lru_crawler_running"] == "0"
+        assert wire.stats()["lru_crawler_running"] in ("0", "1")  # memcached's may begin at once
         assert metadump(wire) == []
         assert wire.ask(b"lru_crawler disable\r\n") == b"OK\r\n"
         if server.kind != "memcached":  # whose thread ends some time later
@@ -216,7 +216,7 @@ def test_one_that_is_not_read_holds_up_nothing_but_other_dumps(start: Start, kin
         rest = slow.until(b"END\r\n")
         assert rest.count(b"\n") < 100_000
         assert slow.ask(b"get nothing\r\n") == b"END\r\n"
-        assert wire.stats()["lru_crawler_running"] == "0"
+        assert wire.stats()["lru_crawler_running"] in ("0", "1")  # memcached's may begin at once
 
 
 def test_one_that_is_given_up(start: Start) -> None:
