@@ -59,7 +59,9 @@ class NaiveBackend(Backend):
         """Return what the dict has."""
         return self.items.get(key)
 
-    async def put(self, key: bytes, item: Item, replacing: Item | Anything | None = ANY) -> None:
+    async def put(
+        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
+    ) -> None:
         """Change the dict, and write the file."""
         async with self._lock:
             if replacing is not ANY and self.items.get(key) is not replacing:
