@@ -9,7 +9,7 @@ from memlite.protocol.limits import LONGEST_GET, Limits, item_total
 from memlite.protocol.magic import MAGIC
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
-from memlite.protocol.pieces import Pieces
+from memlite.protocol.partial import PartialSet, PartialStore
 
 __all__ = ["TextParser"]
 
@@ -48,53 +48,6 @@ class _MalformedError(CommandError):
 def _too_short(first: int) -> Exception:
     """Return what to raise over a line too short for any command, by its first byte."""
     return ProtocolViolation(_BINARY) if first == MAGIC else _MalformedError(replies.BAD_FORMAT)
-
-
-class _Store(Pieces):
-    """A storage command whose value, with the line's end, has not arrived in full."""
-
-    __slots__ = ("after", "before", "method", "noreply")
-
-    def __init__(
-        self,
-        method: str,
-        before: tuple[object, ...],
-        size: int,
-        after: tuple[object, ...],
-        noreply: bool,
-    ) -> None:
-        super().__init__(size + 2)
-        self.method = method
-        self.before = before  # the method's arguments
-        self.after = after  # those behind the value
-        self.noreply = noreply
-
-    def framed_value(self) -> bytes | None:
-        """Return the value, in one copy; None if no line end follows it."""
-        pieces = self._blocks + self._pieces
-        last = pieces.pop()
-        if len(last) < len(b"\r\n") and pieces:
-            last = pieces.pop() + last
-        if not last.endswith(b"\r\n"):
-            return None
-        pieces.append(last[:-2])
-        return b"".join(pieces)
-
-
-class _LargeSet(_Store):
-    """A set of a large value, which is put together once, as it is going to be kept."""
-
-    __slots__ = ()
-
-    def __init__(self, key: bytes, flags: int, exptime: int, size: int, noreply: bool) -> None:
-        super().__init__("set_framed", (key, exptime), size, (noreply,), noreply)
-        self._blocks.append(b"VALUE %b %d %d\r\n" % (key, flags, size))
-
-    def framed_value(self) -> bytes | None:
-        """Return the reply to a get of it; None if no line end follows the value."""
-        self._pieces.append(replies.END)
-        framed = self.value()
-        return framed if framed.endswith(b"\r\nEND\r\n") else None
 
 
 class TextParser:
@@ -138,7 +91,7 @@ class TextParser:
         self._backlog = b""
         self._backlog_position = 0
         self._line: bytes | bytearray = b""  # an unfinished line
-        self._store: _Store | None = None
+        self._store: PartialStore | None = None
         self._swallow = 0  # bytes of a refused value still to come
 
     @property
@@ -150,6 +103,21 @@ class TextParser:
     def in_command(self) -> bool:
         """Whether a command has begun to arrive and is not complete."""
         return self._unfinished
+
+    @property
+    def missing_of_large(self) -> int:
+        """Bytes still to come of a large value, without the line's end; see `reserve`."""
+        store = self._store
+        return store.missing_of_value if isinstance(store, PartialSet) else 0
+
+    def reserve(self) -> memoryview:
+        """Return memory for `missing_of_large` bytes, which then count as received.
+
+        Whoever asks for it reads them into it, before the parser receives anything else.
+        """
+        store = self._store
+        assert isinstance(store, PartialSet)  # noqa: S101 - the caller has looked
+        return store.reserve()
 
     def receive(self, data: bytes, handler: Handler) -> bool:
         """Take bytes from the peer and carry out what they complete.
@@ -361,12 +329,14 @@ class TextParser:
             return self._skip(size + 2, position, length)
         end = position + size
         if end + 2 > length:
+            self._unfinished = True
             if name == b"set" and size >= _FRAMED_FROM:
-                store: _Store = _LargeSet(key, flags, exptime, size, noreply)
+                begun = memoryview(data)[position:]
+                self._store = PartialSet(key, flags, exptime, size, noreply, begun)
             else:
                 after = (unique, noreply) if name == b"cas" else (noreply,)
-                store = _Store(name.decode(), (key, flags, exptime), size, after, noreply)
-            self._await(store, data, position)
+                store = PartialStore(name.decode(), (key, flags, exptime), size, after, noreply)
+                self._await(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:
             handler.reject(replies.BAD_DATA_CHUNK, noreply)
@@ -379,7 +349,7 @@ class TextParser:
             method(key, flags, exptime, data[position:end], noreply)
         return end + 2
 
-    def _await(self, store: _Store, data: bytes, position: int) -> None:
+    def _await(self, store: PartialStore, data: bytes, position: int) -> None:
         """Keep a command until its value is complete, with what there is from `position`."""
         self._unfinished = True
         self._store = store
@@ -403,7 +373,7 @@ class TextParser:
             return self._skip(size + 2, position, len(data))
         end = position + size
         if end + 2 > len(data):
-            self._await(_Store("meta_set", (request,), size, (), False), data, position)
+            self._await(PartialStore("meta_set", (request,), size, (), False), data, position)
             return len(data)
         if data[end : end + 2] == b"\r\n":
             handler.meta_set(request, data[position:end])

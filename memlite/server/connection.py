@@ -11,6 +11,7 @@ from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.limits import LONGEST_GET
 from memlite.server.dialects import Dialect, Negotiator, Parser
+from memlite.server.receiver import receive_value
 from memlite.server.sockets import address_label, endpoint
 from memlite.server.streams import Stream
 
@@ -306,6 +307,8 @@ class Connection(asyncio.Protocol):
                 self._server.loop.call_soon(self._take_turn)
         elif self.parser.in_command:
             self._straight = 0
+            if not self._stalled:
+                receive_value(self._server, self, self._transport)
 
     def hold(self, seconds: float) -> None:
         """Take nothing from the client for so long, and go on with what its parser has."""

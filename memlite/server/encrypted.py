@@ -284,5 +284,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the socket's transport knows."""
+        """Return what the socket's transport knows, and which settings of TLS it has."""
+        if name == "sslcontext":
+            return self._context
         return self._socket.get_extra_info(name, default)

@@ -84,6 +84,7 @@ class Server:
         commands_watched: whether anybody watches commands, so that none may take the straight path.
         connections_watched: whether anybody watches connections.
         hit: the engine's method, once for all connections.
+        promised: bytes of large values that memory was taken for and that are not yet there.
         tracing: whether all commands are traced.
         verbosity: as set by ``-v`` or the verbosity command.
     """
@@ -131,6 +132,7 @@ class Server:
         self.negotiates = config.protocol == "auto" and self.dialect is TEXT
         self.verbosity = config.verbose
         self._tracer = Tracer()
+        self.promised = 0
         self._other_reads = 0
         self._work: set[asyncio.Task[None]] = set()
         self._stop: asyncio.Future[float] | None = None

@@ -427,6 +427,40 @@ def test_the_largest_length_is_refused_before_its_value_arrives():
     assert peer.parser.in_value
 
 
+@pytest.mark.parametrize("end", [b"\r\n", b"\n\n", b"xy"])
+@pytest.mark.parametrize("begun", [[0], [1], [1000, 1, 70_000], [100_000], [100_000, 1]])
+def test_what_is_missing_of_a_large_value_may_be_read_into_its_place(begun, end):
+    value = bytes(range(250)) * 400
+    peer = Peer(replace(LIMITS, item_size=200_000))
+    peer.send(b"get a\r\nset k 7 3 100000\r\n" + value[: begun[0]])
+    position = begun[0]
+    for size in begun[1:]:
+        peer.send((value + end)[position : position + size])
+        position += size
+    missing = peer.parser.missing_of_large
+    assert missing == max(len(value) - position, 0)
+    if missing:
+        peer.parser.reserve()[:] = value[position:]
+        position = len(value)
+        assert peer.parser.in_value
+        assert not peer.parser.missing_of_large
+    peer.send(b"", (value + end)[position:][:1], (value + end)[position:][1:] + b"get b\r\n")
+    framed = b"VALUE k 7 100000\r\n" + value + b"\r\nEND\r\n"
+    stored = ("set_framed", b"k", 3, framed, False)
+    bad = reject(b"CLIENT_ERROR bad data chunk\r\n")
+    assert peer.calls[1:] == [stored if end == b"\r\n" else bad, ("get", [b"b"])]
+
+
+def test_only_large_sets_can_be_read_into_their_place():
+    peer = Peer(replace(LIMITS, item_size=200_000))
+    for command in (b"set k 0 0 60000", b"add k 0 0 100000", b"ms k 100000"):
+        peer.send(command + b"\r\n")
+        assert peer.parser.in_value
+        assert not peer.parser.missing_of_large
+        peer.send(b"v" * int(command.split()[-1]) + b"\r\n")
+    assert len(peer.calls) == 3
+
+
 # Lines without an end
 
 
