@@ -61,6 +61,7 @@ class TextParser:
         limits: what the peer may send.
 
     Attributes:
+        in_command: whether a command has begun to arrive and is not complete.
         in_value: whether a storage command waits for the rest of its value.
     """
 
@@ -75,7 +76,7 @@ class TextParser:
         "_share",
         "_store",
         "_swallow",
-        "_unfinished",
+        "in_command",
     )
 
     def __init__(self, limits: Limits) -> None:
@@ -85,7 +86,7 @@ class TextParser:
         self._cas = limits.cas
         # Below this no item is too large, whatever its key and flags.
         self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
-        self._unfinished = False  # whether any of the following holds something
+        self.in_command = False  # whether any of the following holds something
         # What was left when a read's share was used up begins here; not sliced off, as that
         # would copy the rest once per share.
         self._backlog = b""
@@ -98,11 +99,6 @@ class TextParser:
     def in_value(self) -> bool:
         """Whether a storage command waits for the rest of its value."""
         return self._store is not None or self._swallow > 0
-
-    @property
-    def in_command(self) -> bool:
-        """Whether a command has begun to arrive and is not complete."""
-        return self._unfinished
 
     @property
     def missing_of_large(self) -> int:
@@ -134,7 +130,7 @@ class TextParser:
             ProtocolViolation: the connection must be cut (an endless line, an HTTP request).
         """
         position = 0
-        if self._unfinished:
+        if self.in_command:
             data, position = self._resume(data, handler)
         length = len(data)
         for _ in self._share:
@@ -190,14 +186,14 @@ class TextParser:
         if data.find(b"\n", position) < 0:
             self._keep_line(data[position:])
             return False
-        self._unfinished = True
+        self.in_command = True
         self._backlog = data
         self._backlog_position = position
         return True
 
     def _keep_line(self, part: bytes) -> None:
         """Keep the beginning of a line until its end arrives; cut off who never ends one."""
-        self._unfinished = True
+        self.in_command = True
         line = self._line
         if not isinstance(line, bytearray):
             line = self._line = bytearray()
@@ -224,7 +220,7 @@ class TextParser:
         Returns:
             Bytes and the position in them from which to go on; none while more is needed.
         """
-        self._unfinished = False
+        self.in_command = False
         if self._backlog:
             backlog, position = self._backlog, self._backlog_position
             self._backlog = b""
@@ -243,7 +239,7 @@ class TextParser:
         missing = store.missing
         store.append(data[:missing] if len(data) > missing else data)
         if store.missing:
-            self._unfinished = True
+            self.in_command = True
             return b"", 0
         self._store = None
         value = store.framed_value()
@@ -259,7 +255,7 @@ class TextParser:
         if end <= length:
             self._swallow = 0
             return end
-        self._unfinished = True
+        self.in_command = True
         self._swallow = end - length
         return length
 
@@ -329,7 +325,7 @@ class TextParser:
             return self._skip(size + 2, position, length)
         end = position + size
         if end + 2 > length:
-            self._unfinished = True
+            self.in_command = True
             if name == b"set" and size >= _FRAMED_FROM:
                 begun = memoryview(data)[position:]
                 self._store = PartialSet(key, flags, exptime, size, noreply, begun)
@@ -351,7 +347,7 @@ class TextParser:
 
     def _await(self, store: PartialStore, data: bytes, position: int) -> None:
         """Keep a command until its value is complete, with what there is from `position`."""
-        self._unfinished = True
+        self.in_command = True
         self._store = store
         store.append(data[position:])
 

@@ -281,8 +281,9 @@ class Connection(asyncio.Protocol):
     def _serve(self, data: bytes) -> None:
         commands = self.commands
         straight = self._straight
-        self.last_command = self._server.clock.second
         if straight <= 0:
+            # `note_activity` does not see reads after which this is what it was before.
+            self.last_command = self._server.clock.second
             # 0 is where counting down ends; below it something waited or was unfinished.
             commands, self._straight = self._server.instrument(self, straight == 0)
         try:
@@ -400,7 +401,7 @@ class Connection(asyncio.Protocol):
     def note_activity(self, second: int) -> None:
         """Bring `last_command` up to date; the server calls it once a second.
 
-        For reads on the straight path this is cheaper than a look at the clock with each.
+        For most reads this is cheaper than a look at the clock with each.
         """
         if self._straight != self._straight_noted or self._stream is not None:
             self._straight_noted = self._straight

@@ -362,13 +362,15 @@ def connections(server: "Server", asking: "Connection") -> Pairs:
         yield f"{number}:addr", service.listener.label
         yield f"{number}:state", "conn_read"
         yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - service.last_command
+    for connection in server.connections:
+        connection.note_activity(server.clock.second)
     peers: list[Connection | TlsTransport] = [*server.connections, *server.handshakes]
-    for connection in sorted(peers, key=lambda one: one.number):
-        number = connection.number
-        yield f"{number}:addr", connection.peer
-        yield f"{number}:listen_addr", connection.listener
-        yield f"{number}:state", "conn_parse_cmd" if connection is asking else connection.state
-        yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - connection.last_command
+    for peer in sorted(peers, key=lambda one: one.number):
+        number = peer.number
+        yield f"{number}:addr", peer.peer
+        yield f"{number}:listen_addr", peer.listener
+        yield f"{number}:state", "conn_parse_cmd" if peer is asking else peer.state
+        yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - peer.last_command
 
 
 def latency(server: "Server") -> Pairs:
