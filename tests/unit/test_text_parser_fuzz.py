@@ -9,7 +9,7 @@ from memlite.errors import ProtocolViolation
 from memlite.protocol import Limits
 from tests.unit.test_text_parser import CASES, Peer
 
-LIMITS = Limits(item_size=300, line_length=2048, commands_per_read=1_000_000)
+LIMITS = Limits(item_size=400, line_length=2048, commands_per_read=1_000_000)
 VIOLATION = ("violation",)
 
 words = st.sampled_from(
@@ -108,14 +108,14 @@ def test_calls_byte_by_byte_are_those_of_the_whole(stream):
 
 @given(streams, st.integers(1, 4), st.lists(st.integers(min_value=0), max_size=4))
 def test_calls_do_not_depend_on_shares(stream, share, positions):
-    limits = Limits(item_size=300, line_length=2048, commands_per_read=share)
+    limits = Limits(item_size=400, line_length=2048, commands_per_read=share)
     assert carried_out(cut(stream, positions), limits) == carried_out([stream], LIMITS)
 
 
 @given(streams, st.integers(1, 3), st.lists(st.integers(min_value=0), max_size=4))
 def test_data_may_come_before_the_backlog_is_done(stream, share, positions):
     """Feeding on although more is left, as a careless connection might, loses nothing."""
-    limits = Limits(item_size=300, line_length=2048, commands_per_read=share)
+    limits = Limits(item_size=400, line_length=2048, commands_per_read=share)
     peer = Peer(limits)
     whole = carried_out([stream], LIMITS)
     try:
