@@ -29,7 +29,7 @@ class Handler(Protocol):
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None: ...
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
-        r"""Set a large value, which comes as get will send it.
+        r"""Set a value that comes as get will send it, as large ones do, and small ones that can.
 
         Args:
             key: the item's.

@@ -187,8 +187,9 @@ class TextParser:
     def _set_alone(self, data: bytes, handler: Handler) -> bool:
         """Carry out a set of a small value if `data` is that, spelt as usual, and nothing else.
 
-        Most reads that come here are. Half of a set's 28,000 instructions were the parser's; this
-        takes 6,000, and goes wrong about nothing: what it does not know takes the general way.
+        Most reads that come here are. Of the 28,000 instructions of a set on the general way, this
+        saves 6,000: two cuts take the line from the value, and apart. It knows nothing of what is
+        wrong: that, and what is spelt otherwise or longer, goes the general way.
 
         Returns:
             Whether it was carried out.
@@ -202,21 +203,24 @@ class TextParser:
         if count != 5 and not noreply:
             return False
         key = words[1]
-        flags = small_number(words[2])
         exptime = small_number(words[3])
         if exptime is None:
             exptime = _time(words[3])
-        value = rest.removesuffix(b"\r\n")
-        size = len(value)
+        size = small_number(words[4])
         if (
-            small_number(words[4]) == size != len(rest)
+            size is not None
+            and len(rest) == size + 2
+            and rest[size] == _CR
+            and rest[-1] == _LF
             and size <= self._safe_size
-            and flags is not None
+            and small_number(words[2]) is not None
             and exptime is not None
             and 0 < len(key) <= self._key_length
             and _LF not in key
         ):
-            handler.set(key, flags, exptime, value, noreply)
+            # Numbers this small are spelt in one way, so what came is what get will send.
+            framed = b"VALUE %b %b %b\r\n%bEND\r\n" % (key, words[2], words[4], rest)
+            handler.set_framed(key, exptime, framed, noreply)
             return True
         return False
 

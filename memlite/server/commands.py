@@ -114,7 +114,7 @@ class TextCommands(MetaCommands):
             self.out.append(b"STORED\r\n")
 
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
-        """``set`` of a large value."""
+        """``set`` of a value that comes as get will send it."""
         try:
             self._engine.set_framed(key, exptime, framed)
         except CommandError as error:

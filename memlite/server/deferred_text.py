@@ -80,7 +80,7 @@ class DeferredText(Deferred[TextCommands]):
         self._submit("set", Reads.NOTHING, (key,), run, noreply)
 
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
-        """``set`` of a large value."""
+        """``set`` of a value that comes as get will send it."""
         run = partial(self._inner.set_framed, key, exptime, framed, noreply)
         self._submit("set_framed", Reads.NOTHING, (key,), run, noreply)
 

@@ -76,7 +76,7 @@ class Cache:
 
     def set_framed(self, key, exptime, framed, noreply):
         head, _, rest = framed.partition(b"\r\n")
-        self.set(key, int(head.split()[0]), exptime, rest[:-2], noreply)
+        self.set(key, int(head.split()[2]), exptime, rest[: -len(b"\r\nEND\r\n")], noreply)
 
     def add(self, key, flags, exptime, value, noreply):
         self._called("add", noreply)

@@ -43,11 +43,23 @@ class Recorder:
     def __init__(self):
         self.calls = []
         for name in COMMAND_CLASS:
-            if name != "hit":
+            if name not in ("hit", "set_framed"):
                 setattr(self, name, self._recording(name))
 
     def hit(self, line):
         return False  # so that every get comes as one
+
+    def set_framed(self, key, exptime, framed, noreply):
+        """Write down a small one as if it had come as `set`: in which form it does is no matter."""
+        head, _, rest = framed.partition(b"\r\n")
+        flags, size = map(int, head.removeprefix(b"VALUE %b " % key).split(b" "))
+        value = rest.removesuffix(b"\r\nEND\r\n")
+        assert framed == b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, size, value)
+        assert size == len(value)
+        if size < 64 * 1024:
+            self.calls.append(("set", key, flags, exptime, value, noreply))
+        else:
+            self.calls.append(("set_framed", key, exptime, framed, noreply))
 
     def _recording(self, name):
         # Lists are copied: the handler may keep none of the parser's.
