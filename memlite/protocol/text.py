@@ -16,6 +16,7 @@ __all__ = ["TextParser"]
 _CR: Final = 13
 _LF: Final = 10
 _G: Final = b"g"[0]
+# What begins with "set " lies between: half the cost of `startswith`.
 _SET: Final = b"set "
 _BEHIND_SETS: Final = b"set!"
 # Bytes of a read up to which it may be a set of a value whose size is a small number.
