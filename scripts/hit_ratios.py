@@ -119,8 +119,7 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         # Of that cost, whatever is in it.
         item = Item(bytes(size - weigh(line, empty)), usage.fresh)
         chooser.recall(line, item)
-        while used + size > room and (evicted := chooser.evict()) is not None:
-            gone, _, _ = evicted
+        for gone, _, _ in chooser.evict(used + size - room):
             del items[gone]
             used -= taken[int(key_of(gone))]
         chooser.admit(line, item, size)

@@ -7,10 +7,12 @@ from memlite.native import mypyc_attr
 
 __all__ = [
     "END",
+    "EPOCH",
     "FETCHED",
     "FREQUENCY",
     "FRESH_BITS",
     "FULL",
+    "LINE_BESIDE_KEY",
     "MAIN",
     "PYTHONS_OWN",
     "STATE_BITS",
@@ -43,7 +45,8 @@ FRESH_BITS: Final = FREQUENCY | MAIN
 
 # Seconds are counted from here so that, for a year, a state is one digit of a Python int: what is
 # larger takes & twice as long.
-_EPOCH: Final = int(time.time())
+EPOCH: Final = int(time.time())
+"""Unix second from which states count."""
 
 PYTHONS_OWN: Final = 512
 """Bytes of an object up to which CPython's own allocator has it."""
@@ -62,6 +65,10 @@ END: Final = len(b"END\r\n")
 
 Part: TypeAlias = bytes | memoryview
 """A piece of a reply: of a large value only a view."""
+
+
+LINE_BESIDE_KEY: Final = len(b"get \r\n")
+"""Bytes of such a line beside the key."""
 
 
 def line_of(key: bytes) -> bytes:
@@ -98,7 +105,7 @@ def allocated(size: int) -> int:
 
 def since_epoch(second: int) -> int:
     """Return the bits of a state that say when the item was last used; `second` is unix time."""
-    return (second - _EPOCH) << STATE_BITS
+    return (second - EPOCH) << STATE_BITS
 
 
 def nameable(key: bytes) -> bool:
@@ -176,7 +183,7 @@ class Item:
     @property
     def accessed(self) -> int:
         """Unix second at which it was stored or last read."""
-        return (self.state >> STATE_BITS) + _EPOCH
+        return (self.state >> STATE_BITS) + EPOCH
 
     @property
     def fetched(self) -> bool:

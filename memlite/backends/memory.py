@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.eviction import POLICIES
-from memlite.backends.item import FullItem, Item
+from memlite.backends.item import FullItem, Item, key_of
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.table import ItemTable
 from memlite.errors import ConfigError, OutOfMemoryError, VersionConflict
@@ -30,11 +30,16 @@ class MemoryBackend(Backend):
         self.table = ItemTable(
             context.memory_limit,
             evict=context.evict,
-            on_evict=context.on_evict,
+            on_evict=self._tell_evicted,
             policy=POLICIES[context.eviction],
         )
+        self._on_evict = context.on_evict
         self._version = 0
         self._flush_at = 0.0
+
+    def _tell_evicted(self, gone: list[tuple[bytes, Item, int]]) -> None:
+        for line, item, _ in gone:
+            self._on_evict(key_of(line), item)
 
     def peek(self, key: bytes) -> Item | None:
         """Return what is stored under `key`."""

@@ -3,7 +3,20 @@
 from collections.abc import Callable
 
 from memlite.backends import Item, Marks, Part, nameable
-from memlite.backends.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, FullItem, wire_form
+from memlite.backends.item import (
+    END,
+    EPOCH,
+    FETCHED,
+    FRESH_BITS,
+    FULL,
+    LINE_BESIDE_KEY,
+    STATE_BITS,
+    VIEW_FROM,
+    FullItem,
+    key_of,
+    line_of,
+    wire_form,
+)
 from memlite.backends.usage import MASK, Usage
 from memlite.clock import Clock
 from memlite.engine import semantics
@@ -391,7 +404,7 @@ class Engine:
 
     def _count_reclaimed(self, key: bytes, item: Item) -> None:
         self.counters.reclaimed += 1
-        self.sizes.gone[self.sizes.of_item(key, item)].reclaimed += 1
+        self.sizes.gone[self.sizes.of_item(len(key), item)].reclaimed += 1
 
     # Changing and removing
 
@@ -467,26 +480,32 @@ class Engine:
 
     def count_eviction(self, key: bytes, item: Item) -> None:
         """Count an item that made room for another."""
+        self.count_evictions([(line_of(key), item, 0)])
+
+    def count_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:
+        """Count items that made room for others, as `Policy.evict` returns them."""
         counters, sizes = self.counters, self.sizes
-        gone = sizes.gone[sizes.of_item(key, item)]
-        state = item.state
-        if state & FULL and item.expires:
-            if item.expires <= self.clock.now():
-                # memcached's allocator takes an expired tail first, and calls that reclaiming.
-                counters.reclaimed += 1
-                gone.reclaimed += 1
-                if not item.fetched:
-                    counters.expired_unfetched += 1
-                return
-            gone.evicted_nonzero += 1
-        if self.observer is not None:
-            self.observer.evicted(key, item)
-        counters.evictions += 1
-        gone.evicted += 1
-        if not state & FETCHED:
-            counters.evicted_unfetched += 1
-            gone.evicted_unfetched += 1
-        gone.evicted_time = self.clock.second - item.accessed
+        second = self.clock.second - EPOCH
+        for line, item, _ in gone:
+            counts = sizes.gone[sizes.of_item(len(line) - LINE_BESIDE_KEY, item)]
+            state = item.state
+            if state & FULL and item.expires:
+                if item.expires <= self.clock.now():
+                    # memcached's allocator takes an expired tail first, and calls that reclaiming.
+                    counters.reclaimed += 1
+                    counts.reclaimed += 1
+                    if not item.fetched:
+                        counters.expired_unfetched += 1
+                    continue
+                counts.evicted_nonzero += 1
+            if self.observer is not None:
+                self.observer.evicted(key_of(line), item)
+            counters.evictions += 1
+            counts.evicted += 1
+            if not state & FETCHED:
+                counters.evicted_unfetched += 1
+                counts.evicted_unfetched += 1
+            counts.evicted_time = second - (state >> STATE_BITS)
 
     def _drop_expired(self, key: bytes, item: Item) -> None:
         if not item.fetched:

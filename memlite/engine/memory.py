@@ -52,7 +52,7 @@ class MemoryEngine(MetaEngine):
         self._found = 0
         self._interval = _INTERVAL
         self._next_crawl = clock.second + _INTERVAL
-        items.on_evict = self.count_eviction
+        items.on_evict = self.count_evictions
 
     def hit(self, line: bytes) -> bytes | None:
         r"""Return the whole reply to ``get <key>\r\n`` if that can be had at once; see `Engine`."""
@@ -144,5 +144,5 @@ class MemoryEngine(MetaEngine):
         if item.expires and item.expires <= self.clock.now():
             self._found += 1
             counters.crawler_reclaimed += 1
-            self.sizes.gone[self.sizes.of_item(key, item)].crawler_reclaimed += 1
+            self.sizes.gone[self.sizes.of_item(len(key), item)].crawler_reclaimed += 1
             self._drop_expired(key, item)

@@ -90,17 +90,18 @@ class SizeClasses:
         """Set the counts to zero (``stats reset``)."""
         self.gone = [Gone() for _ in range(len(self.chunk_sizes) + 1)]
 
-    def total(self, key: bytes, item: Item) -> int:
+    def total(self, key_length: int, item: Item) -> int:
         """Return the bytes memcached would count for the item."""
         beside = self._beside_flags if item.flags else self._beside
-        return beside + len(key) + item.size
+        return beside + key_length + item.size
 
-    def of_item(self, key: bytes, item: Item) -> int:
+    def of_item(self, key_length: int, item: Item) -> int:
         """Return the item's class."""
-        wire, key_length = item.wire, len(key)
+        wire = item.wire
+        flags_at = _KEY_AT + key_length
         # Of most items in one, as each that is evicted is asked this.
-        if item.state & FULL or not wire.startswith(b" 0 ", _KEY_AT + key_length):
-            return self.of_total(self.total(key, item))
+        if item.state & FULL or wire[flags_at : flags_at + 3] != b" 0 ":
+            return self.of_total(self.total(key_length, item))
         size = len(wire) - wire.index(b"\n") - _BEHIND_HEAD
         return bisect_left(self.chunk_sizes, self._beside + key_length + size, 0, self._last) + 1
 

@@ -155,7 +155,7 @@ class _Dump:
                 if self._lost:
                     return
                 if (item.expires and item.expires <= server.clock.now()) or (
-                    wanted is not None and classes.of_item(key, item) not in wanted
+                    wanted is not None and classes.of_item(len(key), item) not in wanted
                 ):
                     continue
                 line = form(server, key, item)
@@ -208,7 +208,7 @@ async def _as_generator(
 
 def _metadump_line(server: "Server", key: bytes, item: Item) -> bytes:
     engine = server.engine
-    total = engine.sizes.total(key, item)
+    total = engine.sizes.total(len(key), item)
     return b"key=%b exp=%d la=%d cas=%d fetch=%b cls=%d size=%d flags=%d \n" % (
         uri_encoded(key).encode(),
         int(item.expires) or -1,

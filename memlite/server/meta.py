@@ -269,8 +269,8 @@ class MetaCommands:
             max(0, engine.clock.second - item.accessed),
             engine.unique(item),
             b"yes" if item.fetched else b"no",
-            engine.sizes.of_item(key, item),
-            engine.sizes.total(key, item),
+            engine.sizes.of_item(len(key), item),
+            engine.sizes.total(len(key), item),
         )
 
     def meta_noop(self) -> None:

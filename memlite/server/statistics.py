@@ -270,7 +270,7 @@ def items(server: "Server") -> Scan:
     for place, (key, item) in enumerate(server.table.survey()):
         if not place % _ITEMS_PER_TURN:
             yield None
-        total = classes.total(key, item)
+        total = classes.total(len(key), item)
         class_id = classes.of_total(total)
         number[class_id] = number.get(class_id, 0) + 1
         requested[class_id] = requested.get(class_id, 0) + total
@@ -314,7 +314,7 @@ def slabs(server: "Server") -> Scan:
     for place, (key, item) in enumerate(server.table.survey()):
         if not place % _ITEMS_PER_TURN:
             yield None
-        class_id = classes.of_item(key, item)
+        class_id = classes.of_item(len(key), item)
         used[class_id] = used.get(class_id, 0) + 1
     for class_id in sorted(used):
         chunk = classes.chunk_sizes[class_id - 1]
@@ -343,7 +343,7 @@ def sizes(server: "Server") -> Scan:
     for place, (key, item) in enumerate(server.table.survey()):
         if not place % _ITEMS_PER_TURN:
             yield None
-        bucket = -(-engine.sizes.total(key, item) // _SIZE_BUCKET) * _SIZE_BUCKET
+        bucket = -(-engine.sizes.total(len(key), item) // _SIZE_BUCKET) * _SIZE_BUCKET
         histogram[bucket] = histogram.get(bucket, 0) + 1
     for bucket in sorted(histogram):
         yield str(bucket), histogram[bucket]
@@ -403,7 +403,9 @@ def cachedump(server: "Server", class_id: int, limit: int) -> Iterator[bytes | N
     for place, (key, item) in enumerate(server.table.survey(newest_first=True)):
         if not place % _ITEMS_PER_TURN:
             yield None
-        if engine.sizes.of_item(key, item) != class_id or (item.expires and item.expires <= now):
+        if engine.sizes.of_item(len(key), item) != class_id or (
+            item.expires and item.expires <= now
+        ):
             continue
         if item.marks is not None and item.marks.binary:
             continue  # a line's end may be in its key

@@ -125,7 +125,7 @@ class Watchers:
         size = class_id = 0
         if item is not None:
             size = item.size
-            class_id = self._server.engine.sizes.of_item(key, item)
+            class_id = self._server.engine.sizes.of_item(len(key), item)
         self._log(
             takers,
             "type=item_get key=%s status=%s clsid=%d cfd=%d size=%d",
@@ -154,7 +154,7 @@ class Watchers:
     def deleted(self, command: str, key: bytes, item: Item) -> None:
         """Log a deletion."""
         if takers := self._takers(DELETIONS):
-            class_id = self._server.engine.sizes.of_item(key, item)
+            class_id = self._server.engine.sizes.of_item(len(key), item)
             self._log(
                 takers,
                 "type=deleted key=%s cmd=%s clsid=%d size=%d",
@@ -175,7 +175,7 @@ class Watchers:
                 "yes" if item.fetched else "no",
                 ttl,
                 max(0, engine.clock.second - item.accessed),
-                engine.sizes.of_item(key, item),
+                engine.sizes.of_item(len(key), item),
                 item.size,
             ),
         )

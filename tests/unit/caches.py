@@ -85,7 +85,7 @@ class Cache:
 
     def evict(self):
         """Evict an item and return its number."""
-        key, item, _ = self.policy.evict()
+        ((key, item, _),) = self.policy.evict(1)
         assert self.items.pop(key) is item
         return int(key)
 

@@ -20,7 +20,9 @@ class Store(ItemTable):
         super().__init__(
             limit,
             evict=evict,
-            on_evict=lambda key, item: self.evicted.append((key, item)),
+            on_evict=lambda gone: self.evicted.extend(
+                (key_of(line), item) for line, item, _ in gone
+            ),
             policy=policy,
         )
 

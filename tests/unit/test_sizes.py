@@ -51,12 +51,12 @@ def test_class_of_a_total(total, number):
 
 def test_class_of_an_item():
     sizes = SizeClasses()
-    assert sizes.of_item(b"key1", item(b"x" * 66560)) == 31
-    assert sizes.of_item(b"key1", item(b"x" * 33)) == 1
-    assert sizes.of_item(b"key1", item(b"x" * 34)) == 2
-    assert sizes.of_item(b"key1", item(b"x" * 33, flags=1)) == 2
-    assert SizeClasses(cas=False).of_item(b"key1", item(b"x" * 41)) == 1
-    assert SizeClasses(cas=False).total(b"key1", item(b"x" * 41)) == 96
+    assert sizes.of_item(4, item(b"x" * 66560)) == 31
+    assert sizes.of_item(4, item(b"x" * 33)) == 1
+    assert sizes.of_item(4, item(b"x" * 34)) == 2
+    assert sizes.of_item(4, item(b"x" * 33, flags=1)) == 2
+    assert SizeClasses(cas=False).of_item(4, item(b"x" * 41)) == 1
+    assert SizeClasses(cas=False).total(4, item(b"x" * 41)) == 96
 
 
 @given(

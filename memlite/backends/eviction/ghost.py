@@ -1,6 +1,6 @@
 """The keys that were evicted lately, a few bytes each."""
 
-import sys
+from struct import Struct
 from typing import Final
 
 __all__ = ["Ghost"]
@@ -9,6 +9,7 @@ _WIDTH: Final = 4  # bytes of a fingerprint
 _DEPTH: Final = 16  # fingerprints in a full bucket
 _STRIDE: Final = _WIDTH * _DEPTH
 _FEWEST: Final = 64  # buckets
+_spelt: Final = Struct("=I").pack
 
 
 class Ghost:
@@ -75,7 +76,7 @@ class Ghost:
         """Forget a key; return whether it was remembered."""
         hashed = hash(key)
         start = (hashed & self._mask) * _STRIDE
-        fingerprint = (hashed >> 28 & 0xFFFFFFFF or 1).to_bytes(_WIDTH, sys.byteorder)
+        fingerprint = _spelt(hashed >> 28 & 0xFFFFFFFF or 1)
         found = self._table.find(fingerprint, start, start + self._depth * _WIDTH)
         if found < 0 or found % _WIDTH:
             return False

@@ -51,13 +51,16 @@ class Lru(Policy):
         """Forget an item."""
         del self._order[line]
 
-    def evict(self) -> tuple[bytes, Item, int] | None:
-        """Choose the item that was not used for longest."""
-        if not self._order:
-            return None
-        line, _ = self._order.popitem(last=False)
-        item = self._items[line]
-        return line, item, weigh(line, item)
+    def evict(self, size: int) -> list[tuple[bytes, Item, int]]:
+        """Choose the items that were not used for longest."""
+        gone = []
+        while size > 0 and self._order:
+            line, _ = self._order.popitem(last=False)
+            item = self._items[line]
+            weight = weigh(line, item)
+            gone.append((line, item, weight))
+            size -= weight
+        return gone
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
         """Show items, from a list of them: an order that changes cannot be walked through."""

@@ -64,11 +64,11 @@ class Policy(ABC):
         """Forget an item that is gone."""
 
     @abstractmethod
-    def evict(self) -> tuple[bytes, Item, int] | None:
-        """Choose an item, and forget it.
+    def evict(self, size: int) -> list[tuple[bytes, Item, int]]:
+        """Choose items that cost so many bytes together, or one more, and forget them.
 
         Returns:
-            Its line, the item, and what it costs; None when there is none.
+            The line of each, the item, and what it costs; fewer when there are no more.
         """
 
     @abstractmethod

@@ -125,36 +125,52 @@ class S3Fifo(Policy):
         del self._left[line]
         self._left_bytes -= _left_by(line)
 
-    def evict(self) -> tuple[bytes, Item, int] | None:
-        """Choose an item from the small queue, or from the main one where that has too much."""
+    def evict(self, size: int) -> list[tuple[bytes, Item, int]]:
+        """Choose items from the small queue, or from the main one where that has too much."""
         if self._filling:
             self._filling = False
             self._size_ghost()
-        if self._small_bytes and self._main_bytes <= self._main_limit:
-            return self._evict_small() or self._evict_main()
-        # All of the small queue may have gone on to the main one, which had nothing before.
-        return self._evict_main() or self._evict_small() or self._evict_main()
+        gone: list[tuple[bytes, Item, int]] = []
+        while size > 0:
+            if self._small_bytes and self._main_bytes <= self._main_limit:
+                freed = self._evict_small(size, gone) or self._evict_main(gone)
+            else:
+                # All of the small queue may have gone on to the main one, which had nothing before.
+                freed = self._evict_main(gone) or self._evict_small(size, gone)
+                freed = freed or self._evict_main(gone)
+            if not freed:
+                break
+            size -= freed
+        return gone
 
-    def _evict_small(self) -> tuple[bytes, Item, int] | None:
-        small, main, items = self._small, self._main, self._items
+    def _evict_small(self, size: int, gone: list[tuple[bytes, Item, int]]) -> int:
+        """Evict until that many bytes are free, or the main queue has too much."""
+        pop, push, items, add = self._small.pop, self._main.push, self._items, self.ghost.add
         chances = self._chances
-        while chances and (line := small.pop()) is not None:
+        freed = moved = 0
+        while freed < size and chances and (line := pop()) is not None:
             item = items.get(line)
             if item is None:
                 self._give_up(line)
                 continue
-            size = weigh(line, item)
-            self._small_bytes -= size
+            weight = weigh(line, item)
             if item.state & FREQUENCY < _TO_MAIN:
-                self.ghost.add(line)
-                return line, item, size
-            chances -= 1
-            item.state = item.state & ~FREQUENCY | MAIN
-            self._main_bytes += size
-            main.push(line)
-        return None
+                add(line)
+                gone.append((line, item, weight))
+                freed += weight
+                if self._main_bytes + moved > self._main_limit:
+                    break
+            else:
+                chances -= 1
+                item.state = item.state & ~FREQUENCY | MAIN
+                moved += weight
+                push(line)
+        self._small_bytes -= freed + moved
+        self._main_bytes += moved
+        return freed
 
-    def _evict_main(self) -> tuple[bytes, Item, int] | None:
+    def _evict_main(self, gone: list[tuple[bytes, Item, int]]) -> int:
+        """Evict one item; return the bytes that makes free."""
         main, items = self._main, self._items
         chances = self._chances
         while (line := main.pop()) is not None:
@@ -166,10 +182,11 @@ class S3Fifo(Policy):
                 item.state -= 1
                 main.push(line)
             else:
-                size = weigh(line, item)
-                self._main_bytes -= size
-                return line, item, size
-        return None
+                weight = weigh(line, item)
+                self._main_bytes -= weight
+                gone.append((line, item, weight))
+                return weight
+        return 0
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
         """Show items, first those of the small queue, and give up the places that are left.

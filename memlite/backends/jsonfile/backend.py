@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.eviction import POLICIES, cost
-from memlite.backends.item import FullItem, Item
+from memlite.backends.item import FullItem, Item, key_of
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
 from memlite.backends.jsonfile.journal import Journal, sync_folder
@@ -73,7 +73,7 @@ class FileBackend(Backend):
         self.table = ItemTable(
             context.memory_limit,
             evict=context.evict,
-            on_evict=self._journal_eviction,
+            on_evict=self._journal_evictions,
             policy=POLICIES[context.eviction],
         )
         self._context = context
@@ -162,7 +162,9 @@ class FileBackend(Backend):
             if not item.expires or item.expires > now:
                 room -= cost(key, item)
                 (keys if room >= 0 else self._left_out).append(key)
-        self.table.on_evict = lambda key, item: self._left_out.append(key)
+        self.table.on_evict = lambda gone: self._left_out.extend(
+            key_of(line) for line, _, _ in gone
+        )
         try:
             if self._left_out and not self._context.evict:
                 raise OutOfMemoryError
@@ -174,7 +176,7 @@ class FileBackend(Backend):
                 f"--backend: {self.path} holds more than -m allows, and -M forbids to leave "
                 "anything out; raise -m"
             ) from None
-        self.table.on_evict = self._journal_eviction
+        self.table.on_evict = self._journal_evictions
 
     async def _journal_left_out(self) -> None:
         """Remove from the file what did not fit: it would be back when there is room again."""
@@ -311,10 +313,12 @@ class FileBackend(Backend):
             self._unwritten[key] = self._unwritten.get(key, 0) + 1
         return self._journal.append(record)
 
-    def _journal_eviction(self, key: bytes, item: Item) -> None:
-        self._context.on_evict(key, item)
-        self._version += 1
-        self._append((key, item), lines.delete_record(self._version, key))
+    def _journal_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:
+        for line, item, _ in gone:
+            key = key_of(line)
+            self._context.on_evict(key, item)
+            self._version += 1
+            self._append((key, item), lines.delete_record(self._version, key))
 
     def _forget_written(self, count: int) -> None:
         """Forget how to undo the `count` oldest changes."""
