@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
-from memlite.backends.eviction import Policy, S3Fifo, cost, weigh
+from memlite.backends.eviction import LEAST, Policy, S3Fifo, cost, weigh
 from memlite.backends.item import FULL, MAIN, FullItem, Item, Marks, allocated, key_of, line_of
 from memlite.errors import OutOfMemoryError
 from memlite.native import mypyc_attr
@@ -248,7 +248,8 @@ class ItemTable:
         items = self._items
         count = 0
         while self.used > until and count < at_most:
-            gone = self._policy.evict(min(self.used - until, _EVICTED_TOGETHER))
+            most = min(_EVICTED_TOGETHER, (at_most - count) * LEAST)
+            gone = self._policy.evict(min(self.used - until, most))
             if not gone:
                 break
             used = self.used

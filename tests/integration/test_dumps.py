@@ -186,7 +186,8 @@ def test_the_crawler_can_be_turned_off_and_on(server: RunningServer, start: Star
         assert wire.ask(b"lru_crawler enable\r\n").startswith(b"ERROR failed to start lru crawler")
         assert wire.stats("settings")["lru_crawler"] == "yes"
         assert wire.stats()["lru_crawler_running"] in ("0", "1")  # memcached's may begin at once
-        assert metadump(wire) == []
+        if server.kind != "memcached":  # which may be busy now
+            assert metadump(wire) == []
         assert wire.ask(b"lru_crawler disable\r\n") == b"OK\r\n"
         if server.kind != "memcached":  # whose thread ends some time later
             assert wire.ask(b"lru_crawler metadump all\r\n") == disabled

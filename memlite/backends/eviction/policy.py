@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated, line_of
+from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated, line_of, wire_form
 
-__all__ = ["PLACE", "Policy", "cost", "weigh"]
+__all__ = ["LEAST", "PLACE", "Policy", "cost", "weigh"]
 
 PLACE = 8
 """Bytes of a key's place in a queue."""
@@ -27,6 +27,10 @@ def weigh(line: bytes, item: Item) -> int:
     if size > PYTHONS_OWN:
         size += (size >> 5) * 3
     return ((len(line) + 48) & -16) + size + _PLAIN
+
+
+LEAST: Final = cost(b"", Item(wire_form(b"", 0, b""), 0))
+"""Bytes that the smallest item costs."""
 
 
 class Policy(ABC):

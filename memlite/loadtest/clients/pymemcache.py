@@ -288,6 +288,11 @@ class _Calls:
         """Set."""
         self._client.set(key, value, exptime, noreply)
 
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        """Set."""
+        value = framed[framed.index(b"\n") + 1 : -len(b"\r\nEND\r\n")]
+        self.set(key, 0, exptime, value, noreply)
+
     def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """Add."""
         self._client.add(key, value, exptime, noreply)
