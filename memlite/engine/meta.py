@@ -114,7 +114,9 @@ class MetaEngine(Engine):
         won = created or (marks.stale and not sent)
         if recache is not None and not created and not sent:
             expires = before if recache_first else after
-            won = won or bool(expires and expires < semantics.expiry(recache, now))
+            # In whole seconds, as memcached has them: what was stored a moment ago for so long as
+            # is asked for does not expire before.
+            won = won or bool(expires and int(expires) < int(semantics.expiry(recache, now)))
         found = Found(item, created, won, sent, before, item.fetched, item.accessed)
         if not created and (won or touch is not None):
             changed = marks._replace(won=True) if won else item.marks

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.conftest import needs_memcached
@@ -122,6 +122,7 @@ def converse(wire: Wire, command: bytes) -> bytes:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=25))
+@example([b"set b 0 100 1\r\n5\r\n", b"mg b R100\r\n", b"mg b t R101\r\n"])
 def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
     replies = []
     stream = b"".join(command for command in commands if not _may_shrink(command))
