@@ -150,16 +150,15 @@ def test_nothing_may_be_pipelined_before_it(server: RunningServer) -> None:
 def test_what_comes_behind_it_is_answered_behind_it(server: RunningServer) -> None:
     fill(server, 5000)
     with server.connect() as wire:
-        deadline = time.monotonic() + 5
-        while wire.stats()["lru_crawler_running"] != "0" and time.monotonic() < deadline:
-            time.sleep(0.02)  # memcached crawls on its own, and is busy then
         wire.send(b"lru_crawler metadump all\r\nget key:0000001\r\nset x 0 0 3\r\n")
         time.sleep(0.05)
         wire.send(b"END\r\nget x\r\n")
         text = wire.until(b"VALUE x 0 3\r\nEND\r\nEND\r\n")
         tail = b"END\r\nVALUE key:0000001 0 10\r\n0123456789\r\nEND\r\nSTORED\r\n"
         assert text.endswith(tail + b"VALUE x 0 3\r\nEND\r\nEND\r\n")
-        assert text.count(b"key=key%3A") == 5000
+        # memcached's may miss one that it moves to another queue meanwhile.
+        least = 4990 if server.kind == "memcached" else 5000
+        assert least <= text.count(b"key=key%3A") <= 5000
 
 
 def test_a_client_that_has_ended_gets_it_all(memlite: RunningServer) -> None:
