@@ -21,7 +21,7 @@ def receive_value(server: "Server", connection: "Connection", transport: asyncio
     """Put a `ValueReceiver` in a connection's place if that is worth it.
 
     It is for what is missing of a large value. A transport hands it over in copies, piece by piece,
-    and when all are there they are copied once more: for a megabyte, a third of the processor's
+    and when all are there they are copied once more: for a megabyte, a tenth of the processor's
     time. With TLS pieces are what is decrypted.
     """
     parser = connection.parser
