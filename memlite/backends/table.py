@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from memlite.backends.eviction import LEAST, Policy, S3Fifo, cost, weigh
-from memlite.backends.item import FULL, MAIN, FullItem, Item, Marks, allocated, key_of, line_of
+from memlite.backends.item import (
+    FULL,
+    MAIN,
+    PYTHONS_OWN,
+    FullItem,
+    Item,
+    Marks,
+    allocated,
+    key_of,
+    line_of,
+)
 from memlite.errors import OutOfMemoryError
 from memlite.native import mypyc_attr
 
@@ -25,8 +35,16 @@ _EVICTED_TOGETHER: Final = 4 * 1024
 _AHEAD_SHIFT: Final = 14
 # Items with which a dict that leaves no room for any is made anew: it takes a millisecond.
 _REMADE_WITH: Final = 10_000
-# New keys after which is looked at how large the dict and the policy have become.
-_MEASURED_EVERY: Final = 1000
+# Bytes of a dict for each of its items from which it is made anew when items are: else a dict that
+# held a million small items keeps their slots when there are a thousand large ones.
+_SPARSE: Final = 256
+_SMALL_DICT: Final = 1024 * 1024
+# Bytes of new items after which is looked at how large the dict and the policy have become.
+_MEASURED_EVERY: Final = 256 * 1024
+
+
+def _none() -> int:
+    return 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -48,6 +66,8 @@ class ItemTable:
     Attributes:
         on_evict: as above.
         limit: as above; lower it with `shrink`.
+        excess: returns the bytes of memory that are taken beyond the limit all the same, by what
+            lies unused between objects; so much less there is for items.
         used: bytes of the items, without the dict and the policy.
         asked: returns the item that is asked for with a whole line, or None if there is none or
             the line is another command; see `find`.
@@ -63,11 +83,13 @@ class ItemTable:
     ) -> None:
         self.limit = limit
         self.on_evict = on_evict
+        self.excess: Callable[[], int] = _none
         self._evict = evict
         self._make_policy = policy
         # What flush left behind: absent for everybody, freed a few at a time.
         self._flushed: dict[bytes, Item] = {}
         self._garbage: list[tuple[dict[bytes, Item], Policy]] = []
+        self._states: dict[int, int] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -76,14 +98,14 @@ class ItemTable:
         self._policy = self._make_policy(self._items)
         # Bound once: an attribute that is a C method costs no Python frame on the hot path.
         self.asked: Callable[[bytes], Item | None] = self._policy.find
-        self._measure()
+        self.measure()
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
         """Find out what is left of the limit for items."""
         self._until_measured = _MEASURED_EVERY
         self.overhead = sys.getsizeof(self._items)
         self.overhead += self._policy.adapt(self.limit - self.overhead)
-        self._room = self.limit - self.overhead
+        self._room = self.limit - self.overhead - self.excess()
         self._ahead = min(_EVICTED_TOGETHER, self.limit >> _AHEAD_SHIFT)
 
     def __len__(self) -> int:
@@ -125,9 +147,9 @@ class ItemTable:
         self.used = used
         self._policy.admit(line, item, size)
         self._items[line] = item
-        self._until_measured -= 1
-        if not self._until_measured:
-            self._measure()
+        self._until_measured -= size
+        if self._until_measured <= 0:
+            self.measure()
         if self._garbage:
             # New items and flushed ones together never take more than the limit.
             self._free(sys.maxsize, 2 * size)
@@ -314,7 +336,7 @@ class ItemTable:
         items = dict(self._items)
         self._items.clear()
         self._items.update(items)
-        self._measure()
+        self.measure()
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""
@@ -334,13 +356,49 @@ class ItemTable:
         """Show items, all of them in the course of many calls; see `Policy.walk`."""
         return self._policy.walk(at_most, lambda line, item: look(key_of(line), item))
 
+    def compact(self, at_most: int) -> bool:
+        """Make some items anew, all of them in the course of many calls, and then the dict.
+
+        What is left of many small objects keeps whole arenas from going back to the system; copies
+        made one after the other share few. Nobody may hold an item meanwhile.
+
+        Returns:
+            Whether there is more to do.
+        """
+        if self._policy.move(at_most, self._renew) == at_most:
+            return True
+        self._states = {}
+        if sys.getsizeof(self._items) > _SMALL_DICT + _SPARSE * len(self._items):
+            self._remake()
+        return False
+
+    def _renew(self, line: bytes, item: Item) -> bytes:
+        """Put other objects in the place of an item and what it refers to; return its line."""
+        del self._items[line]
+        line = b"%b" % line
+        wire = item.wire
+        if len(wire) < PYTHONS_OWN:
+            wire = b"%b" % wire
+        # Of equal states one object: most items that were stored in the same second share one.
+        state = self._states.get(item.state)
+        if state is None:
+            self._states[item.state] = state = item.state + 0
+        if isinstance(item, FullItem):
+            new = FullItem(wire, state, item.expires + 0.0)
+            extra = item.extra
+            new.extra = extra + 0 if isinstance(extra, int) else (extra[0] + 0, extra[1])
+            self._items[line] = new
+        else:
+            self._items[line] = Item(wire, state)
+        return line
+
     def shrink(self, limit: int) -> None:
         """Set the limit, and evict some of what is over it when that is allowed.
 
         The rest goes with what is stored, and by `reclaim`.
         """
         self.limit = limit
-        self._measure()
+        self.measure()
         self.reclaim(_EVICTED_AT_ONCE)
 
     def list_keys(self) -> list[bytes]:

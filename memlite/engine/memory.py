@@ -49,6 +49,7 @@ class MemoryEngine(MetaEngine):
         self._flush_at = 0.0
         self.crawls = True
         self._crawling = False
+        self._compacting = False
         self._found = 0
         self._interval = _INTERVAL
         self._next_crawl = clock.second + _INTERVAL
@@ -123,8 +124,17 @@ class MemoryEngine(MetaEngine):
         """Whether expired items are being looked for."""
         return self._crawling
 
+    def compact(self) -> None:
+        """Begin to make what is small anew, with `sweep`, so that it lies together."""
+        self._compacting = True
+
+    @property
+    def compacting(self) -> bool:
+        """Whether that is under way."""
+        return self._compacting
+
     def sweep(self, at_most: int) -> bool:
-        """Free what was flushed, then what has expired, looking at `at_most` items.
+        """Free what was flushed, then what has expired, then compact, `at_most` items of each.
 
         Returns:
             Whether there is more to do.
@@ -136,7 +146,9 @@ class MemoryEngine(MetaEngine):
             self._crawling = False
             self._interval = _INTERVAL if self._found else min(2 * self._interval, _LONGEST)
             self._next_crawl = self.clock.second + self._interval
-        return self._crawling
+        elif self._compacting and not self._crawling:
+            self._compacting = items.compact(at_most)
+        return self._crawling or self._compacting
 
     def _look(self, key: bytes, item: Item) -> None:
         counters = self.counters

@@ -22,6 +22,7 @@ from memlite.errors import ConfigError, MemliteError
 from memlite.protocol import Handler, Limits
 from memlite.server.connection import Connection
 from memlite.server.dialects import BINARY, LITE, TEXT
+from memlite.server.footprint import Footprint, resident
 from memlite.server.hotkeys import HotKeys
 from memlite.server.instruments import LatencySampler, Tracer
 from memlite.server.sockets import Listener
@@ -73,6 +74,7 @@ class Server:
     Attributes:
         auth: lets clients in; None where all may come.
         connections: those that are open.
+        footprint: watches what the process takes, of a server in memory, where that can be told.
         listeners: those of connections.
         udp: what serves datagrams, one for each socket.
         handshakes: those that are not agreed on yet, with TLS; the oldest first.
@@ -131,6 +133,7 @@ class Server:
             self.dialect = LITE
         self.negotiates = config.protocol == "auto" and self.dialect is TEXT
         self.verbosity = config.verbose
+        self.footprint: Footprint | None = None
         self._tracer = Tracer()
         self.promised = 0
         self._other_reads = 0
@@ -432,6 +435,7 @@ class Server:
             listener.sock.listen(self.config.listen_backlog)
         for service in self.udp:
             await service.open()
+        self._watch_memory()
         self._tick()
         report = asyncio.ensure_future(self._report()) if self.config.stats_interval else None
         for listener in self.listeners:
@@ -456,6 +460,13 @@ class Server:
             for handle in (self._tick_handle, self._flush_handle):
                 if handle is not None:
                     handle.cancel()
+
+    def _watch_memory(self) -> None:
+        """Have the table, where it is all there is, make room for what it does not count."""
+        tell = resident()
+        if isinstance(self.engine, MemoryEngine) and tell is not None:
+            self.footprint = Footprint(self, self.engine, tell)
+            self.table.excess = self.footprint.excess
 
     async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer:
         create = self.loop.create_server if listener.port else self.loop.create_unix_server
@@ -520,6 +531,8 @@ class Server:
         """Once a second: the coarse clock, what is due, and idle connections."""
         self.clock.tick()
         self.engine.tick()
+        if self.footprint is not None:
+            self.table.measure()  # of itself it does so only when there are new keys
         self.sweeper.wake()
         for connection in self.connections:
             connection.note_activity(self.clock.second)

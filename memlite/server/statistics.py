@@ -424,6 +424,8 @@ def backend(server: "Server") -> Pairs:
     if server.backend is None:
         yield "items", len(server.table)
         yield "bytes", server.table.used
+        yield "overhead_bytes", server.table.overhead
+        yield "withheld_bytes", server.footprint.withheld if server.footprint else 0
     else:
         yield "storage_errors", server.counters.storage_errors
         yield from server.backend.stats().items()

@@ -20,6 +20,7 @@ SMALLEST, LARGEST = 10, 10_000
 TURNOVERS = 3  # at least, however slow the machine
 BATCH = 500
 DELETES = 0.1  # of the commands
+OVERHEAD = 200  # bytes that an item takes beside its key and value, about
 
 
 def uniform(chance: random.Random) -> int:
@@ -92,3 +93,52 @@ def test_a_server_grows_by_what_it_may_take(
     assert 0.85 * LIMIT < int(stats["bytes"]) <= LIMIT
     assert min(grown) > 0.85, grown
     assert max(grown) <= 1.10, grown
+
+
+# Shares of the limit; a server that follows nothing but its own accounts comes to 1.9 and stays.
+MOST, AT_REST = 1.6, 1.3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@pytest.mark.timeout(300)
+def test_values_that_change_their_sizes_for_good(start: Callable[..., RunningServer]) -> None:
+    """Each phase stores the limit twice, as fast as can be, in sizes unlike those before."""
+    chance = random.Random(11)
+    value = chance.randbytes(LARGEST)
+    phases = {"small": (10, 100), "large": (5000, 10_000), "middling": (500, 2000)}
+    order = ["middling", "small", "large", "small", "middling"]
+    server = start("-m", str(MEGABYTES))
+    ends, most = [], 0.0
+    with server.connect() as wire:
+        for _ in range(1000):
+            assert wire.ask(b"set warm 0 0 4\r\nwarm\r\n") == b"STORED\r\n"
+            assert wire.ask(b"delete warm\r\n") == b"DELETED\r\n"
+        before = server.resident_kib()
+
+        def growth() -> float:
+            return (server.resident_kib() - before) * 1024 / LIMIT
+
+        for name in order:
+            smallest, largest = phases[name]
+            keys = 4 * LIMIT // (smallest + largest + 2 * OVERHEAD)  # of which half fit
+            left = 2 * LIMIT
+            while left > 0:
+                batch = []
+                for _ in range(BATCH):
+                    size = chance.randrange(smallest, largest + 1)
+                    batch.append(
+                        b"set churn-%014d 0 0 %d noreply\r\n%b\r\n"
+                        % (chance.randrange(keys), size, value[:size])
+                    )
+                    left -= size + OVERHEAD
+                assert wire.ask(b"".join(batch) + b"mn\r\n") == b"MN\r\n"
+                most = max(most, growth())
+            ends.append(growth())
+            stats = wire.stats()
+            # Items have made room, and yet the most of it is theirs.
+            assert int(stats["bytes"]) > 0.3 * LIMIT, (name, ends)
+        # What helps goes on when nothing else happens.
+        time.sleep(3)
+        at_rest = growth()
+    assert most <= MOST, (most, ends)
+    assert at_rest <= AT_REST, (at_rest, ends)

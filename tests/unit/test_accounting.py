@@ -267,6 +267,10 @@ class Accounting(RuleBasedStateMachine):
     def crawl(self):
         self.server.engine.crawl()
 
+    @rule()
+    def compact(self):
+        self.server.engine.compact()
+
     @rule(at_most=st.sampled_from([1, 7, 32]))
     def sweep(self, at_most):
         self.server.engine.sweep(at_most)

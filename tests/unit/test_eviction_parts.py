@@ -33,7 +33,7 @@ def test_a_queue_keeps_its_order_whatever_is_done(done):
 
             def keep(key, seen=seen, dropped=dropped):
                 seen.append(key)
-                return int(key) % dropped != 1
+                return key if int(key) % dropped != 1 else None
 
             passed = queue.walk(at_most, keep)
             assert passed == len(seen) <= at_most
@@ -52,9 +52,20 @@ def test_a_walk_through_a_queue_passes_each_key_once_and_begins_again(size, at_m
         queue.push(key)
     for _ in range(3):
         seen = []
-        while queue.walk(at_most, lambda key, seen=seen: not seen.append(key)) == at_most:
+        while queue.walk(at_most, lambda key, seen=seen: seen.append(key) or key) == at_most:
             pass
         assert seen == queue.list() == keys
+
+
+def test_a_walk_through_a_queue_may_exchange_keys_for_their_like():
+    queue = Fifo()
+    for number in range(10):
+        queue.push(b"key %d" % number)
+    before = queue.list()
+    others = {key: bytes(bytearray(key)) for key in before}
+    assert queue.walk(100, others.__getitem__) == 10
+    assert queue.list() == before
+    assert all(key is others[key] for key in queue.list())
 
 
 # The ghost

@@ -144,6 +144,16 @@ class TableMachine(RuleBasedStateMachine):
         if drop and seen:
             self.delete(seen[0][0])
 
+    @rule(at_most=st.integers(1, 5))
+    def compact(self, at_most):
+        self.store.compact(at_most)
+        self.shown = None  # it passes items as a walk does
+
+    @rule(excess=st.sampled_from([0, 0, 1000]))
+    def measure(self, excess):
+        self.store.excess = lambda: excess
+        self.store.measure()
+
     @invariant()
     def holds_what_the_model_holds(self):
         assert {key: self.content(item) for key, item in self.store.scan()} == self.model

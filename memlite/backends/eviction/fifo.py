@@ -34,12 +34,12 @@ class Fifo:
         queue = self._passed or self._ahead or self._new
         return queue.popleft() if queue else None
 
-    def walk(self, at_most: int, keep: Callable[[bytes], bool]) -> int:
-        """Go on walking, and drop what is not to be kept.
+    def walk(self, at_most: int, keep: Callable[[bytes], bytes | None]) -> int:
+        """Go on walking, and keep, exchange or drop keys.
 
         Args:
             at_most: keys to pass.
-            keep: whether a key stays.
+            keep: returns the key that stays in a key's place, itself or its like, or None.
 
         Returns:
             How many were passed; fewer than `at_most` at the end. The next call starts over.
@@ -51,8 +51,8 @@ class Fifo:
                     self._ahead, self._passed = passed, deque()
                     return count
                 self._ahead, self._new = self._new, deque()
-            key = self._ahead.popleft()
-            if keep(key):
+            key = keep(self._ahead.popleft())
+            if key is not None:
                 passed.append(key)
         return at_most
 

@@ -10,7 +10,10 @@ from memlite.backends.item import Item
 
 __all__ = ["Lru"]
 
+# Items with which an order that has outgrown a lower limit is made anew.
 _REMADE_WITH: Final = 10_000
+# Bytes of it for each item from which it is when items are.
+_SPARSE: Final = 512
 
 
 class Lru(Policy):
@@ -73,6 +76,12 @@ class Lru(Policy):
             if item is not None:
                 look(line, item)
         return passed if self._to_show else min(passed, at_most - 1)
+
+    def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
+        """Make the order anew where it has outgrown its items; it cannot take in other lines."""
+        if sys.getsizeof(self._order) > _SPARSE * len(self._order):
+            self._order = OrderedDict(self._order)
+        return 0
 
     def dissolve(self) -> None:
         """Free a place."""

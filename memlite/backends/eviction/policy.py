@@ -88,6 +88,19 @@ class Policy(ABC):
             the next call begins again.
         """
 
+    def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
+        """Have items made anew, all of them in the course of many calls.
+
+        Args:
+            at_most: items to pass.
+            renew: is given a line and its item, puts another like it in its place, and returns
+                the line that it is found under now, another object of the same bytes.
+
+        Returns:
+            As `walk` does. A policy whose order cannot take in other lines passes nothing.
+        """
+        return 0
+
     def recall(self, line: bytes, item: Item) -> None:  # noqa: B027 - it may have no memory
         """Look whether a key was here lately; before room is made for its item, and `admit`."""
 

@@ -53,6 +53,7 @@ class S3Fifo(Policy):
         self._left_limit = 0
         self._ghost_limit = 0
         self._walked = self._small
+        self._to_main = MAIN  # the state that an item got last by going there
         self._chances = _CHANCES_AT_ONCE
 
     def __len__(self) -> int:
@@ -99,7 +100,11 @@ class S3Fifo(Policy):
                     self._small_bytes += size
                 return
         if item.state & MAIN or (self._filling and self._small_bytes >= self._small_limit):
-            item.state |= MAIN
+            # Of equal ones one object: each of its own would take 32 bytes.
+            state = item.state | MAIN
+            if state != self._to_main:
+                self._to_main = state
+            item.state = self._to_main
             self._main.push(line)
             self._main_bytes += size
         else:
@@ -195,15 +200,31 @@ class S3Fifo(Policy):
         """
         items, left = self._items, self._left
 
-        def keep(line: bytes) -> bool:
+        def keep(line: bytes) -> bytes | None:
             item = items.get(line)
             if item is not None:
                 look(line, item)
             if line in left:
                 self._give_up(line)
-                return False
-            return True
+                return None
+            return line
 
+        return self._pass(at_most, keep)
+
+    def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
+        """Have items made anew, in the order in which `walk` shows them; also gives up places."""
+        items = self._items
+
+        def keep(line: bytes) -> bytes | None:
+            item = items.get(line)
+            if item is None:
+                self._give_up(line)
+                return None
+            return renew(line, item)
+
+        return self._pass(at_most, keep)
+
+    def _pass(self, at_most: int, keep: Callable[[bytes], bytes | None]) -> int:
         passed = self._walked.walk(at_most, keep)
         if passed == at_most:
             return passed

@@ -1,0 +1,173 @@
+"""A table's items made anew, so that what is left of them lies together."""
+
+import sys
+
+import pytest
+
+from memlite.backends import FullItem, Marks
+from memlite.backends.eviction import POLICIES, S3Fifo
+from tests.unit.tables import Store
+
+
+def compact(store, at_most=7):
+    while store.compact(at_most):
+        pass
+
+
+def content(store):
+    return {
+        key: (item.value, item.state, item.expires, item.version, item.marks)
+        for key, item in store.scan()
+    }
+
+
+def with_all_kinds():
+    store = Store()
+    for number in range(100):
+        store.store(b"plain-%d" % number, b"v" * number * 10)
+        store.store(b"expires-%d" % number, b"v", expires=1e9 + number)
+        store.store(b"marked-%d" % number, b"v", marks=Marks(won=True, unique=1000 + number))
+        key = b"numbered-%d" % number
+        store.number(store.store(key, b"v"), 1000 + number)
+    store.use(*(b"plain-%d" % number for number in range(50)), times=2)
+    return store
+
+
+def test_nobody_can_tell_from_what_is_stored():
+    store = with_all_kinds()
+    before, used = content(store), store.used
+    assert len(before) == 400
+    compact(store)
+    assert content(store) == before
+    assert store.used == used
+    store.check()
+
+
+@pytest.mark.parametrize("at_most", [1, 3, 1000])
+def test_all_small_objects_are_others_afterwards(at_most):
+    store = with_all_kinds()
+    held = [(line, item, item.wire) for line, item in store._items.items()]
+    before = {id(one) for group in held for one in group}
+    compact(store, at_most)
+    for line, item in store._items.items():
+        assert id(line) not in before
+        assert id(item) not in before
+        assert (id(item.wire) in before) is (len(item.wire) >= 512)
+        assert type(item) is FullItem or item.state & 16 == 0
+
+
+def test_the_queues_keep_their_order_and_find_items_by_the_new_lines():
+    store = Store()
+    for number in range(50):
+        store.store(b"%d" % number)
+    before = store.queues
+    compact(store)
+    assert store.queues == before
+    lines = {id(line) for line in store._items}
+    policy = store._policy
+    assert {id(line) for line in [*policy._small.list(), *policy._main.list()]} == lines
+
+
+def test_a_pass_that_is_under_way_lets_items_come_change_and_go():
+    store = Store(60_000)
+    for number in range(2000):
+        store.store(b"%d" % number, b"v" * 50)
+        store.compact(3)
+        if number % 3 == 0:
+            store.delete(b"%d" % (number - 20))
+        if number % 7 == 0:
+            store.store(b"%d" % (number - 5), b"w" * (number % 90))
+        store.check()
+    assert store.evicted
+    assert store.used + store.overhead <= store.limit
+
+
+def test_places_without_an_item_are_given_up():
+    store = Store()
+    for number in range(100):
+        store.store(b"%d" % number)
+    for number in range(0, 100, 2):
+        store.delete(b"%d" % number)
+    assert store._policy.places_left == 50
+    compact(store)
+    assert store._policy.places_left == 0
+    store.check()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_dict_that_has_become_too_large_for_its_items_is_made_anew(policy):
+    store = Store(100_000_000, policy=POLICIES[policy])
+    for number in range(60_000):
+        store.store(b"%d" % number)
+    for number in range(59_000):
+        store.delete(b"%d" % number)
+    assert sys.getsizeof(store._items) > 2_000_000
+    compact(store, 100)
+    assert sys.getsizeof(store._items) < 100_000
+    assert store.overhead < 500_000
+    assert len(store) == 1000
+    assert store.find(b"59999") is not None
+    store.check()
+
+
+def test_a_dict_that_is_full_is_left_alone():
+    store = Store(100_000_000)
+    for number in range(60_000):
+        store.store(b"%d" % number)
+    before = store._policy._items
+    size = sys.getsizeof(before)
+    compact(store, 100)
+    assert store._items is before
+    assert sys.getsizeof(before) <= 2 * size
+
+
+def test_states_of_equal_value_become_one_object():
+    store = Store()
+    for number in range(100):
+        # Beyond the numbers that Python keeps, and none of them the same object.
+        store.store(b"%d" % number).state = 5_000_000 + number % 2
+    compact(store)
+    states = [item.state for _, item in store.scan()]
+    assert set(states) == {5_000_000, 5_000_001}
+
+
+# What is taken beyond the limit
+
+
+@pytest.fixture(params=POLICIES)
+def full(request):
+    store = Store(100_000, policy=POLICIES[request.param])
+    for number in range(1000):
+        store.store(b"%d" % number, b"v" * 50)
+    assert store.evicted
+    return store
+
+
+def test_items_make_room_for_it(full):
+    full.excess = lambda: 40_000
+    full.measure()
+    full.reclaim(10_000)
+    assert full.used + full.overhead <= 60_000
+    full.store(b"another", b"v" * 50)
+    assert full.used + full.overhead <= 60_000
+    full.check()
+
+
+def test_when_it_is_gone_they_have_it_back(full):
+    full.excess = lambda: 40_000
+    full.measure()
+    full.reclaim(10_000)
+    full.excess = lambda: 0
+    for number in range(1000, 2000):
+        full.store(b"%d" % number, b"v" * 50)
+        full.measure()
+    assert 90_000 < full.used + full.overhead <= 100_000
+
+
+def test_it_is_asked_for_now_and_then():
+    asked = []
+    store = Store(10_000_000, policy=S3Fifo)
+    store.excess = lambda: asked.append(len(store)) or 0
+    for number in range(1000):
+        store.store(b"%d" % number, b"v" * 5000)
+    assert 15 <= len(asked) <= 25  # every 256 KiB

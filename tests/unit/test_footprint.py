@@ -1,0 +1,167 @@
+"""What the process takes, held against ``-m``: with a memory that tests fill."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from memlite.config import Config
+from memlite.server import footprint as module
+from memlite.server.footprint import Footprint, resident
+from memlite.server.server import Server
+
+MEGABYTE = 1024 * 1024
+LIMIT = 64 * MEGABYTE
+SPARE = 4 * MEGABYTE
+
+
+class Process:
+    """A server of 64 MB, with a loop that keeps what is to be called, a clock and a memory."""
+
+    def __init__(self, monkeypatch, megabytes=64):
+        self.server = Server(Config(memory_limit=megabytes), [])
+        self.server.loop = self
+        self.soon = []
+        self.woken = 0
+        self.server.sweeper.wake = self.wake
+        self.memory = 20 * MEGABYTE
+        self.free = 0  # of which the system could have back
+        self.time = 100.0
+        self.trims = 0
+        monkeypatch.setattr(module, "give_back", self.give_back)
+        self.footprint = Footprint(
+            self.server, self.server.engine, lambda: self.memory, lambda: self.time
+        )
+
+    def call_soon(self, function):
+        self.soon.append(function)
+
+    def wake(self):
+        self.woken += 1
+
+    def give_back(self):
+        self.trims += 1
+        self.time += 0.01
+        self.memory -= self.free
+        self.free = 0
+
+    def measure(self, times=1):
+        for _ in range(times):
+            withheld = self.footprint.excess()
+        return withheld
+
+
+@pytest.fixture
+def process(monkeypatch):
+    return Process(monkeypatch)
+
+
+def test_a_process_within_its_limit_is_left_alone(process):
+    process.memory += LIMIT
+    assert process.measure() == 0
+    assert (process.trims, process.soon) == (0, [])
+
+
+def test_free_memory_goes_back_before_items_do(process):
+    process.memory += LIMIT + 20 * MEGABYTE
+    process.free = 20 * MEGABYTE
+    assert process.measure() == 0
+    assert process.trims == 1
+
+
+def test_memory_is_not_given_back_again_and_again(process):
+    process.memory += LIMIT + 20 * MEGABYTE
+    for _ in range(100):
+        process.measure()
+        process.time += 0.001
+    assert process.trims == 1
+    process.time += 2  # 200 times what it took
+    process.measure()
+    assert process.trims == 2
+
+
+def test_items_make_room_for_what_stays(process):
+    process.memory += LIMIT + SPARE + MEGABYTE
+    for times in range(8):
+        assert process.footprint.excess() == (times + 1) * MEGABYTE  # bit by bit
+    assert process.measure(100) == 8 * MEGABYTE
+    process.memory -= MEGABYTE
+    assert process.measure() == 0
+
+
+def test_at_most_half_of_the_limit_is_withheld(process):
+    process.memory += 10 * LIMIT
+    assert process.measure(100) == LIMIT // 2
+
+
+def test_the_table_has_less_room_for_as_long(process):
+    table = process.server.table
+    table.excess = process.footprint.excess
+    process.memory += 2 * LIMIT
+    for _ in range(100):
+        table.measure()
+    for number in range(3000):
+        process.server.engine.set(b"%d" % number, 0, 0, b"v" * 20_000)
+    assert LIMIT // 2 - MEGABYTE < table.used + table.overhead <= LIMIT // 2
+
+
+def test_items_are_made_anew_where_much_lies_unused(process):
+    process.memory += LIMIT + SPARE
+    process.measure()
+    assert process.server.engine.compacting
+    assert not process.woken  # somebody may hold an item now
+    process.soon.pop()()
+    assert process.woken == 1
+
+
+def test_not_where_items_take_what_there_is(process):
+    table = process.server.table
+    process.memory += LIMIT + SPARE
+    table.used = LIMIT - table.overhead
+    process.measure()
+    assert not process.server.engine.compacting
+
+
+def test_a_pass_follows_another_after_a_while(process):
+    process.memory += LIMIT + SPARE
+    process.measure()
+    while process.server.engine.sweep(100):
+        pass
+    process.measure()  # sees that it has ended
+    assert len(process.soon) == 1
+    process.time += 0.1
+    process.measure()
+    process.time += 0.5
+    process.measure()
+    assert len(process.soon) == 2
+
+
+def test_what_connections_take_is_not_counted(process):
+    process.memory += LIMIT + SPARE + 40 * MEGABYTE
+    process.server.connections = set(range(10 * 1024))
+    assert process.measure() == 0
+    process.server.connections = set()
+    process.server.promised = 40 * MEGABYTE
+    assert process.measure() == 0
+
+
+def test_a_small_cache_has_room_for_what_is_loaded_later(monkeypatch):
+    process = Process(monkeypatch, megabytes=1)
+    process.memory += 4 * MEGABYTE
+    assert process.measure() == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc")
+def test_memory_is_read_from_the_system():
+    tell = resident()
+    before = tell()
+    assert before > MEGABYTE
+    more = bytearray(os.urandom(20 * MEGABYTE))
+    assert tell() - before > 19 * MEGABYTE
+    del more
+    assert tell() - before < 10 * MEGABYTE
+
+
+def test_where_nothing_tells_nothing_is_watched(monkeypatch):
+    monkeypatch.setattr(module, "_STATM", "/proc/no/such/file")
+    assert resident() is None
