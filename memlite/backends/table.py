@@ -41,6 +41,13 @@ _SPARSE: Final = 256
 _SMALL_DICT: Final = 1024 * 1024
 # Bytes of new items after which is looked at how large the dict and the policy have become.
 _MEASURED_EVERY: Final = 256 * 1024
+# Bytes of a dict for each entry that it has room for: 24 of its own, and a half more slots of 4.
+_PER_ENTRY: Final = 30
+# More entries than may be used from one look at the dict to the next.
+_SPARE_ENTRIES: Final = 2 * _MEASURED_EVERY // LEAST
+# Twice the share of entries up to which a dict is made anew in its size: so a third more are free
+# until it is made anew once more, and a set costs 100 ns for it.
+_FULL: Final = 1.5
 
 
 def _none() -> int:
@@ -95,6 +102,9 @@ class ItemTable:
     def _begin(self) -> None:
         self.used = 0
         self._items: dict[bytes, Item] = {}
+        # How large the dict was when last measured, how many items it had, how many were removed
+        # since, and how many of its entries are used.
+        self._dict_size = self._counted = self._removed = self._entries = 0
         self._policy = self._make_policy(self._items)
         # Bound once: an attribute that is a C method costs no Python frame on the hot path.
         self.asked: Callable[[bytes], Item | None] = self._policy.find
@@ -103,10 +113,33 @@ class ItemTable:
     def measure(self) -> None:
         """Find out what is left of the limit for items."""
         self._until_measured = _MEASURED_EVERY
+        self._hold_dict()
         self.overhead = sys.getsizeof(self._items)
         self.overhead += self._policy.adapt(self.limit - self.overhead)
         self._room = self.limit - self.overhead - self.excess()
         self._ahead = min(_EVICTED_TOGETHER, self.limit >> _AHEAD_SHIFT)
+
+    def _hold_dict(self) -> None:
+        """Make the dict anew if it is about to double for the sake of items that are gone.
+
+        A removed item leaves its entry, and a dict that has used up its entries takes three times
+        the slots of what is in it: with items that come and go that is mostly twice as many as it
+        has. So it had as much of 64 MB as half of the items of 100 bytes.
+        """
+        items = self._items
+        size, count = sys.getsizeof(items), len(items)
+        if size == self._dict_size:
+            self._entries += count - self._counted + self._removed
+        else:
+            self._entries = count  # it has made itself anew
+        self._dict_size, self._counted, self._removed = size, count, 0
+        entries = size // _PER_ENTRY
+        if (
+            size > _SMALL_DICT
+            and self._entries > entries - _SPARE_ENTRIES
+            and entries < 2 * count < _FULL * entries
+        ):
+            self._remake()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -281,6 +314,7 @@ class ItemTable:
             self.used = used
             self.on_evict(gone)
             count += len(gone)
+        self._removed += count
         return count
 
     def delete(self, key: bytes) -> Item | None:
@@ -290,6 +324,7 @@ class ItemTable:
         if item is not None:
             size = weigh(line, item)
             self.used -= size
+            self._removed += 1
             self._policy.remove(line, item, size)
         return item
 
@@ -325,18 +360,18 @@ class ItemTable:
         if self._evict:
             count += self._evict_down_to(self._room, at_most - count)
         if self._room < 0 and len(self._items) <= _REMADE_WITH:
+            # After a much lower limit the dict's free slots may be more than that, and as nothing
+            # can be stored they would stay.
             self._remake()
+            self.measure()
         return count
 
     def _remake(self) -> None:
-        """Let go of the dict's free slots, which it keeps for as long as nothing is stored.
-
-        After a much lower limit these may be more than that, and so nothing could be.
-        """
+        """Let go of the entries of items that are gone, and of slots that are too many."""
         items = dict(self._items)
         self._items.clear()
         self._items.update(items)
-        self.measure()
+        self._dict_size, self._entries = sys.getsizeof(self._items), len(items)
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""
@@ -365,16 +400,21 @@ class ItemTable:
         Returns:
             Whether there is more to do.
         """
-        if self._policy.move(at_most, self._renew) == at_most:
+        passed = self._policy.move(at_most, self._renew)
+        if self._removed > _SPARE_ENTRIES // 2:
+            self.measure()
+        if passed == at_most:
             return True
         self._states = {}
         if sys.getsizeof(self._items) > _SMALL_DICT + _SPARSE * len(self._items):
             self._remake()
+            self.measure()
         return False
 
     def _renew(self, line: bytes, item: Item) -> bytes:
         """Put other objects in the place of an item and what it refers to; return its line."""
         del self._items[line]
+        self._removed += 1
         line = b"%b" % line
         wire = item.wire
         if len(wire) < PYTHONS_OWN:

@@ -21,6 +21,9 @@ _LEAST_SPARE: Final = 4 * 1024 * 1024
 _PER_CONNECTION: Final = 4 * 1024
 _PER_TLS_CONNECTION: Final = 64 * 1024
 
+# The share beyond the limit from which memory is given back and items are made anew.
+_HELP_SHIFT: Final = 5
+
 # Each byte too much takes eight from items, for as long as it is too much: half of the limit is
 # withheld when the process has grown to 1.13 of it.
 _GAIN: Final = 8
@@ -100,22 +103,23 @@ class Footprint:
         """Do what helps, and return the bytes that items are not to take; see `withheld`."""
         limit = self._server.table.limit
         spare = max(limit >> _SPARE_SHIFT, _LEAST_SPARE)
-        over = self._grown() - limit - spare
-        if over > -spare // 2:
-            over = self._give_back(over)
-            self._have_compacted(over + limit + spare)
+        grown = self._grown()
+        if grown > limit + (limit >> _HELP_SHIFT):
+            grown = self._give_back(grown)
+            self._have_compacted(grown)
+        over = grown - limit - spare
         self.withheld = min(max(0, _GAIN * over), limit // 2, self.withheld + _AT_ONCE)
         return self.withheld
 
-    def _give_back(self, over: int) -> int:
-        """Return free memory to the system, unless it was a moment ago; return what is over."""
+    def _give_back(self, grown: int) -> int:
+        """Return free memory to the system, unless it was a moment ago; return what is left."""
         begin = self._now()
         if begin < self._next_trim:
-            return over
+            return grown
         before = self._resident()
         give_back()
         self._next_trim = begin + (self._now() - begin) / _TRIM_SHARE
-        return over - before + self._resident()
+        return grown - before + self._resident()
 
     def _have_compacted(self, grown: int) -> None:
         """Begin a pass that makes items anew, where that promises to free something."""

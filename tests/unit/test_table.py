@@ -481,3 +481,31 @@ def test_keys_are_listed_oldest_first_whatever_has_happened(policy):
                 table.store(key, b"x" * rng.randrange(999))
         assert table.list_keys() == [listed for listed, _ in table.scan()]
     assert table.evicted
+
+
+# The dict
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_dict_does_not_double_for_items_that_are_gone(policy):
+    store = Store(20_000_000, policy=POLICIES[policy])
+    sizes = set()
+    for number in range(400_000):
+        store.store(b"%d" % number, b"v" * 100)
+        if number > 100_000:
+            sizes.add(sys.getsizeof(store._items))
+    assert len(sizes) == 1
+    # It would have the next time; half of its slots are in use all the same.
+    assert sizes.pop() < 100 * len(store)
+    assert store.used + store.overhead <= store.limit
+    store.check()
+
+
+def test_a_dict_of_items_that_stay_grows_by_itself():
+    store, plain = Store(1_000_000_000), {}
+    for number in range(200_000):
+        key = b"%d" % number
+        store.store(key)
+        plain[key] = None
+        if number % 1000 == 0:
+            assert sys.getsizeof(store._items) == sys.getsizeof(plain)
