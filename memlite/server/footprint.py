@@ -32,10 +32,12 @@ _AT_ONCE: Final = 1024 * 1024
 
 # The heap is given back when this share of the time since has been longer than that took.
 _TRIM_SHARE: Final = 1 / 200
-# Unused memory that items are made anew for, a share of the limit; and seconds from the end of one
-# pass to the next.
+# Shares of the limit: unused memory that items are made anew for, and what makes that worth while.
 _WASTE_SHIFT: Final = 3
+_USEFUL_SHIFT: Final = 6
+# Seconds from the end of one pass to the next, at most often and at least.
 _COMPACT_EVERY: Final = 0.3
+_COMPACT_AT_LEAST: Final = 300.0
 
 _STATM: Final = "/proc/self/statm"
 
@@ -44,8 +46,13 @@ class _Resident:
     """Reads how much memory the process has."""
 
     def __init__(self) -> None:
-        self._file = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+        # Held open: there may be no file to spare when it is read.
+        self._file = os.open(_STATM, os.O_RDONLY)
         self._page = os.sysconf("SC_PAGE_SIZE")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
 
     def __call__(self) -> int:
         return int(os.pread(self._file, 100, 0).split()[1]) * self._page
@@ -91,6 +98,9 @@ class Footprint:
         self._now = now
         self._before = resident()
         self._next_trim = self._next_pass = 0.0
+        self._pause = _COMPACT_EVERY
+        self._passing = False
+        self._waste = 0  # when the last pass began, and then when it ended
         self.withheld = 0
 
     def _grown(self) -> int:
@@ -122,15 +132,26 @@ class Footprint:
         return grown - before + self._resident()
 
     def _have_compacted(self, grown: int) -> None:
-        """Begin a pass that makes items anew, where that promises to free something."""
-        server, now = self._server, self._now()
-        engine, table = self._engine, server.table
-        if engine.compacting:
-            self._next_pass = now + _COMPACT_EVERY
-        elif now > self._next_pass and grown - table.used - table.overhead > (
-            table.limit >> _WASTE_SHIFT
-        ):
-            self._next_pass = now + _COMPACT_EVERY
-            engine.compact()
+        """Begin a pass that makes items anew, where that promises to free something.
+
+        After one that freed little the next is twice as far away, until there is more to free.
+        """
+        server, table, now = self._server, self._server.table, self._now()
+        waste = grown - table.used - table.overhead
+        if self._engine.compacting:
+            return
+        if self._passing:
+            self._passing = False
+            useful = waste < self._waste - (table.limit >> _USEFUL_SHIFT)
+            self._pause = _COMPACT_EVERY if useful else min(2 * self._pause, _COMPACT_AT_LEAST)
+            self._next_pass = now + self._pause
+            self._waste = waste
+        elif waste > self._waste + (table.limit >> _HELP_SHIFT):
+            self._pause = _COMPACT_EVERY
+            self._next_pass = min(self._next_pass, now + self._pause)
+        if waste > table.limit >> _WASTE_SHIFT and now >= self._next_pass:
+            self._waste = waste
+            self._passing = True
+            self._engine.compact()
             # Not now: whoever has an item stored may still hold one.
             server.loop.call_soon(server.sweeper.wake)

@@ -122,18 +122,39 @@ def test_not_where_items_take_what_there_is(process):
     assert not process.server.engine.compacting
 
 
-def test_a_pass_follows_another_after_a_while(process):
-    process.memory += LIMIT + SPARE
-    process.measure()
-    while process.server.engine.sweep(100):
-        pass
-    process.measure()  # sees that it has ended
-    assert len(process.soon) == 1
-    process.time += 0.1
-    process.measure()
-    process.time += 0.5
-    process.measure()
-    assert len(process.soon) == 2
+def passes(process, seconds, helped=0):
+    """Measure ten times a second; return how often a pass began, and let each end at once."""
+    begun = 0
+    for _ in range(seconds * 10):
+        process.measure()
+        if process.soon:
+            process.soon.clear()
+            begun += 1
+            while process.server.engine.sweep(100):
+                pass
+            process.memory -= helped
+        process.time += 0.1
+    return begun
+
+
+def test_a_pass_follows_another_for_as_long_as_they_help(process):
+    process.memory += 3 * LIMIT
+    assert 20 <= passes(process, 10, helped=2 * MEGABYTE) <= 34
+
+
+def test_passes_that_do_not_help_become_rare(process):
+    process.memory += 3 * LIMIT
+    assert 3 <= passes(process, 10) <= 6
+    assert passes(process, 100) <= 4
+    assert passes(process, 1000) <= 6
+
+
+def test_when_there_is_more_to_free_they_begin_again(process):
+    process.memory += 2 * LIMIT
+    passes(process, 200)
+    assert passes(process, 10) <= 1
+    process.memory += 10 * MEGABYTE
+    assert passes(process, 10) >= 3
 
 
 def test_what_connections_take_is_not_counted(process):
