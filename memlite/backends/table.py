@@ -371,7 +371,9 @@ class ItemTable:
         items = dict(self._items)
         self._items.clear()
         self._items.update(items)
-        self._dict_size, self._entries = sys.getsizeof(self._items), len(items)
+        self._dict_size = sys.getsizeof(self._items)
+        self._counted = self._entries = len(items)
+        self._removed = 0
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""
@@ -395,7 +397,8 @@ class ItemTable:
         """Make some items anew, all of them in the course of many calls, and then the dict.
 
         What is left of many small objects keeps whole arenas from going back to the system; copies
-        made one after the other share few. Nobody may hold an item meanwhile.
+        made one after the other share few. Nobody may hold an item meanwhile. What lists items does
+        so in the order of the policy afterwards.
 
         Returns:
             Whether there is more to do.
