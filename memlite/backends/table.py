@@ -359,7 +359,11 @@ class ItemTable:
         count = self._free(at_most, sys.maxsize)
         if self._evict:
             count += self._evict_down_to(self._room, at_most - count)
-        if self._room < 0 and len(self._items) <= _REMADE_WITH:
+        if (
+            self._room < 0
+            and len(self._items) <= _REMADE_WITH
+            and sys.getsizeof(self._items) > _SPARSE * len(self._items)
+        ):
             # After a much lower limit the dict's free slots may be more than that, and as nothing
             # can be stored they would stay.
             self._remake()

@@ -353,6 +353,19 @@ def test_a_limit_below_what_is_kept_beside_items_leaves_room_for_some(evict, pol
     store.check()
 
 
+def test_a_small_dict_is_left_as_it_is_where_nothing_fits(policy):
+    """Made anew it takes more, if an item has been removed from it."""
+    store = Store(6000, evict=False, policy=policy)
+    store.store(b"gone")
+    store.delete(b"gone")
+    store.store(b"a")
+    store.excess = lambda: 6000
+    store.measure()
+    overhead = store.overhead
+    assert store.reclaim(0) == 0
+    assert store.overhead == overhead
+
+
 def test_shrinking_without_eviction_keeps_items_and_refuses_more(policy):
     store = full_of(b"a", b"b", evict=False, policy=policy)
     store.shrink(UNIT)
