@@ -103,9 +103,7 @@ ENDS = st.sampled_from(
         packet(Opcode.NOOP, b"a"),
     ]
 )
-SETTINGS = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
+SETTINGS = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
 
 
 @SETTINGS

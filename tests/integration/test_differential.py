@@ -164,9 +164,7 @@ COMMANDS = st.one_of(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=30))
 def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
     """All at once, as a pipelining client would."""
@@ -178,7 +176,7 @@ def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes
 
 
 @settings(
-    max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck),
+    max_examples=EXAMPLES // 3, suppress_health_check=list(HealthCheck),
     database=None,
 )  # fmt: skip
 @given(st.lists(st.tuples(COMMANDS, st.integers(0, 6)), min_size=1, max_size=12))

@@ -110,7 +110,7 @@ def test_a_flipped_bit_is_refused_or_does_no_harm(store, which, mask):
     assert refused >= len(store.files[name]) - 8
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_damage_anywhere_is_refused_or_does_no_harm(store, data):
     name = data.draw(st.sampled_from(sorted(store.files)))

@@ -120,7 +120,7 @@ def converse(wire: Wire, command: bytes) -> bytes:
     return wire.until(b"MN\r\n")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=100, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=25))
 @example([b"set b 0 100 1\r\n5\r\n", b"mg b R100\r\n", b"mg b t R101\r\n"])
 def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
@@ -147,7 +147,7 @@ def _may_shrink(command: bytes) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(st.tuples(COMMANDS, st.integers(0, 9)), min_size=1, max_size=15))
 def test_with_uniques_that_were_read(
     pair: tuple[RunningServer, RunningServer], steps: list[tuple[bytes, int]]

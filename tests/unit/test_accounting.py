@@ -321,7 +321,7 @@ class Accounting(RuleBasedStateMachine):
 
 
 TestAnySequence = Accounting.TestCase
-TestAnySequence.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestAnySequence.settings = settings(max_examples=150, stateful_step_count=50)
 
 
 def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():

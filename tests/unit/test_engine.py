@@ -997,4 +997,4 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestAnySequence = EngineMachine.TestCase
-TestAnySequence.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestAnySequence.settings = settings(max_examples=80, stateful_step_count=40)

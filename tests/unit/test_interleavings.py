@@ -210,9 +210,7 @@ ACTIONS = st.lists(
 
 @pytest.mark.parametrize("layers", LAYERS)
 def test_what_was_acknowledged_is_seen_from_then_on(layers):
-    @settings(
-        max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=250, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(actions=ACTIONS)
     def check(actions):
         async def play():

@@ -194,4 +194,4 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestAnySequence = TableMachine.TestCase
-TestAnySequence.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestAnySequence.settings = settings(max_examples=80, stateful_step_count=50)
