@@ -220,7 +220,9 @@ class TextParser:
             and _LF not in key
         ):
             # Numbers this small are spelt in one way, so what came is what get will send.
-            framed = b"VALUE %b %b %b\r\n%bEND\r\n" % (key, words[2], words[4], rest)
+            # Joined, as formatting would leave a hole; see `wire_form`.
+            parts = (b"VALUE ", key, b" ", words[2], b" ", words[4], b"\r\n", rest, b"END\r\n")
+            framed = b"".join(parts)
             handler.set_framed(key, exptime, framed, noreply)
             return True
         return False

@@ -95,6 +95,34 @@ def test_a_server_grows_by_what_it_may_take(
     assert max(grown) <= 1.10, grown
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@pytest.mark.parametrize("together", [1, 100])
+def test_values_of_one_size_take_the_place_of_each_other(
+    start: Callable[..., RunningServer], together: int
+) -> None:
+    """Each in the hole that another has left: also where sets come alone."""
+    chance = random.Random(5)
+    limit = 32 * 2**20
+    value = chance.randbytes(1000)
+    server = start("-m", "32")
+    with server.connect() as wire:
+        for _ in range(1000):
+            assert wire.ask(b"set warm 0 0 4\r\nwarm\r\n") == b"STORED\r\n"
+            assert wire.ask(b"delete warm\r\n") == b"DELETED\r\n"
+        before = server.resident_kib()
+        for _ in range(6 * limit // len(value) // together):
+            wire.send(
+                b"".join(
+                    b"set one-size-%014d 0 0 1000\r\n%b\r\n" % (chance.randrange(10**6), value)
+                    for _ in range(together)
+                )
+            )
+            assert wire.exactly(8 * together) == b"STORED\r\n" * together
+        grown = (server.resident_kib() - before) * 1024 / limit
+        assert int(wire.stats("backend")["withheld_bytes"]) == 0
+    assert 0.85 < grown <= 1.0
+
+
 # Shares of the limit; a server that follows nothing but its own accounts comes to 1.9 and stays.
 MOST, AT_REST = 1.6, 1.3
 
