@@ -29,6 +29,11 @@ _UNIQUE_END: Final = 2**64
 # Bytes of a value from which a copy counts.
 _FRAMED_FROM: Final = 64 * 1024
 _SHORTEST_LINE: Final = 4  # bytes with the line's end
+# Of each command that stores, as one object: of names Python's cache of methods keeps up to 4,096,
+# told apart by their addresses, and each may be what holds a mebibyte.
+_METHODS: Final = {
+    name.encode(): name for name in ("set", "add", "replace", "append", "prepend", "cas")
+}
 _MODES_OF_MS: Final = b"\0SEAPR"
 _MODES_OF_MA: Final = b"\0I+D-"
 _BAD_MODE: Final = b"CLIENT_ERROR invalid mode for ms M token\r\n"
@@ -385,7 +390,7 @@ class TextParser:
                 self._store = PartialSet(key, flags, exptime, size, noreply, begun)
             else:
                 after = (unique, noreply) if name == b"cas" else (noreply,)
-                store = PartialStore(name.decode(), (key, flags, exptime), size, after, noreply)
+                store = PartialStore(_METHODS[name], (key, flags, exptime), size, after, noreply)
                 self._await(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:
@@ -395,7 +400,7 @@ class TextParser:
         elif name == b"cas":
             handler.cas(key, flags, exptime, data[position:end], unique, noreply)
         else:
-            method = getattr(handler, name.decode())
+            method = getattr(handler, _METHODS[name])
             method(key, flags, exptime, data[position:end], noreply)
         return end + 2
 
