@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from memlite.server.allocator import give_back
+from memlite.server.collector import drop_free_lists
 
 if TYPE_CHECKING:
     from memlite.engine import MemoryEngine
@@ -35,9 +36,11 @@ _TRIM_SHARE: Final = 1 / 200
 # Shares of the limit: unused memory that items are made anew for, and what makes that worth while.
 _WASTE_SHIFT: Final = 3
 _USEFUL_SHIFT: Final = 6
-# Seconds from the end of one pass to the next, at most often and at least.
-_COMPACT_EVERY: Final = 0.3
-_COMPACT_AT_LEAST: Final = 300.0
+# Seconds from the end of one pass to the next: at least, for each item, of which a pass takes some
+# 5 us, and as many times that after passes that freed little.
+_LEAST_PAUSE: Final = 0.3
+_PAUSE_PER_ITEM: Final = 1e-4
+_LONGEST_PAUSES: Final = 16
 
 _STATM: Final = "/proc/self/statm"
 
@@ -98,7 +101,7 @@ class Footprint:
         self._now = now
         self._before = resident()
         self._next_trim = self._next_pass = 0.0
-        self._pause = _COMPACT_EVERY
+        self._pauses = 1  # as many times the shortest there are before the next pass
         self._passing = False
         self._waste = 0  # when the last pass began, and then when it ended
         self.withheld = 0
@@ -140,18 +143,22 @@ class Footprint:
         waste = grown - table.used - table.overhead
         if self._engine.compacting:
             return
+        pause = max(_LEAST_PAUSE, _PAUSE_PER_ITEM * len(table))
         if self._passing:
             self._passing = False
             useful = waste < self._waste - (table.limit >> _USEFUL_SHIFT)
-            self._pause = _COMPACT_EVERY if useful else min(2 * self._pause, _COMPACT_AT_LEAST)
-            self._next_pass = now + self._pause
+            self._pauses = 1 if useful else min(2 * self._pauses, _LONGEST_PAUSES)
+            self._next_pass = now + self._pauses * pause
             self._waste = waste
         elif waste > self._waste + (table.limit >> _HELP_SHIFT):
-            self._pause = _COMPACT_EVERY
-            self._next_pass = min(self._next_pass, now + self._pause)
+            self._pauses = 1
+            self._next_pass = min(self._next_pass, now + pause)
         if waste > table.limit >> _WASTE_SHIFT and now >= self._next_pass:
             self._waste = waste
             self._passing = True
+            # One small object that is not an item's is enough to hold a mebibyte.
+            server.hotkeys.compact()
+            drop_free_lists()
             self._engine.compact()
             # Not now: whoever has an item stored may still hold one.
             server.loop.call_soon(server.sweeper.wake)

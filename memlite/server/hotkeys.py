@@ -61,8 +61,18 @@ class SpaceSaving:
         for counter in self._counts.values():
             counter[0] *= factor
             counter[1] *= factor
+        self._renew_heap()
+
+    def _renew_heap(self) -> None:
         self._heap = [(counter[0], key) for key, counter in self._counts.items()]
         heapify(self._heap)
+
+    def compact(self) -> None:
+        """Make keys and counters anew, one after the other, so that they lie together."""
+        self._counts = {
+            b"%b" % key: [count + 0.0, error + 0.0] for key, (count, error) in self._counts.items()
+        }
+        self._renew_heap()
 
     def top(self) -> list[tuple[bytes, float, float]]:
         """Return keys, counts and by how much each may be too high, the highest count first."""
@@ -101,6 +111,10 @@ class HotKeys:
         self._sketch.clear()
         self._since = self._origin = self._clock.now()
         self._weight_as_of = -1
+
+    def compact(self) -> None:
+        """Let what is kept lie together: a thousand small objects from as many moments."""
+        self._sketch.compact()
 
     def record(self, keys: Sequence[bytes]) -> None:
         """Count the keys of a sampled command."""

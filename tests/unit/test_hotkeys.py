@@ -50,6 +50,21 @@ def test_scaling_changes_no_order(stream, size, at, factor):
     assert other.total == one.total * factor
 
 
+@given(STREAMS, STREAMS, st.integers(1, 20))
+def test_made_anew_it_counts_on(before, after, size):
+    one, other = SpaceSaving(size), SpaceSaving(size)
+    for key in before:
+        one.add(key)
+        other.add(key)
+    other.compact()
+    assert other.top() == one.top()
+    for key in after:
+        one.add(key)
+        other.add(key)
+    assert [count for _, count, _ in other.top()] == [count for _, count, _ in one.top()]
+    assert other.total == one.total
+
+
 @given(STREAMS)
 def test_with_enough_counters_it_counts_exactly(stream):
     sketch = SpaceSaving(100)
