@@ -25,6 +25,7 @@ __all__ = [
     "key_of",
     "line_of",
     "nameable",
+    "shared",
     "since_epoch",
     "wire_form",
 ]
@@ -47,6 +48,10 @@ FRESH_BITS: Final = FREQUENCY | MAIN
 # larger takes & twice as long.
 EPOCH: Final = int(time.time())
 """Unix second from which states count."""
+
+# States that `shared` knows: of a good hundred seconds.
+_KNOWN_AT_MOST: Final = 4096
+_known: Final[dict[int, int]] = {}
 
 PYTHONS_OWN: Final = 512
 """Bytes of an object up to which CPython's own allocator has it."""
@@ -112,6 +117,16 @@ def since_epoch(second: int) -> int:
 def nameable(key: bytes) -> bool:
     """Return whether the text protocol has a way to name `key`: others come as base64 or binary."""
     return not (b" " in key or b"\n" in key)
+
+
+def shared(state: int) -> int:
+    """Return a state that was just reckoned as the one object that most items of it have.
+
+    Each of its own would take 32 bytes that nobody counts. What `Usage` gives is shared already.
+    """
+    if len(_known) >= _KNOWN_AT_MOST:
+        _known.clear()
+    return _known.setdefault(state, state)
 
 
 def _view(wire: bytes, begin: int, behind: int) -> memoryview:
@@ -265,7 +280,7 @@ class FullItem(Item):
 
     def __init__(self, wire: bytes, state: int, expires: float = 0.0) -> None:
         self.wire = wire
-        self.state = state | FULL
+        self.state = shared(state | FULL)
         self.expires = expires
         self.extra = 0
 

@@ -19,6 +19,7 @@ from memlite.backends.item import (
     allocated,
     key_of,
     line_of,
+    shared,
 )
 from memlite.errors import OutOfMemoryError
 from memlite.native import mypyc_attr
@@ -280,7 +281,7 @@ class ItemTable:
         """Bring a key back to what it was, whether or not that fits; None for absent."""
         self.delete(key)
         if item is not None:
-            item.state &= ~MAIN  # it comes as any other
+            item.state = shared(item.state & ~MAIN)  # it comes as any other
             line = line_of(key)
             size = weigh(line, item)
             self.used += size

@@ -15,6 +15,7 @@ from memlite.backends.item import (
     FullItem,
     key_of,
     line_of,
+    shared,
     wire_form,
 )
 from memlite.backends.usage import MASK, Usage
@@ -454,7 +455,7 @@ class Engine:
                 self.counters.total_items -= 1
                 item = self.table.get(key)
                 if item is not None and fetched:
-                    item.state |= FETCHED
+                    item.state = shared(item.state | FETCHED)
         except OutOfMemoryError as error:
             raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
         return number

@@ -16,7 +16,7 @@ __all__ = ["Footprint", "resident"]
 
 # How far the process may grow beyond its limit before items make room: a share of the limit, and
 # what small limits need for what is loaded later.
-_SPARE_SHIFT: Final = 4
+_SPARE_SHARE: Final = 12
 _LEAST_SPARE: Final = 4 * 1024 * 1024
 # An idle connection takes 2 KiB, one with TLS 20 to 48.
 _PER_CONNECTION: Final = 4 * 1024
@@ -115,7 +115,7 @@ class Footprint:
     def excess(self) -> int:
         """Do what helps, and return the bytes that items are not to take; see `withheld`."""
         limit = self._server.table.limit
-        spare = max(limit >> _SPARE_SHIFT, _LEAST_SPARE)
+        spare = max(limit // _SPARE_SHARE, _LEAST_SPARE)
         grown = self._grown()
         if grown > limit + (limit >> _HELP_SHIFT):
             grown = self._give_back(grown)

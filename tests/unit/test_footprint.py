@@ -12,7 +12,7 @@ from memlite.server.server import Server
 
 MEGABYTE = 1024 * 1024
 LIMIT = 64 * MEGABYTE
-SPARE = 4 * MEGABYTE
+SPARE = LIMIT // 12
 
 
 class Process:

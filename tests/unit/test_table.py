@@ -392,6 +392,22 @@ def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
     store.check()
 
 
+@pytest.mark.skipif(running_build() == "compiled", reason="it has no objects for them")
+def test_equal_states_are_a_few_objects(policy):
+    """Else each would take 32 bytes that are not counted."""
+    chance = random.Random(1)
+    store = Store(500_000, policy=policy)
+    for number in range(20_000):
+        key = b"%d" % chance.randrange(3000)
+        store.store(key, expires=1e9 if number % 2 else 0.0)
+        store.use(key, times=chance.randrange(3))
+    assert store.evicted
+    states = [item.state for _, item in store.scan()]
+    assert len(states) > 500
+    # One that using items leads to, one that the policy does.
+    assert len(set(map(id, states))) <= 2 * len(set(states))
+
+
 # Flushing
 
 

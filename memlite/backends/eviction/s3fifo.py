@@ -7,7 +7,7 @@ from typing import Final
 from memlite.backends.eviction.fifo import Fifo
 from memlite.backends.eviction.ghost import Ghost
 from memlite.backends.eviction.policy import PLACE, Policy, weigh
-from memlite.backends.item import FREQUENCY, MAIN, Item, allocated
+from memlite.backends.item import FREQUENCY, MAIN, Item, allocated, shared
 
 __all__ = ["S3Fifo"]
 
@@ -53,7 +53,6 @@ class S3Fifo(Policy):
         self._left_limit = 0
         self._ghost_limit = 0
         self._walked = self._small
-        self._to_main = MAIN  # the state that an item got last by going there
         self._chances = _CHANCES_AT_ONCE
 
     def __len__(self) -> int:
@@ -93,18 +92,14 @@ class S3Fifo(Policy):
             queue = self._left.get(line)
             if queue is not None:
                 self._give_up(line)
-                item.state = item.state & ~MAIN | queue
+                item.state = shared(item.state & ~MAIN | queue)
                 if queue:
                     self._main_bytes += size
                 else:
                     self._small_bytes += size
                 return
         if item.state & MAIN or (self._filling and self._small_bytes >= self._small_limit):
-            # Of equal ones one object: each of its own would take 32 bytes.
-            state = item.state | MAIN
-            if state != self._to_main:
-                self._to_main = state
-            item.state = self._to_main
+            item.state = shared(item.state | MAIN)
             self._main.push(line)
             self._main_bytes += size
         else:
@@ -167,7 +162,7 @@ class S3Fifo(Policy):
                     break
             else:
                 chances -= 1
-                item.state = item.state & ~FREQUENCY | MAIN
+                item.state = shared(item.state & ~FREQUENCY | MAIN)
                 moved += weight
                 push(line)
         self._small_bytes -= freed + moved
@@ -184,7 +179,7 @@ class S3Fifo(Policy):
                 self._give_up(line)
             elif item.state & FREQUENCY and chances:
                 chances -= 1
-                item.state -= 1
+                item.state = shared(item.state - 1)
                 main.push(line)
             else:
                 weight = weigh(line, item)
