@@ -119,9 +119,10 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         # Of that cost, whatever is in it.
         item = Item(bytes(size - weigh(line, empty)), usage.fresh)
         chooser.recall(line, item)
-        for gone, _, _ in chooser.evict(used + size - room):
-            del items[gone]
-            used -= taken[int(key_of(gone))]
+        if used + size > room:  # a policy that is asked for room takes the cache for full
+            for gone, _, _ in chooser.evict(used + size - room):
+                del items[gone]
+                used -= taken[int(key_of(gone))]
         chooser.admit(line, item, size)
         items[line] = item
         used += size
