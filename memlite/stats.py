@@ -12,7 +12,13 @@ COMMAND_CLASSES = ("get", "store", "delete", "arithmetic", "touch", "other")
 class Counters:
     """What memcached counts, under memcached's names (``doc/protocol.txt``, "Statistics").
 
-    Attributes are plain ints, incremented where the thing happens.
+    Attributes are plain ints, incremented where the thing happens. But the most frequent of all,
+    hits on the straight path, only count down to the one that is to be measured: so that counting
+    them and choosing one cost no more than either.
+
+    Attributes:
+        hits: of get and gets, but for those that the next counts.
+        until_sample: hits on the straight path until one is measured, including that.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = (
@@ -60,7 +66,7 @@ class Counters:
         "udp_dropped",
         "udp_refused",
     )
-    __slots__ = NAMES
+    __slots__ = ("_countdown", "hits", "until_sample", *sorted({*NAMES} - {"get_hits"}))
 
     auth_cmds: int
     auth_errors: int
@@ -85,7 +91,6 @@ class Counters:
     expired_unfetched: int
     get_expired: int
     get_flushed: int
-    get_hits: int
     get_misses: int
     idle_kicks: int
     incr_hits: int
@@ -106,8 +111,27 @@ class Counters:
     udp_dropped: int
     udp_refused: int
 
+    hits: int
+    until_sample: int
+    _countdown: int
+
     def __init__(self) -> None:
+        self._countdown = self.until_sample = 1
         self.reset()
+
+    @property
+    def get_hits(self) -> int:
+        """Keys that get and gets have found."""
+        return self.hits + self._countdown - self.until_sample
+
+    @get_hits.setter
+    def get_hits(self, hits: int) -> None:
+        self.hits = hits - self._countdown + self.until_sample
+
+    def sample_after(self, hits: int) -> None:
+        """Begin to count down anew: the last one of so many `hits` is to be measured."""
+        self.hits = self.get_hits
+        self._countdown = self.until_sample = hits
 
     def reset(self) -> None:
         """Set every counter to zero (``stats reset``)."""

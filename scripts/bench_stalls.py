@@ -32,8 +32,12 @@ from benchmarks.processes import (
 from benchmarks.wire import Wire
 
 _ROOM_MEGABYTES: Final = 4096
+# So many bytes for each item, and either server has to evict.
+_BYTES_PER_ITEM: Final = 341
+_LEAST_MEGABYTES: Final = 8  # that memcached takes with such large items
 _RATE: Final = 1_000.0
 _LARGE: Final = 2**20
+_TURNED_OVER: Final = 3
 _PAUSE_SECONDS: Final = 0.1
 _PROBE_SECONDS: Final = 10.0
 # Slower than any server stores items, so that all are there when the first expires.
@@ -74,11 +78,13 @@ class Situation:
         summary: one line for ``--help``.
         act: what is done while the probe runs.
         prepare: what is done before.
+        full: whether there is no more room than for all items.
     """
 
     summary: str
     act: Callable[[Setting, Running], None]
     prepare: Callable[[Setting, Running], None] | None = None
+    full: bool = False
 
 
 def _look_on(setting: Setting, server: Running) -> None:
@@ -129,6 +135,18 @@ def _grow(setting: Setting, server: Running) -> None:
     setting.store(server, 2 * setting.items)
 
 
+def _turn_over(setting: Setting, server: Running) -> None:
+    sets = _TURNED_OVER * setting.items
+    setting.load(
+        server,
+        f"--keys={sets}",
+        "--gets=0",
+        "--sets=1",
+        "--pipeline=50",
+        f"--operations={sets}",
+    )
+
+
 def _move_large(setting: Setting, server: Running) -> None:
     setting.load(
         server,
@@ -155,6 +173,9 @@ SITUATIONS: Final = {
     ),
     "expiry": Situation("a million expire, and are crawled", _expire, _fill_mortal),
     "growth": Situation("from nothing to two million items, by pipelined sets", _grow),
+    "eviction": Situation(
+        "a million items give way to three million others", _turn_over, _fill, full=True
+    ),
     "large": Situation("sets and gets of 1 MiB values in a loop", _move_large),
 }
 
@@ -179,7 +200,10 @@ def _until_probed(server: Running) -> None:
 def measure(setting: Setting, name: str, contestant: Contestant) -> dict[str, Any]:
     """Probe a fresh server in a situation; return the response times, in microseconds."""
     situation = SITUATIONS[name]
-    with contestant.running(setting.cores[0], _ROOM_MEGABYTES, "-I", "2m") as server:
+    room = _ROOM_MEGABYTES
+    if situation.full:
+        room = max(_LEAST_MEGABYTES, setting.items * _BYTES_PER_ITEM >> 20)
+    with contestant.running(setting.cores[0], room, "-I", "2m") as server:
         if situation.prepare is not None:
             situation.prepare(setting, server)
         with (

@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from memlite.backends.eviction import POLICIES, cost, weigh
+from memlite.backends.index import Index
 from memlite.backends.item import Item, key_of, line_of, wire_form
 from memlite.backends.usage import MASK, Usage
 
@@ -101,7 +102,7 @@ def costs(trace: Iterable[int], size: Callable[[int], int]) -> dict[int, int]:
 def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> int:
     """Count the misses of one of memlite's policies, as `ItemTable` asks it."""
     usage = Usage()
-    items: dict[bytes, Item] = {}
+    items = Index()
     chooser = POLICIES[policy](items)
     chooser.adapt(room)
     empty = Item(b"", 0)
@@ -120,11 +121,11 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         item = Item(bytes(size - weigh(line, empty)), usage.fresh)
         chooser.recall(line, item)
         if used + size > room:  # a policy that is asked for room takes the cache for full
-            for gone, _, _ in chooser.evict(used + size - room):
-                del items[gone]
-                used -= taken[int(key_of(gone))]
+            evicted = chooser.evict(used + size - room)
+            items.remove(evicted)
+            used -= sum(taken[int(key_of(gone))] for gone, _, _ in evicted)
         chooser.admit(line, item, size)
-        items[line] = item
+        items.put(line, item)
         used += size
         if misses % 1000 == 0:
             chooser.adapt(room)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from memlite.backends.eviction import LEAST, Policy, S3Fifo, cost, weigh
+from memlite.backends.index import FEW, Index
 from memlite.backends.item import (
     FULL,
     MAIN,
@@ -34,21 +35,11 @@ _EVICTED_AT_ONCE: Final = 100
 # items that go together cost an eighth less than as many one by one.
 _EVICTED_TOGETHER: Final = 4 * 1024
 _AHEAD_SHIFT: Final = 14
-# Items with which a dict that leaves no room for any is made anew: it takes a millisecond.
-_REMADE_WITH: Final = 10_000
-# Bytes of a dict for each of its items from which it is made anew when items are: else a dict that
-# held a million small items keeps their slots when there are a thousand large ones.
-_SPARSE: Final = 256
-_SMALL_DICT: Final = 1024 * 1024
-# Bytes of new items after which is looked at how large the dict and the policy have become.
+# Bytes of new items after which is looked at how large the index and the policy have become.
 _MEASURED_EVERY: Final = 256 * 1024
-# Bytes of a dict for each entry that it has room for: 24 of its own, and a half more slots of 4.
-_PER_ENTRY: Final = 30
-# More entries than may be used from one look at the dict to the next.
-_SPARE_ENTRIES: Final = 2 * _MEASURED_EVERY // LEAST
-# Twice the share of entries up to which a dict is made anew in its size: so a third more are free
-# until it is made anew once more, and a set costs 100 ns for it.
-_FULL: Final = 1.5
+# Items of an index that leaves no room for any, with which it is made anew: it takes a millisecond.
+_TIDIED_AT_ONCE: Final = 10_000
+_MOVED: Final = 1000  # items that were made anew, after which it is, too
 
 
 def _none() -> int:
@@ -63,20 +54,20 @@ class ItemTable:
     is looked up as it is.
 
     What is counted against the limit is memory: objects with their headers, as the allocator
-    rounds them up, the dict, and what the policy keeps.
+    rounds them up, the index, and what the policy keeps.
 
     Args:
         limit: bytes that all of it may take (``-m``).
         evict: whether to evict when full; otherwise storing raises (``-M``).
         on_evict: called with what `Policy.evict` returns, some evicted items at a time.
-        policy: makes the policy, given the dict of items by line.
+        policy: makes the policy, given the items by line.
 
     Attributes:
         on_evict: as above.
         limit: as above; lower it with `shrink`.
         excess: returns the bytes of memory that are taken beyond the limit all the same, by what
             lies unused between objects; so much less there is for items.
-        used: bytes of the items, without the dict and the policy.
+        used: bytes of the items, without the index and the policy.
         asked: returns the item that is asked for with a whole line, or None if there is none or
             the line is another command; see `find`.
     """
@@ -87,7 +78,7 @@ class ItemTable:
         *,
         evict: bool = True,
         on_evict: Callable[[list[tuple[bytes, Item, int]]], None] = lambda gone: None,
-        policy: Callable[[dict[bytes, Item]], Policy] = S3Fifo,
+        policy: Callable[[Index], Policy] = S3Fifo,
     ) -> None:
         self.limit = limit
         self.on_evict = on_evict
@@ -95,17 +86,16 @@ class ItemTable:
         self._evict = evict
         self._make_policy = policy
         # What flush left behind: absent for everybody, freed a few at a time.
-        self._flushed: dict[bytes, Item] = {}
-        self._garbage: list[tuple[dict[bytes, Item], Policy]] = []
+        self._flushed: Index | None = None
+        self._garbage: list[tuple[Index, Policy]] = []
         self._states: dict[int, int] = {}
+        self._few = FEW
+        self._moved = 0  # items since it was measured
         self._begin()
 
     def _begin(self) -> None:
         self.used = 0
-        self._items: dict[bytes, Item] = {}
-        # How large the dict was when last measured, how many items it had, how many were removed
-        # since, and how many of its entries are used.
-        self._dict_size = self._counted = self._removed = self._entries = 0
+        self._items = Index(self._few)
         self._policy = self._make_policy(self._items)
         # Bound once: an attribute that is a C method costs no Python frame on the hot path.
         self.asked: Callable[[bytes], Item | None] = self._policy.find
@@ -114,33 +104,16 @@ class ItemTable:
     def measure(self) -> None:
         """Find out what is left of the limit for items."""
         self._until_measured = _MEASURED_EVERY
-        self._hold_dict()
-        self.overhead = sys.getsizeof(self._items)
+        self._tidy()
+        self.overhead = self._items.memory
         self.overhead += self._policy.adapt(self.limit - self.overhead)
         self._room = self.limit - self.overhead - self.excess()
         self._ahead = min(_EVICTED_TOGETHER, self.limit >> _AHEAD_SHIFT)
 
-    def _hold_dict(self) -> None:
-        """Make the dict anew if it is about to double for the sake of items that are gone.
-
-        A removed item leaves its entry, and a dict that has used up its entries takes three times
-        the slots of what is in it: with items that come and go that is mostly twice as many as it
-        has. So it had as much of 64 MB as half of the items of 100 bytes.
-        """
-        items = self._items
-        size, count = sys.getsizeof(items), len(items)
-        if size == self._dict_size:
-            self._entries += count - self._counted + self._removed
-        else:
-            self._entries = count  # it has made itself anew
-        self._dict_size, self._counted, self._removed = size, count, 0
-        entries = size // _PER_ENTRY
-        if (
-            size > _SMALL_DICT
-            and self._entries > entries - _SPARE_ENTRIES
-            and entries < 2 * count < _FULL * entries
-        ):
-            self._remake()
+    def _tidy(self, *, all_of_it: bool = False) -> None:
+        if self._items.tidy(all_of_it=all_of_it):
+            self._policy.follow()
+            self.asked = self._policy.find
 
     def __len__(self) -> int:
         return len(self._items)
@@ -163,7 +136,7 @@ class ItemTable:
         lines = (b"get " + b"\r\nget ".join(keys) + b"\r\n").splitlines(keepends=True)
         if len(lines) != len(keys):  # a carriage return in one
             lines = [line_of(key) for key in keys]
-        return map(self.asked, lines)
+        return self._policy.find_all(lines)
 
     def put(self, key: bytes, item: Item) -> None:
         """Store `item` under a key that is absent, evicting what it displaces.
@@ -180,7 +153,7 @@ class ItemTable:
             used = self.used + size
         self.used = used
         self._policy.admit(line, item, size)
-        self._items[line] = item
+        self._items.put(line, item)
         self._until_measured -= size
         if self._until_measured <= 0:
             self.measure()
@@ -221,7 +194,7 @@ class ItemTable:
             self.delete(key)
             self.put(key, new)
         else:
-            self._items[line_of(key)] = new
+            self._items.put(line_of(key), new)
             self._resize(new, more)
         return new
 
@@ -269,7 +242,8 @@ class ItemTable:
         """Return a stored item, if need be after exchanging it for one that has room for more."""
         if isinstance(item, FullItem):
             return item
-        self._items[line_of(item.key)] = full = FullItem(item.wire, item.state)
+        full = FullItem(item.wire, item.state)
+        self._items.put(line_of(item.key), full)
         return full
 
     def _resize(self, item: Item, more: int) -> None:
@@ -286,7 +260,7 @@ class ItemTable:
             size = weigh(line, item)
             self.used += size
             self._policy.admit(line, item, size)
-            self._items[line] = item
+            self._items.put(line, item)
 
     def _make_room(self, size: int) -> None:
         """Evict until `size` bytes fit, and some more."""
@@ -301,7 +275,6 @@ class ItemTable:
 
     def _evict_down_to(self, until: int, at_most: int) -> int:
         """Evict up to `at_most` items, until the others take so many bytes; return how many."""
-        items = self._items
         count = 0
         while self.used > until and count < at_most:
             most = min(_EVICTED_TOGETHER, (at_most - count) * LEAST)
@@ -309,23 +282,21 @@ class ItemTable:
             if not gone:
                 break
             used = self.used
-            for line, _, size in gone:
-                del items[line]
+            for _, _, size in gone:
                 used -= size
             self.used = used
+            self._items.remove(gone)
             self.on_evict(gone)
             count += len(gone)
-        self._removed += count
         return count
 
     def delete(self, key: bytes) -> Item | None:
         """Remove a key; return its item, or None when there was none."""
         line = line_of(key)
-        item = self._items.pop(line, None)
+        item = self._items.pop(line)
         if item is not None:
             size = weigh(line, item)
             self.used -= size
-            self._removed += 1
             self._policy.remove(line, item, size)
         return item
 
@@ -335,7 +306,7 @@ class ItemTable:
 
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
-        self._flushed = {}
+        self._flushed = None
         # A few items go at once: however often it is flushed, few tables wait.
         if len(self._policy) >= max(len(self._garbage), 1):
             self._garbage.append((self._items, self._policy))
@@ -344,9 +315,9 @@ class ItemTable:
 
     def pop_flushed(self, key: bytes) -> Item | None:
         """Return and free what the last flush took from `key`, or None."""
-        if not self._flushed:
+        if self._flushed is None:
             return None
-        item = self._flushed.pop(line_of(key), None)
+        item = self._flushed.pop(line_of(key))
         if item is not None:
             self._garbage[-1][1].dissolve()
         return item
@@ -360,36 +331,26 @@ class ItemTable:
         count = self._free(at_most, sys.maxsize)
         if self._evict:
             count += self._evict_down_to(self._room, at_most - count)
-        if (
-            self._room < 0
-            and len(self._items) <= _REMADE_WITH
-            and sys.getsizeof(self._items) > _SPARSE * len(self._items)
-        ):
-            # After a much lower limit the dict's free slots may be more than that, and as nothing
+        if self._room < 0:
+            # After a much lower limit the index's free slots may be more than that, and as nothing
             # can be stored they would stay.
-            self._remake()
+            self._tidy(all_of_it=len(self._items) <= _TIDIED_AT_ONCE)
             self.measure()
         return count
-
-    def _remake(self) -> None:
-        """Let go of the entries of items that are gone, and of slots that are too many."""
-        items = dict(self._items)
-        self._items.clear()
-        self._items.update(items)
-        self._dict_size = sys.getsizeof(self._items)
-        self._counted = self._entries = len(items)
-        self._removed = 0
 
     def _free(self, at_most: int, size: int) -> int:
         """Free flushed items: up to a number, or until `size` bytes are free."""
         count = 0
         while self._garbage and count < at_most and size > 0:
             items, policy = self._garbage[0]
-            if not items and not len(policy):
+            gone = items.popitem()
+            if gone is not None:
+                size -= weigh(*gone)
+            elif not len(policy):
+                if self._flushed is items:
+                    self._flushed = None
                 del self._garbage[0]
                 continue
-            if items:
-                size -= weigh(*items.popitem())
             policy.dissolve()
             count += 1
         return count
@@ -399,7 +360,7 @@ class ItemTable:
         return self._policy.walk(at_most, lambda line, item: look(key_of(line), item))
 
     def compact(self, at_most: int) -> bool:
-        """Make some items anew, all of them in the course of many calls, and then the dict.
+        """Make some items anew, all of them in the course of many calls, and tidy the index.
 
         What is left of many small objects keeps whole arenas from going back to the system; copies
         made one after the other share few. Nobody may hold an item meanwhile. What lists items does
@@ -409,20 +370,19 @@ class ItemTable:
             Whether there is more to do.
         """
         passed = self._policy.move(at_most, self._renew)
-        if self._removed > _SPARE_ENTRIES // 2:
+        self._moved += passed
+        if self._moved > _MOVED or passed < at_most:
+            self._moved = 0
             self.measure()
         if passed == at_most:
             return True
         self._states = {}
-        if sys.getsizeof(self._items) > _SMALL_DICT + _SPARSE * len(self._items):
-            self._remake()
-            self.measure()
+        self.reclaim(at_most)  # measuring may have shown that there is less room
         return False
 
     def _renew(self, line: bytes, item: Item) -> bytes:
         """Put other objects in the place of an item and what it refers to; return its line."""
-        del self._items[line]
-        self._removed += 1
+        self._items.pop(line)
         line = b"%b" % line
         wire = item.wire
         if len(wire) < PYTHONS_OWN:
@@ -435,9 +395,9 @@ class ItemTable:
             new = FullItem(wire, state, item.expires + 0.0)
             extra = item.extra
             new.extra = extra + 0 if isinstance(extra, int) else (extra[0] + 0, extra[1])
-            self._items[line] = new
+            self._items.put(line, new)
         else:
-            self._items[line] = Item(wire, state)
+            self._items.put(line, Item(wire, state))
         return line
 
     def shrink(self, limit: int) -> None:
@@ -450,17 +410,23 @@ class ItemTable:
         self.reclaim(_EVICTED_AT_ONCE)
 
     def list_keys(self) -> list[bytes]:
-        """Return every key, oldest first."""
-        return [key_of(line) for line in self._items]
+        """Return every key, about from the oldest to the newest."""
+        return [key for key, _ in self.scan()]
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
-        """Yield every key and item, oldest first; nothing may be stored meanwhile."""
-        for line, item in self._items.items():
-            yield key_of(line), item
+        """Yield every key and item, in the same order; nothing may be stored meanwhile."""
+        for line in self._lines():
+            item = self._items.get(line)
+            if item is not None:
+                yield key_of(line), item
+
+    def _lines(self) -> list[bytes]:
+        """Return all lines, and perhaps some of items that are gone."""
+        return self._items.lines() if self._items.single else self._policy.lines()
 
     def survey(self, *, newest_first: bool = False) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item that is there from beginning to end, whatever else is stored."""
-        lines = list(self._items)
+        lines = self._lines()
         if not newest_first:
             lines.reverse()
         # Taken from the end, so that the list gets shorter: a million are not freed at one stroke.

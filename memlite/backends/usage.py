@@ -5,6 +5,7 @@ from typing import Final
 from memlite.backends.item import (
     FETCHED,
     FREQUENCY,
+    FRESH_BITS,
     FULL,
     STATE_BITS,
     since_epoch,
@@ -27,16 +28,18 @@ class Usage:
         read: after a read.
         straight: the same, but 0 for those of which there is more to look at, and for all of them
             while somebody watches.
+        stored: after being stored anew, but 0 as in `straight`.
         seen: after what counts as use without being a read (add of a key that is there).
         fresh: of an item that is stored now.
     """
 
-    __slots__ = ("_second", "_watched", "fresh", "read", "seen", "straight")
+    __slots__ = ("_second", "_watched", "fresh", "read", "seen", "stored", "straight")
 
     def __init__(self, second: int = 0) -> None:
         self.read = [0 for _ in _STATES]
         self.straight = [0 for _ in _STATES]
         self.seen = [0 for _ in _STATES]
+        self.stored = [0 for _ in _STATES]
         self._watched = False
         self.tick(second)
 
@@ -57,4 +60,6 @@ class Usage:
 
     def _set_straight(self) -> None:
         for bits in _STATES:
-            self.straight[bits] = 0 if self._watched or bits & FULL else self.read[bits]
+            more = self._watched or bits & FULL
+            self.straight[bits] = 0 if more else self.read[bits]
+            self.stored[bits] = 0 if more else self.seen[bits & FRESH_BITS]

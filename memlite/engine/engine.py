@@ -90,20 +90,20 @@ class Engine:
         """
         return None
 
-    def _look_closer(self, item: Item) -> bytes | None:
-        """Return the reply to a get of an item of which there is more to look at than its key.
+    def look_closer(self, item: Item) -> bool:
+        """Note the use of an item of which there is more to look at, for a get by its whole line.
 
-        None if it is not to be had so.
+        Returns:
+            Whether `Item.wire` is the reply, which remains to be counted.
         """
         if (
             self.observed
             or item.marks is not None  # perhaps the key is no word, and was not asked for
             or (item.expires and item.expires <= self.clock.now())
         ):
-            return None
+            return False
         item.state = self.usage.read[item.state & MASK]
-        self.counters.get_hits += 1
-        return item.wire
+        return True
 
     def collect(self, keys: list[bytes], out: list[Part]) -> None:
         """Append the reply to a get for each item that is there, as `fetch` finds them one by one.
@@ -132,7 +132,7 @@ class Engine:
                 append(wire[:-END])
             else:
                 out += item.entry()
-        self.counters.get_hits += hits
+        self.counters.hits += hits
 
     def fetch(self, key: bytes) -> Item | None:
         """Return the item for get and gets, counting the hit or miss."""
@@ -140,7 +140,7 @@ class Engine:
         state = FOUND
         if item is not None and (not item.expires or item.expires > self.clock.now()):
             item.state = self.usage.read[item.state & MASK]
-            self.counters.get_hits += 1
+            self.counters.hits += 1
         else:
             state = self._count_miss(key, item)
             item = None
@@ -243,6 +243,9 @@ class Engine:
         Raises:
             OutOfMemoryError: as for `set`.
         """
+        self._set_framed(key, self.table.find(key), exptime, wire)
+
+    def _set_framed(self, key: bytes, old: Item | None, exptime: int, wire: bytes) -> None:
         if self.observed:
             new = Item(wire, 0)
             self.set(key, new.flags, exptime, new.value)
@@ -250,7 +253,7 @@ class Engine:
         self.counters.cmd_set += 1
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
         try:
-            self._put(key, self.table.find(key), wire, expires)
+            self._put(key, old, wire, expires)
         except OutOfMemoryError:
             self.table.delete(key)
             raise

@@ -45,6 +45,7 @@ class MemoryEngine(MetaEngine):
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self._items = items
         self._straight = self.usage.straight
+        self._stored = self.usage.stored
         self._version = 0
         self._flush_at = 0.0
         self.crawls = True
@@ -62,11 +63,28 @@ class MemoryEngine(MetaEngine):
         if item is None:
             return None
         state = self._straight[item.state & MASK]
-        if not state:
-            return self._look_closer(item)
-        item.state = state
-        self.counters.get_hits += 1
+        if state:
+            item.state = state
+        elif not self.look_closer(item):
+            return None
+        self.counters.hits += 1
         return item.wire
+
+    def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
+        """Store like `set`; see `Engine`."""
+        asked = self._items.asked
+        old = asked(b"get %b\r\n" % key)
+        # What most sets do, to overwrite with as many bytes, without any further call.
+        if old is not None and not exptime and len(wire) == len(old.wire):
+            state = self._stored[old.state & MASK]
+            if state:
+                old.wire = wire
+                old.state = state
+                counters = self.counters
+                counters.cmd_set += 1
+                counters.total_items += 1
+                return
+        self._set_framed(key, old, exptime, wire)
 
     def numbered(self, item: Item) -> Item:
         """Return the item that is stored for `item` once that has its cas unique.

@@ -123,7 +123,7 @@ class MetaEngine(Engine):
             item = self.table.alter(key, item, after, changed)
             found = found._replace(item=item)
         if touch is None:
-            self.counters.get_hits += 1
+            self.counters.hits += 1
         else:
             self.counters.cmd_touch += 1
             self.counters.touch_hits += 1

@@ -113,7 +113,10 @@ class StoreEngine(MetaEngine):
         if line[:4] != b"get " or line[-2:] != b"\r\n":
             return None
         item = self.backend.peek_cached(key_of(line))
-        return None if item is None or item is UNKNOWN else self._look_closer(item)
+        if item is None or item is UNKNOWN or not self.look_closer(item):
+            return None
+        self.counters.hits += 1
+        return item.wire
 
     def attempt(
         self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from memlite.backends import Part
+from memlite.backends import Item, ItemTable, Part
+from memlite.backends.usage import MASK
 from memlite.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.limits import LONGEST_GET
@@ -25,6 +26,8 @@ _log = logging.getLogger("memlite")
 # Replies of one read are joined into one write up to this size. Larger ones go out in pieces of it,
 # and no further than the peer takes them: a get of a thousand large keys must not be copied whole.
 _JOIN_AT_MOST: Final = 64 * 1024
+# Of `Connection._straight`: no read is as short.
+_NOTHING: Final = -1
 
 
 class Connection(asyncio.Protocol):
@@ -39,7 +42,7 @@ class Connection(asyncio.Protocol):
     Attributes:
         authenticated: whether the client may use the server.
         dialect: the protocol it speaks.
-        last_command: unix second at which the peer last sent something, to a second or two.
+        last_command: unix second at which the peer last sent something, to a second.
         out: replies that are not yet written.
         parser: finds commands in what arrives.
         commands: the handler of its commands.
@@ -47,30 +50,30 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_closing", "_counters", "_eof", "_held", "_hit", "_server", "_stalled", "_straight",
-        "_straight_noted", "_stream", "_transport", "_turn_due", "_unsent", "_write",
+        "_clock", "_closing", "_counters", "_eof", "_held", "_look_closer", "_server", "_stalled",
+        "_straight", "_stream", "_table", "_transport", "_turn_due", "_unsent", "_used", "_write",
         "_write_paused", "authenticated", "close_reason", "commands", "dialect", "last_command",
         "out", "parser",
     )  # fmt: skip
 
+    _table: ItemTable
+    _used: list[int]
+    _look_closer: Callable[[Item], bool]
     _transport: asyncio.Transport
     _write: Callable[[Part], None]
     parser: Parser
-    _hit: Callable[[bytes], bytes | None]
     can_wait = True  # for an answer that takes a while
     commands: Any  # the protocol's handler; of the text protocol a `Handler`
 
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._counters = server.counters
+        self._clock = server.clock
         self.out: list[Part] = []
         self.authenticated = server.auth is None
         self.speak(server.dialect)
         if server.negotiates:
             self.parser = Negotiator(self, server)
-        # Reads that may take the straight path, until one is due to be instrumented; none while
-        # something is unfinished or waits, which must come first.
-        self._straight = self._straight_noted = server.reads_until_sample()
         self._stalled = False  # commands wait for their turn, or for the peer to take replies
         self._turn_due = False  # whether `_take_turn` is to be called
         self._write_paused = False
@@ -81,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._stream: Stream | None = None  # what it is instead of serving commands
         self.close_reason = "normal"
         self.last_command = server.clock.second
+        self._rejoin()
 
     def speak(self, dialect: Dialect) -> None:
         """Take what arrives from now on for a protocol's, behind its gate until it has opened."""
@@ -90,13 +94,13 @@ class Connection(asyncio.Protocol):
         if auth is not None and not self.authenticated:
             limits = self._server.limits
             self.parser = auth.gate(self, dialect.login(limits), limits.commands_per_read)
-            self._hit = _no_hit
 
     def _begin(self, dialect: Dialect) -> None:
         server = self._server
         self.parser = dialect.parser(server.limits)
         self.commands = dialect.commands(server.engine, server, self, self.out)
-        self._hit = server.hit if dialect.straight else _no_hit
+        self._table, self._used = server.table, server.engine.usage.straight
+        self._look_closer = server.engine.look_closer
 
     def let_in(self, data: bytes) -> bool:
         """Serve the client, who has authenticated.
@@ -109,8 +113,7 @@ class Connection(asyncio.Protocol):
         """
         self.authenticated = True
         self.speak(self.dialect)
-        handler, _ = self._server.instrument(self, False)
-        return self.parser.receive(data, handler)
+        return self.parser.receive(data, self._server.instrument(self))
 
     # What stats conns shows
 
@@ -168,6 +171,10 @@ class Connection(asyncio.Protocol):
             or self._transport.get_write_buffer_size() > 0
         )
 
+    def idle_since(self, second: int) -> bool:
+        """Return whether nothing has happened since before `second`; never of a stream."""
+        return self.last_command < second and self._stream is None
+
     @property
     def pipelined(self) -> bool:
         """Whether replies to commands before the one that runs now are still to be sent."""
@@ -212,18 +219,29 @@ class Connection(asyncio.Protocol):
         counters = self._counters
         size = len(data)
         counters.bytes_read += size
-        self._straight = straight = self._straight - 1
         # The straight path, for the most frequent request by far and at a third of the parser's
-        # cost: items are found by the whole line that asks for them.
-        if straight > 0 and size <= LONGEST_GET:
-            # By way of locals: faster than as if they were methods.
-            hit = self._hit
-            reply = hit(data)
-            if reply is not None:
-                counters.bytes_written += len(reply)
-                write = self._write
-                write(reply)
-                return
+        # cost: items are found by the whole line that asks for them. This is `MemoryEngine.hit`
+        # written out, as a call is a tenth of what all this takes; and what is called is called by
+        # way of locals, which is faster than as if it were a method.
+        if size <= self._straight:
+            asked = self._table.asked
+            item = asked(data)
+            if item is not None:
+                left = counters.until_sample - 1
+                state = self._used[item.state & MASK]
+                if not left:
+                    self._serve(data, due=True)
+                    return
+                if state or self._look_closer(item):
+                    if state:
+                        item.state = state
+                    counters.until_sample = left
+                    reply = item.wire
+                    counters.bytes_written += len(reply)
+                    self.last_command = self._clock.second
+                    write = self._write
+                    write(reply)
+                    return
         if self._stalled:
             self._hold(data)
         else:
@@ -257,6 +275,7 @@ class Connection(asyncio.Protocol):
     def detach(self) -> None:
         """Serve commands again, first those that came meanwhile."""
         self._stream = None
+        self.last_command = self._clock.second
         if not self._turn_due:
             self._go_on()
 
@@ -278,14 +297,19 @@ class Connection(asyncio.Protocol):
             self._held += data  # little: what is not read is not delivered
             self._transport.pause_reading()
 
-    def _serve(self, data: bytes) -> None:
+    def _serve(self, data: bytes, due: bool = False) -> None:
+        """Have the parser find commands in what has arrived.
+
+        Args:
+            data: that.
+            due: whether it is to be measured; of the others one in so many is.
+        """
+        self.last_command = self._clock.second
         commands = self.commands
-        straight = self._straight
-        if straight <= 0:
-            # `note_activity` does not see reads after which this is what it was before.
-            self.last_command = self._server.clock.second
-            # 0 is where counting down ends; below it something waited or was unfinished.
-            commands, self._straight = self._server.instrument(self, straight == 0)
+        server = self._server
+        server.until_sample = left = server.until_sample - 1
+        if due or left <= 0 or server.instrumented:
+            commands = server.instrument(self, due)
         try:
             more = self.parser.receive(data, commands)
         except ProtocolViolation as violation:
@@ -307,9 +331,11 @@ class Connection(asyncio.Protocol):
                 self._turn_due = True
                 self._server.loop.call_soon(self._take_turn)
         elif self.parser.in_command:
-            self._straight = 0
+            self._straight = _NOTHING
             if not self._stalled:
                 receive_value(self._server, self, self._transport)
+        elif self._straight == _NOTHING:
+            self._rejoin()
 
     def hold(self, seconds: float) -> None:
         """Take nothing from the client for so long, and go on with what its parser has."""
@@ -324,7 +350,17 @@ class Connection(asyncio.Protocol):
 
     def _stall(self) -> None:
         self._stalled = True
-        self._straight = 0
+        self._straight = _NOTHING
+
+    def leave_straight_path(self) -> None:
+        """Let the next read be served by the parser; it sees whether the path is open again."""
+        self._straight = _NOTHING
+
+    def _rejoin(self) -> None:
+        """Let reads take the straight path if nothing must come before, or see them."""
+        spoken = self.authenticated and self.dialect.straight
+        free = not (self._stalled or self._server.instrumented)
+        self._straight = LONGEST_GET if spoken and free else _NOTHING
 
     def _flush(self) -> None:
         """Write the replies, in pieces while the peer takes them; the rest waits in `_unsent`."""
@@ -370,7 +406,6 @@ class Connection(asyncio.Protocol):
             return
         self._stalled = False
         data, self._held = self._held, b""
-        self._straight = -1  # not due to be sampled, unlike what ends a countdown
         self._serve(data)
         if self._stalled or self._transport.is_closing():
             return
@@ -398,23 +433,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         return new
 
-    def note_activity(self, second: int) -> None:
-        """Bring `last_command` up to date; the server calls it once a second.
-
-        For most reads this is cheaper than a look at the clock with each.
-        """
-        if self._straight != self._straight_noted or self._stream is not None:
-            self._straight_noted = self._straight
-            self.last_command = second
-
-    def instrument_next_read(self) -> None:
-        """Let the next read go through `Server.instrument`, as tracing was turned on or off."""
-        self._straight = 0
-
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
-
-
-def _no_hit(line: bytes) -> None:
-    """Answer nothing on the straight path."""

@@ -1,5 +1,6 @@
 """A client's connection to a server whose backend must be asked."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from memlite.engine.store import StoreEngine
@@ -16,10 +17,11 @@ __all__ = ["DeferredConnection"]
 class DeferredConnection(Connection):
     """A connection whose commands may have to wait for the backend."""
 
-    __slots__ = ("_engine",)
+    __slots__ = ("_engine", "_hit")
 
     commands: Deferred[Any]  # which has the methods of its protocol's handler
     _engine: StoreEngine
+    _hit: Callable[[bytes], bytes | None]
 
     def __init__(self, server: "Server", engine: StoreEngine) -> None:
         self._engine = engine
@@ -36,11 +38,9 @@ class DeferredConnection(Connection):
         self._hit = cast("Any", None)  # the commands' method; see there
         super().connection_lost(exc)
 
-    def note_activity(self, second: int) -> None:
-        """Bring `last_command` up to date; who waits for the backend is not idle."""
-        super().note_activity(second)
-        if self.waiting:
-            self.last_command = second
+    def idle_since(self, second: int) -> bool:
+        """Return the same; who waits for the backend is not idle."""
+        return super().idle_since(second) and not self.waiting
 
     @property
     def waiting(self) -> bool:
@@ -55,10 +55,30 @@ class DeferredConnection(Connection):
         """
         return self._transport.is_closing() or self.commands.behind or super().pipelined
 
-    def _serve(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
+        """Serve what has arrived, unless something before it still waits."""
+        counters = self._counters
+        size = len(data)
+        counters.bytes_read += size
+        left = self._server.until_sample - 1
+        if left > 0 and size <= self._straight:
+            hit = self._hit
+            reply = hit(data)
+            if reply is not None:
+                self._server.until_sample = left
+                counters.bytes_written += len(reply)
+                self.last_command = self._clock.second
+                self._write(reply)
+                return
+        if self._stalled:
+            self._hold(data)
+        else:
+            self._serve(data)
+
+    def _serve(self, data: bytes, due: bool = False) -> None:
         if self.commands.ended:
             return
-        super()._serve(data)
+        super()._serve(data, due)
         commands = self.commands  # others, if the first byte told of another protocol
         commands.timed = False  # or the reads that are not to be measured were, too
         if commands.full:
@@ -73,6 +93,7 @@ class DeferredConnection(Connection):
         """Send replies that have become ready, and go on if there is room again."""
         if self._transport.is_closing():
             return
+        self.last_command = self._clock.second
         out = self.out
         if len(out) == 1 and not self._unsent:
             reply = out.pop()

@@ -107,5 +107,4 @@ class Negotiator:
             connection.parser = self._text
             return self._text.receive(data, handler)
         connection.speak(BINARY)
-        handler, _ = self._server.instrument(connection, False)
-        return connection.parser.receive(data, handler)
+        return connection.parser.receive(data, self._server.instrument(connection))

@@ -40,16 +40,18 @@ class LatencySampler(_Around):
 
     Args:
         note: is told the keys of each command that is measured.
+        interval: one read in so many is measured.
 
     Attributes:
+        interval: as above.
         histograms: by command class, in nanoseconds.
     """
 
-    INTERVAL = 64
-    """One read in so many is measured: timing each command would cost it 4% of its time."""
-
-    def __init__(self, note: Callable[[Sequence[bytes]], None] = lambda keys: None) -> None:
+    def __init__(
+        self, note: Callable[[Sequence[bytes]], None] = lambda keys: None, interval: int = 64
+    ) -> None:
         self.reset()
+        self.interval = interval
         self._note = note
         self._draw = Random().random  # noqa: S311 - no secret
         self._target: Any = None
@@ -60,13 +62,12 @@ class LatencySampler(_Around):
         self.histograms = {name: LatencyHistogram() for name in COMMAND_CLASSES}
 
     def next_read(self) -> int:
-        """Return in how many reads to measure again: at random, `INTERVAL` on average.
+        """Return in how many reads to measure again: at random, `interval` on average.
 
         Of a client with a period of its own the same command would be measured otherwise, always.
         """
-        return 1 + int(
-            self._draw() * (2 * self.INTERVAL - 1)
-        )  # randrange() takes ten times as long
+        # randrange() takes ten times as long.
+        return 1 + int(self._draw() * (2 * self.interval - 1))
 
     def before(self, handler: Handler) -> Handler:
         """Return a handler that measures and passes on to `handler`, until the next call."""

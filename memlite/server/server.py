@@ -20,6 +20,7 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.errors import ConfigError, MemliteError
 from memlite.protocol import Handler, Limits
+from memlite.server.collector import collect_young
 from memlite.server.connection import Connection
 from memlite.server.dialects import BINARY, LITE, TEXT
 from memlite.server.footprint import Footprint, resident
@@ -58,6 +59,10 @@ _ACCEPT_AT_ONCE = 32
 # What accept() fails with until somebody else lets go of something.
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _COMPLAIN_EVERY_SECONDS = 5.0
+# One read in so many is measured, which costs as much as five others do. That is little beside what
+# a backend takes, and there are fewer of those.
+_SAMPLED_OF_MEMORY = 256
+_SAMPLED_OF_BACKEND = 64
 
 
 class Server:
@@ -83,11 +88,13 @@ class Server:
         negotiates: whether its first byte may tell of another.
         backend: the store, None where memory alone serves.
         table: the items in memory, all of them or some.
-        commands_watched: whether anybody watches commands, so that none may take the straight path.
+        commands_watched: whether anybody watches commands.
         connections_watched: whether anybody watches connections.
-        hit: the engine's method, once for all connections.
+        instrumented: whether all reads are to come to `instrument`, as commands are traced or
+            watched.
         promised: bytes of large values that memory was taken for and that are not yet there.
         tracing: whether all commands are traced.
+        until_sample: reads off the straight path until one is to be measured.
         verbosity: as set by ``-v`` or the verbosity command.
     """
 
@@ -116,15 +123,17 @@ class Server:
         self.auth = self._make_authenticator() if config.asks_for_password else None
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
-        self.hit = self.engine.hit
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
             self.engine.observe(self.prefixes, None)
-        self.hotkeys = HotKeys(self.clock, LatencySampler.INTERVAL)
-        self.sampler = LatencySampler(self.hotkeys.record)
+        interval = _SAMPLED_OF_MEMORY if self.backend is None else _SAMPLED_OF_BACKEND
+        self.hotkeys = HotKeys(self.clock, interval)
+        self.sampler = LatencySampler(self.hotkeys.record, interval)
+        self.until_sample = self.sampler.next_read()
+        self.counters.sample_after(self.sampler.next_read())
         self.engine.crawls &= config.extended.lru_crawler
         self.sweeper = Sweeper(self)
-        self.commands_watched = self.connections_watched = False
+        self.commands_watched = self.connections_watched = self.instrumented = False
         self.connections: set[Connection] = set()
         self.udp = self._make_udp([one for one in listeners if one.udp])
         self.handshakes: dict[TlsTransport, None] = {}
@@ -136,7 +145,6 @@ class Server:
         self.footprint: Footprint | None = None
         self._tracer = Tracer()
         self.promised = 0
-        self._other_reads = 0
         self._work: set[asyncio.Task[None]] = set()
         self._stop: asyncio.Future[float] | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -259,8 +267,8 @@ class Server:
         self.connections.add(connection)
         if self.auth is not None:
             self.auth.meet(connection, self.clock.second)
-        if self.tracing or self.commands_watched:
-            connection.instrument_next_read()  # that may have begun since it was made
+        if self.instrumented:
+            connection.leave_straight_path()  # that may have begun since it was made
         if self.connections_watched:
             self.watchers.opened(connection)
         if self.tracing:
@@ -298,38 +306,31 @@ class Server:
         if self.tracing:
             _log.debug("<%d connection closed.", connection.number)
 
-    def instrument(self, connection: Connection, due: bool) -> tuple[Handler, int]:
-        """Return the handler for a read off the straight path, which may trace or measure.
-
-        While commands are watched every read comes here, for the watchers to know whose it is.
+    def instrument(self, connection: Connection, straight: bool = False) -> Handler:
+        """Return the handler for a read that is to be measured, or for any while `instrumented`.
 
         Args:
             connection: where it was read.
-            due: whether the read is to be sampled; of the others one in so many is.
-
-        Returns:
-            The handler, and in how many reads the connection's next sample is due; 0 when each
-            read is to come here.
+            straight: whether it would have been a hit on the straight path, and its turn has come;
+                that of others has when `until_sample` says so.
         """
-        watched = self.commands_watched
-        if watched:
-            self.watchers.number = connection.number
+        if self.commands_watched:
+            self.watchers.number = connection.number  # for the watchers to know whose it is
         if self.tracing:
-            return self._tracer.before(connection.commands, connection.out, connection.number), 0
-        self._other_reads += not due
-        sampled = due or not self._other_reads % LatencySampler.INTERVAL
-        handler = connection.commands
+            return self._tracer.before(connection.commands, connection.out, connection.number)
+        handler: Handler = connection.commands
+        sampled = True
+        if straight:
+            self.counters.sample_after(self.sampler.next_read())
+        elif self.until_sample <= 0:
+            self.until_sample = self.sampler.next_read()
+        else:
+            sampled = False
         if self.backend is not None:  # it is a Deferred, which measures until the reply is there
-            handler.timed = sampled
+            connection.commands.timed = sampled
         elif sampled:
             handler = self.sampler.before(handler)
-        return handler, 0 if watched else self.sampler.next_read()
-
-    def reads_until_sample(self) -> int:
-        """Return how many reads a new connection leaves alone until the first `instrument`."""
-        if self.tracing or self.commands_watched:
-            return 0
-        return self.counters.total_connections % LatencySampler.INTERVAL
+        return handler
 
     # What the admin commands change
 
@@ -341,8 +342,18 @@ class Server:
 
     def _observe_verbosity(self) -> None:
         self.tracing = logging.getLogger("memlite.trace").isEnabledFor(logging.DEBUG)
-        for connection in self.connections:
-            connection.instrument_next_read()
+        self._instrument_all()
+
+    def watch_commands(self, watched: bool) -> None:
+        """Tell watchers whose commands are carried out, from now on or no longer."""
+        self.commands_watched = watched
+        self._instrument_all()
+
+    def _instrument_all(self) -> None:
+        self.instrumented = self.tracing or self.commands_watched
+        if self.instrumented:
+            for connection in self.connections:
+                connection.leave_straight_path()
 
     def advance_clock(self, seconds: int) -> None:
         """Move the clock, and do what is due then."""
@@ -466,7 +477,7 @@ class Server:
         tell = resident()
         if isinstance(self.engine, MemoryEngine) and tell is not None:
             self.footprint = Footprint(self, self.engine, tell)
-            self.table.excess = self.footprint.excess
+            self.table.excess = self._measured
 
     async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer:
         create = self.loop.create_server if listener.port else self.loop.create_unix_server
@@ -527,6 +538,11 @@ class Server:
             service.abort()
         await asyncio.sleep(0)
 
+    def _measured(self) -> int:
+        """Do what is due after some new items; return the bytes that items are not to take."""
+        collect_young()
+        return self.footprint.excess() if self.footprint is not None else 0
+
     def _tick(self) -> None:
         """Once a second: the coarse clock, what is due, and idle connections."""
         self.clock.tick()
@@ -534,8 +550,6 @@ class Server:
         if self.footprint is not None:
             self.table.measure()  # of itself it does so only when there are new keys
         self.sweeper.wake()
-        for connection in self.connections:
-            connection.note_activity(self.clock.second)
         if self.auth is not None:
             self.auth.close_overdue(self.clock.second)
         timeout = self.config.extended.idle_timeout
@@ -544,7 +558,7 @@ class Server:
         self._tick_handle = self.loop.call_later(1, self._tick)
 
     def _kick_idle(self, since: int) -> None:
-        for connection in [one for one in self.connections if one.last_command < since]:
+        for connection in [one for one in self.connections if one.idle_since(since)]:
             self.counters.idle_kicks += connection.kick()
 
     def schedule_flush(self) -> None:

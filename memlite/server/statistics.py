@@ -362,8 +362,6 @@ def connections(server: "Server", asking: "Connection") -> Pairs:
         yield f"{number}:addr", service.listener.label
         yield f"{number}:state", "conn_read"
         yield f"{number}:secs_since_last_cmd", int(server.clock.now()) - service.last_command
-    for connection in server.connections:
-        connection.note_activity(server.clock.second)
     peers: list[Connection | TlsTransport] = [*server.connections, *server.handshakes]
     for peer in sorted(peers, key=lambda one: one.number):
         number = peer.number
@@ -375,7 +373,7 @@ def connections(server: "Server", asking: "Connection") -> Pairs:
 
 def latency(server: "Server") -> Pairs:
     """``stats latency``, memlite's own: from a command parsed to its reply ready, sampled."""
-    yield "sample_interval", server.sampler.INTERVAL
+    yield "sample_interval", server.sampler.interval
     for name, histogram in server.sampler.histograms.items():
         p50, p90, p99, p999 = histogram.percentiles(50, 90, 99, 99.9)
         mean = histogram.total / histogram.count if histogram.count else 0

@@ -275,7 +275,10 @@ class _Request:
             data: the request, the first time.
         """
         server, commands = self._service.server, self.commands
-        handler, _ = server.instrument(cast("Connection", self), False)
+        handler: Any = commands
+        server.until_sample -= 1
+        if server.until_sample <= 0 or server.instrumented:
+            handler = server.instrument(cast("Connection", self))
         self._more = False
         try:
             self._more = self._parser.receive(data, handler)

@@ -105,16 +105,13 @@ class Watchers:
             if (wanting := [one for one in watchers if kind in one.kinds])
         }
         self.commands = any(kind in self._wanting for kind in _OF_COMMANDS)
-        server.commands_watched = self.commands
+        server.watch_commands(self.commands)
         before, server.connections_watched = server.connections_watched, CONNEVENTS in self._wanting
         if not server.connections_watched:
             self._endpoints.clear()
         elif not before:
             self._endpoints = {one: (_endpoint(one), one.number) for one in server.connections}
         server.engine.observe(server.engine.prefixes, self if self._wanting else None)
-        if self.commands:
-            for connection in server.connections:
-                connection.instrument_next_read()
 
     # Events: of the engine's
 

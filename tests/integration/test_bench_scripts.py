@@ -358,7 +358,8 @@ def test_stalls(tmp_path):
     found = json.loads((tmp_path / "found.json").read_text())["situations"]
     names = list(dict.fromkeys(row["situation"] for row in found))
     assert names == [
-        "nothing", "flush_all", "stats-items", "stats-sizes", "crawl", "expiry", "growth", "large",
+        "nothing", "flush_all", "stats-items", "stats-sizes", "crawl", "expiry", "growth",
+        "eviction", "large",
     ]  # fmt: skip
     for name in names:
         assert [row[1] for row in rows(text, f"{name} ")] == ["memcached", "memlite"]

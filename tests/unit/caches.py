@@ -2,6 +2,7 @@
 
 from memlite.backends.eviction import Lru, S3Fifo, weigh
 from memlite.backends.eviction.ghost import Ghost
+from memlite.backends.index import Index
 from memlite.backends.item import MAIN, Item, wire_form
 from memlite.backends.usage import MASK, Usage
 
@@ -36,7 +37,7 @@ class Cache:
 
     def __init__(self, places, policy="s3fifo", *, exact=False):
         self.places = places
-        self.items = {}
+        self.items = Index()
         self.evicted = []
         self._unit = weigh(self.key(0), NEW)
         if policy == "lru":
@@ -70,7 +71,7 @@ class Cache:
         if len(self.items) >= self.places:
             self.evicted.append(self.evict())
         self.policy.admit(key, item, self._unit)
-        self.items[key] = item
+        self.items.put(key, item)
         self._stored += 1
         if not self._stored % 1000:
             self.adapt()
@@ -81,7 +82,7 @@ class Cache:
         item = Item(WIRE, 0)
         item.state |= MAIN
         self.policy.admit(self.key(number), item, self._unit)
-        self.items[self.key(number)] = item
+        self.items.put(self.key(number), item)
 
     def evict(self):
         """Evict an item and return its number."""
@@ -91,12 +92,12 @@ class Cache:
 
     def remove(self, number):
         key = self.key(number)
-        item = self.items.pop(key, None)
+        item = self.items.pop(key)
         if item is not None:
             self.policy.remove(key, item, self._unit)
 
     def __contains__(self, number):
-        return self.key(number) in self.items
+        return self.items.get(self.key(number)) is not None
 
     @property
     def queues(self):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from memlite.backends.eviction import POLICIES, S3Fifo, cost
+from memlite.backends.index import FEW
 from memlite.backends.item import MAIN
 from memlite.clock import Clock
 from memlite.config import Config
@@ -24,6 +25,8 @@ from tests.unit.test_straight_path import Loop, Transport
 START = 1_800_000_000.0
 # What a store may evict beside what it needs itself; more than that is left for the next.
 EVICTED_BESIDE = 16 * 1024
+# Bytes that an index of many dicts takes while it has next to no items.
+MANY_DICTS = 60_000
 # Bytes that a command may add to an item that stays, with no room made for them: an expiry, a cas
 # unique, marks. Storing makes room.
 ADDED = 256
@@ -81,8 +84,9 @@ class Accounting(RuleBasedStateMachine):
         policy=st.sampled_from(sorted(POLICIES)),
         refuses=st.booleans(),
         room=st.sampled_from([500, 5_000, 20_000, 100_000]),
+        few=st.sampled_from([0, 3, FEW]),
     )
-    def start(self, policy, refuses, room):
+    def start(self, policy, refuses, room, few):
         self.monotonic = 0.0
         config = Config(eviction=policy, disable_evictions=refuses)
         clock = Clock(lambda: self.monotonic, lambda: START)
@@ -90,9 +94,11 @@ class Accounting(RuleBasedStateMachine):
         self.server.loop = Loop()
         self.server.sweeper.wake = lambda: None  # `sweep` is a rule, and goes by no clock
         self.table = self.server.table
+        self.table._few = few  # with more, the index has many dicts
+        self.table.flush()
         self.evicts = not refuses
         self.empty = self.table.overhead
-        self.table.shrink(self.empty + room)
+        self.table.shrink(self.empty + room + (MANY_DICTS if few < FEW else 0))
         self.text, self.binary = self.connect(), self.connect()
         self.ask(b"version\r\n")
 

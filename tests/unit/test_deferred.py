@@ -333,8 +333,8 @@ async def test_gats_shows_the_unique_that_was_written(one):
     assert await one.reader.readuntil(b"END\r\n") == shown
 
 
-async def test_latency_is_measured_until_the_reply_is_there(one, monkeypatch):
-    monkeypatch.setattr("memlite.server.instruments.LatencySampler.INTERVAL", 1)
+async def test_latency_is_measured_until_the_reply_is_there(one):
+    one.server.until_sample = 1
     one.backend.gate.clear()
     one.send(b"set a 0 0 1\r\n1\r\n")
     await one.under_way(1)

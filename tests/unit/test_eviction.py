@@ -44,7 +44,7 @@ def test_what_was_used_twice_in_the_small_queue_stays(uses, stays):
     assert cache.evicted == ([1] if stays else [0])
     if stays:  # in the main queue, where its uses count anew
         assert cache.queues[1] == [*range(2, 20), 0]
-        assert cache.items[cache.key(0)].state & FREQUENCY == 0
+        assert cache.items.get(cache.key(0)).state & FREQUENCY == 0
 
 
 def test_where_the_main_queue_has_more_than_its_share_it_gives():
@@ -213,13 +213,13 @@ def test_a_walk_misses_nothing_that_is_there_from_its_begin_to_its_end(policy, s
     rng = random.Random(seed)
     cache = filled(200, policy)
     for _ in range(5):
-        there = {int(key) for key in cache.items}
+        there = {int(key) for key in cache.items.lines()}
         shown: dict[int, int] = {}
         at_most = rng.randrange(1, 40)
         steps = 0
 
         def look(key, item, shown=shown):
-            assert cache.items[key] is item
+            assert cache.items.get(key) is item
             shown[int(key)] = shown.get(int(key), 0) + 1
 
         while cache.policy.walk(at_most, look) == at_most:
@@ -249,7 +249,7 @@ def test_a_walk_may_remove_what_it_is_shown(policy):
 
     while cache.policy.walk(7, look) == 7:
         pass
-    assert sorted(map(int, cache.items)) == list(range(0, 100, 3))
+    assert sorted(map(int, cache.items.lines())) == list(range(0, 100, 3))
     if policy == "s3fifo":
         assert cache.policy.places_left == 0
         assert sorted(itertools.chain(*cache.queues)) == list(range(0, 100, 3))

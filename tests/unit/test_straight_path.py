@@ -135,8 +135,9 @@ class Client:
         for key, flags, exptime, value in STORED_ITEMS:
             self.server.engine.set(key, flags, exptime, value)
         self.monotonic = 10.0
-        self.server.counters.total_connections = 63  # the furthest from being sampled
-        self.server.sampler._draw = lambda: 0.99  # and so it stays
+        self.server.sampler._draw = lambda: 0.99  # the furthest from being sampled
+        self.server.until_sample = self.server.sampler.next_read()
+        self.server.counters.sample_after(self.server.sampler.next_read())
         self.connection = Connection(self.server)
         self.parser = self.connection.parser = Spy(self.connection.parser)
         self.transport = Transport()
@@ -146,9 +147,10 @@ class Client:
         """Have the connection read; return what it answers."""
         before = len(self.transport.written)
         if self.path == "general":
-            self.connection.instrument_next_read()
+            self.connection.leave_straight_path()
         elif self.path == "sampled":
-            self.connection._straight = min(self.connection._straight, 1)
+            self.server.until_sample = 1
+            self.server.counters.sample_after(1)
         self.connection.data_received(data)
         self.server.loop.run()
         return b"".join(self.transport.written[before:])
@@ -294,8 +296,7 @@ CASES = {
     "verbosity 2": ([b"verbosity 2\r\n", b"get k\r\n"], b"OK\r\n" + K + END, 1, 0, 0),
     "verbosity 0 again": (
         [b"verbosity 2\r\n", b"verbosity 0\r\n", b"get k\r\n", b"get k\r\n"],
-        b"OK\r\nOK\r\n" + K + END + K + END, 2, 0, 1,
-    ),
+        b"OK\r\nOK\r\n" + K + END + K + END, 2, 0, 2),
 }  # fmt: skip
 
 
@@ -451,12 +452,12 @@ def test_one_straight_read_in_so_many_is_measured():
     client = Client("straight")
     sampler = client.server.sampler
     sampler._draw = Random(1).random
-    for _ in range(100 * sampler.INTERVAL):
+    for _ in range(100 * sampler.interval):
         assert client.read(b"get k\r\n") == K + END
     measured = sampler.histograms["get"].count
     assert 80 <= measured <= 120
     assert client.parser.reads == measured
-    assert client.counted["get_hits"] == 100 * sampler.INTERVAL
+    assert client.counted["get_hits"] == 100 * sampler.interval
 
 
 # The continuations of a long pipeline are reads like others: not each of them is measured.
@@ -467,32 +468,46 @@ def test_one_continuation_in_so_many_is_measured():
     assert client.server.sampler.histograms["get"].count <= 20 * 3
 
 
-def test_reads_on_the_straight_path_are_activity():
+@pytest.mark.parametrize("read", [b"get k\r\n", b"get absent\r\n", b"get ", b"get k\r\n" * 50])
+def test_each_read_is_activity(read):
     client = Client("straight")
     connection = client.connection
     client.monotonic = 100.0
     client.server.clock.tick()
-    connection.note_activity(client.server.clock.second)
     before = connection.last_command
-    client.read(b"get k\r\n")
-    connection.note_activity(client.server.clock.second)
+    client.read(read)
     assert connection.last_command == START + 100 > before
-    client.monotonic = 200.0
-    client.server.clock.tick()
-    connection.note_activity(client.server.clock.second)
-    assert connection.last_command == START + 100
+    assert connection.idle_since(START + 101)
+    assert not connection.idle_since(START + 100)
 
 
-@pytest.mark.parametrize("reads", range(1, 130))
-def test_any_number_of_reads_between_two_ticks_is_activity(reads):
+def test_samples_are_taken_of_hits_and_of_other_reads_alike():
     client = Client("straight")
-    client.connection.note_activity(client.server.clock.second)
-    client.monotonic = 100.0
-    client.server.clock.tick()
-    for _ in range(reads):
+    sampler = client.server.sampler
+    sampler._draw = Random(1).random
+    for _ in range(100 * sampler.interval):
         client.read(b"get k\r\n")
-    client.connection.note_activity(client.server.clock.second)
-    assert client.connection.last_command == START + 100
+        client.read(b"touch k 0\r\n")
+    assert 80 <= sampler.histograms["get"].count <= 120
+    assert 80 <= sampler.histograms["touch"].count <= 120
+
+
+def test_hits_are_counted_exactly_whatever_is_set_or_taken_back_in_between():
+    client = Client("straight")
+    counters = client.server.counters
+    for count in range(1, 40):
+        client.read(b"get k\r\n")
+        assert counters.get_hits == counters.cmd_get == count
+        counters.sample_after(1 + count % 3)
+        assert counters.get_hits == count
+    before = counters.snapshot()
+    client.read(b"get k\r\n")
+    counters.subtract(counters.since(before))
+    assert counters.get_hits == 39
+    counters.reset()
+    assert counters.get_hits == 0
+    client.read(b"get k\r\n")
+    assert counters.get_hits == 1
 
 
 # Any sequence

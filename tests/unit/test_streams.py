@@ -198,7 +198,7 @@ def test_the_crawler_is_on_unless_the_last_word_says_no(given, enabled):
 def test_a_connection_made_before_somebody_watched_is_not_on_the_straight_path_after():
     server = Server(Config(), [])
     connection = Connection(server)
-    server.commands_watched = True  # as of a watcher that came before connection_made
-    connection._straight = 60
+    assert connection._straight > 0
+    server.watch_commands(True)  # as of a watcher that came before connection_made
     assert server.admit(connection)
-    assert connection._straight == 0
+    assert connection._straight < 0

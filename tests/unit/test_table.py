@@ -7,7 +7,8 @@ import tracemalloc
 import pytest
 
 from memlite.backends import FullItem, Item, ItemTable, Marks
-from memlite.backends.eviction import POLICIES, cost
+from memlite.backends.eviction import LEAST, POLICIES, cost
+from memlite.backends.index import FEW
 from memlite.backends.item import allocated, line_of, wire_form
 from memlite.errors import OutOfMemoryError
 from memlite.protocol.build import running_build
@@ -118,7 +119,7 @@ def test_overhead_counts_places_left():
     store.walk(100_000, lambda key, item: None)
     store.walk(100_000, lambda key, item: None)
     store.shrink(store.limit)
-    assert store.overhead == before
+    assert store.overhead <= before
     store.check()
 
 
@@ -512,29 +513,81 @@ def test_keys_are_listed_oldest_first_whatever_has_happened(policy):
     assert table.evicted
 
 
-# The dict
+# The index
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_dict_does_not_double_for_items_that_are_gone(policy):
+def test_the_index_does_not_double_for_items_that_are_gone(policy):
     store = Store(20_000_000, policy=POLICIES[policy])
-    sizes = set()
+    most = 0
     for number in range(400_000):
         store.store(b"%d" % number, b"v" * 100)
         if number > 100_000:
-            sizes.add(sys.getsizeof(store._items))
-    assert len(sizes) == 1
-    # It would have the next time; half of its slots are in use all the same.
-    assert sizes.pop() < 100 * len(store)
+            most = max(most, store._items.memory / len(store))
+    assert most < 85
     assert store.used + store.overhead <= store.limit
     store.check()
 
 
-def test_a_dict_of_items_that_stay_grows_by_itself():
+@pytest.mark.parametrize("policy", POLICIES)
+def test_many_items_are_found_as_few_are(policy):
+    store = Store(1_000_000_000, policy=POLICIES[policy])
+    single = []
+    for number in range(100_000):
+        store.store(b"%d" % number, b"%d" % number)
+        single.append(store._items.single)
+    # Once for all, with the next measuring.
+    assert FEW <= single.count(True) <= FEW + 256 * 1024 // LEAST
+    assert single == sorted(single, reverse=True)
+    keys = [b"%d" % number for number in range(100_000)]
+    assert [item.value for item in store.find_all(keys)] == keys
+    assert store.get(b"99999").value == b"99999"
+    assert store.get(b"100000") is None
+    assert [key for key, _ in store.scan()] == store.list_keys() == keys
+    assert [key for key, _ in store.survey(newest_first=True)] == keys[::-1]
+    for number in range(0, 100_000, 3):
+        assert store.delete(b"%d" % number).value == b"%d" % number
+        assert store.delete(b"%d" % number) is None
+    assert len(store) == 66_666
+    store.check()
+    while store.compact(1000):
+        pass
+    store.check()
+    store.flush()
+    assert store._items.single
+    assert store.pop_flushed(b"1").value == b"1"
+    assert store.pop_flushed(b"1") is None
+    while store.reclaim(1000):
+        pass
+    assert not store._garbage
+    assert store._flushed is None
+    store.check()
+
+
+def test_an_index_that_grows_is_left_as_it_is():
     store, plain = Store(1_000_000_000), {}
-    for number in range(200_000):
+    for number in range(FEW):
         key = b"%d" % number
         store.store(key)
         plain[key] = None
         if number % 1000 == 0:
-            assert sys.getsizeof(store._items) == sys.getsizeof(plain)
+            assert store._items.memory == sys.getsizeof(plain)
+    for number in range(FEW, 200_000):
+        store.store(b"%d" % number)
+        if number % 10_000 == 0:
+            before = store._items.memory
+            store.shrink(store.limit)  # which measures
+            assert store._items.memory == before
+
+
+def test_an_index_from_which_most_is_gone_gives_its_slots_back():
+    store = Store(1_000_000_000)
+    for number in range(100_000):
+        store.store(b"%d" % number)
+    before = store._items.memory
+    for number in range(99_000):
+        store.delete(b"%d" % number)
+    for _ in range(8):
+        store.shrink(store.limit)  # which measures
+    assert store._items.memory < before / 10
+    assert all(store.get(b"%d" % number) for number in range(99_000, 100_000))

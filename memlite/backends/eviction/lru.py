@@ -3,9 +3,10 @@
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from memlite.backends.eviction.policy import Policy, weigh
+from memlite.backends.index import Index
 from memlite.backends.item import Item
 
 __all__ = ["Lru"]
@@ -22,7 +23,7 @@ class Lru(Policy):
     Costs a hit a call and an item some 130 bytes more than S3-FIFO does.
     """
 
-    def __init__(self, items: dict[bytes, Item]) -> None:
+    def __init__(self, items: Index) -> None:
         super().__init__(items)
         self._order: OrderedDict[bytes, None] = OrderedDict()
         self._to_show: list[bytes] = []
@@ -30,6 +31,9 @@ class Lru(Policy):
 
     def __len__(self) -> int:
         return len(self._order)
+
+    def follow(self) -> None:
+        """Do nothing: it asks the index each time."""
 
     def _find(self, line: bytes) -> Item | None:
         item = self._items.get(line)
@@ -59,7 +63,7 @@ class Lru(Policy):
         gone = []
         while size > 0 and self._order:
             line, _ = self._order.popitem(last=False)
-            item = self._items[line]
+            item = cast("Item", self._items.get(line))
             weight = weigh(line, item)
             gone.append((line, item, weight))
             size -= weight
@@ -68,7 +72,7 @@ class Lru(Policy):
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
         """Show items, from a list of them: an order that changes cannot be walked through."""
         if not self._to_show:
-            self._to_show = list(dict.keys(self._order))
+            self._to_show = self.lines()
         passed = min(at_most, len(self._to_show))
         for _ in range(passed):
             line = self._to_show.pop()
@@ -76,6 +80,10 @@ class Lru(Policy):
             if item is not None:
                 look(line, item)
         return passed if self._to_show else min(passed, at_most - 1)
+
+    def lines(self) -> list[bytes]:
+        """Return the lines of all items, least recently used first."""
+        return list(dict.keys(self._order))
 
     def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
         """Make the order anew where it has outgrown its items; it cannot take in other lines."""

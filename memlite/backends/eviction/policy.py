@@ -1,9 +1,10 @@
 """What a policy is: it tells which item makes room next."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from memlite.backends.index import Index
 from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated, line_of, wire_form
 
 __all__ = ["LEAST", "PLACE", "Policy", "cost", "weigh"]
@@ -40,16 +41,24 @@ class Policy(ABC):
     pass by `find`.
 
     Args:
-        items: the table's, by line; it adds them after `admit`, and removes them after `evict` and
-            before `remove`.
+        items: the table's; it adds them after `admit`, and removes them after `evict` and before
+            `remove`.
 
     Attributes:
         find: looks up an item that is about to be used; that it was not found is None.
     """
 
-    def __init__(self, items: dict[bytes, Item]) -> None:
+    def __init__(self, items: Index) -> None:
         self._items = items
         self.find: Callable[[bytes], Item | None] = items.get
+
+    def follow(self) -> None:
+        """Take note that the index has another `get`."""
+        self.find = self._items.get
+
+    def find_all(self, lines: list[bytes]) -> Iterable[Item | None]:
+        """Look up items that are about to be used."""
+        return map(self.find, lines)
 
     @abstractmethod
     def __len__(self) -> int:
@@ -87,6 +96,10 @@ class Policy(ABC):
             How many places were passed; fewer than `at_most` when all items have been shown, and
             the next call begins again.
         """
+
+    @abstractmethod
+    def lines(self) -> list[bytes]:
+        """Return the lines of all items and of places left, about in the order they came in."""
 
     def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
         """Have items made anew, all of them in the course of many calls.

@@ -1,12 +1,13 @@
 """S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), by bytes."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from memlite.backends.eviction.fifo import Fifo
 from memlite.backends.eviction.ghost import Ghost
 from memlite.backends.eviction.policy import PLACE, Policy, weigh
+from memlite.backends.index import Index
 from memlite.backends.item import FREQUENCY, MAIN, Item, allocated, shared
 
 __all__ = ["S3Fifo"]
@@ -37,7 +38,7 @@ class S3Fifo(Policy):
     comes back before takes it again, as if it had been overwritten.
     """
 
-    def __init__(self, items: dict[bytes, Item], ghost: Ghost | None = None) -> None:
+    def __init__(self, items: Index, ghost: Ghost | None = None) -> None:
         super().__init__(items)
         self.ghost = ghost or Ghost()
         self._small = Fifo()
@@ -54,6 +55,10 @@ class S3Fifo(Policy):
         self._ghost_limit = 0
         self._walked = self._small
         self._chances = _CHANCES_AT_ONCE
+
+    def find_all(self, lines: list[bytes]) -> Iterable[Item | None]:
+        """Look up items that are about to be used."""
+        return self._items.get_all(lines)
 
     def __len__(self) -> int:
         return len(self._small) + len(self._main)
@@ -205,6 +210,12 @@ class S3Fifo(Policy):
             return line
 
         return self._pass(at_most, keep)
+
+    def lines(self) -> list[bytes]:
+        """Return the lines of all items and of places left, queue by queue."""
+        small, main = self._small.list(), self._main.list()
+        # What is beyond the small one's share goes into the main one at first, and later from it.
+        return small + main if self._filling else main + small
 
     def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
         """Have items made anew, in the order in which `walk` shows them; also gives up places."""
