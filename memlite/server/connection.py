@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         self.parser = dialect.parser(server.limits)
         self.commands = dialect.commands(server.engine, server, self, self.out)
         self._table, self._used = server.table, server.engine.usage.straight
-        self._look_closer = server.engine.look_closer
+        self._look_closer = server.look_closer
 
     def let_in(self, data: bytes) -> bool:
         """Serve the client, who has authenticated.

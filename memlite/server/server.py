@@ -90,6 +90,7 @@ class Server:
         table: the items in memory, all of them or some.
         commands_watched: whether anybody watches commands.
         connections_watched: whether anybody watches connections.
+        look_closer: the engine's method, once for all connections.
         instrumented: whether all reads are to come to `instrument`, as commands are traced or
             watched.
         promised: bytes of large values that memory was taken for and that are not yet there.
@@ -123,6 +124,7 @@ class Server:
         self.auth = self._make_authenticator() if config.asks_for_password else None
         self.backend = self._make_backend(backend)
         self.table, self.engine = self._make_engine()
+        self.look_closer = self.engine.look_closer
         self.prefixes = PrefixStats((config.prefix_delimiter or ":").encode())
         if config.prefix_delimiter:
             self.engine.observe(self.prefixes, None)
