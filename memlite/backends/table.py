@@ -410,8 +410,8 @@ class ItemTable:
         self.reclaim(_EVICTED_AT_ONCE)
 
     def list_keys(self) -> list[bytes]:
-        """Return every key, about from the oldest to the newest."""
-        return [key for key, _ in self.scan()]
+        """Return every key, about from the oldest to the newest, and perhaps some that are gone."""
+        return [line[4:-2] for line in self._lines()]  # as `key_of`, in half the time
 
     def scan(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item, in the same order; nothing may be stored meanwhile."""

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from memlite.backends import FullItem, Marks, nameable
 from memlite.backends.eviction import POLICIES, cost
+from memlite.backends.index import FEW
 from memlite.errors import OutOfMemoryError
 from tests.unit.tables import Store
 
@@ -23,9 +24,18 @@ lengths = st.integers(0, 5)
 class TableMachine(RuleBasedStateMachine):
     """The model holds what each key's item says, and drops what it is told was evicted."""
 
-    @initialize(limit=limits, evict=st.booleans(), policy=st.sampled_from(sorted(POLICIES)))
-    def start(self, limit, evict, policy):
-        self.store = Store(limit, evict=evict, policy=POLICIES[policy])
+    @initialize(
+        limit=limits,
+        evict=st.booleans(),
+        policy=st.sampled_from(sorted(POLICIES)),
+        few=st.sampled_from([0, FEW]),
+    )
+    def start(self, limit, evict, policy, few):
+        # An index of many dicts takes that while it has next to no items.
+        self.more = 60_000 if few == 0 else 0
+        self.store = Store(limit + self.more, evict=evict, policy=POLICIES[policy])
+        self.store._few = few
+        self.store._begin()
         self.evict = evict
         self.model = {}
         self.may_be_over = True
@@ -125,7 +135,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(limit=limits)
     def shrink(self, limit):
-        self.store.shrink(limit)
+        self.store.shrink(limit + self.more)
         self.take_out_evicted()
         self.may_be_over = not self.evict or len(self.store) > 0
 
