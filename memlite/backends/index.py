@@ -10,8 +10,10 @@ __all__ = ["FEW", "Index"]
 
 FEW: Final = 21_845
 """Items up to which one dict has them all: it is made anew, or taken apart, in 2 and 5 ms."""
-# Dicts that have them from then on. Each takes 16 bits for a slot up to 6 million items in all.
-_MANY: Final = 256
+# Dicts that have them from then on: a prime, as a dict goes by the last bits of a hash, and those
+# would be the same for all that is in it. Each takes 16 bits for a slot up to 5 million items in
+# all.
+_MANY: Final = 251
 _LOOKED_AT: Final = 32  # of these, at a time
 _REMADE: Final = 4096  # items of those that are made anew then, or some more: half a millisecond
 _BESIDE: Final = 104  # bytes for each of them beside it
