@@ -30,7 +30,7 @@ class Index:
 
     A dict grows, or makes itself anew after removals, in one step: 70 ms with 1.4 million items, in
     which nobody is served. So there is more than one of them as soon as there are many items, and
-    a line's hash says which has it: a lookup takes a tenth of a get more then.
+    a line's hash says which has it: 1,200 instructions more, where a get takes 6,500.
 
     A removed item leaves its entry, and a dict that has used up its entries takes three times the
     slots of what is in it: `tidy` makes those anew that are twice as large as they need be.

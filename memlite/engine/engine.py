@@ -124,6 +124,8 @@ class Engine:
             elif item is not None and not (item.expires and item.expires <= self.clock.now()):
                 item.state = self.usage.read[item.state & MASK]
             else:
+                if item is not None:  # it may be asked for twice, and be gone by now
+                    item = self.table.get(key)
                 self._count_miss(key, item)
                 hits -= 1
                 continue

@@ -89,6 +89,7 @@ class Connection(asyncio.Protocol):
     def speak(self, dialect: Dialect) -> None:
         """Take what arrives from now on for a protocol's, behind its gate until it has opened."""
         self.dialect = dialect
+        self._straight = _NOTHING  # until a read has been served so
         self._begin(dialect)
         auth = self._server.auth
         if auth is not None and not self.authenticated:
@@ -293,6 +294,7 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, data: bytes) -> None:
         """Keep what has arrived for later; a stream that has no end has no later."""
+        self.last_command = self._clock.second
         if not self._endless:
             self._held += data  # little: what is not read is not delivered
             self._transport.pause_reading()
@@ -398,6 +400,8 @@ class Connection(asyncio.Protocol):
             return
         if self._closing:
             self._transport.close()
+            return
+        if self._write_paused:  # by the last of what was unsent
             return
         if self._stream is not None:
             if self._stream.endless:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from memlite.backends import FullItem, Item
-from memlite.backends.eviction import Lru, cost
+from memlite.backends.eviction import Lru, S3Fifo, cost
+from memlite.backends.index import FEW
 from memlite.backends.item import line_of, wire_form
 from memlite.backends.table import ItemTable
 from memlite.clock import Clock
@@ -277,6 +278,24 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
         else:
             assert reply == wire + b"END\r\n"
     assert state(fetching) == state(collecting) == state(hitting)
+
+
+@pytest.mark.parametrize("few", [0, FEW])
+def test_what_has_expired_is_counted_once_however_often_one_get_asks_for_it(few):
+    one = Fixture(policy=S3Fifo)
+    one.engine.table._few = few  # with more, the index has many dicts
+    one.engine.table.flush()
+    one.set(b"a", exptime=5)
+    one.set(b"b")
+    one.engine.table.measure()
+    assert one.engine.table._items.single == (few > 0)
+    one.wait(5)
+    out = []
+    one.engine.collect([b"a", b"b", b"a", b"a"], out)
+    assert b"".join(out) == b"VALUE b 0 5\r\nvalue\r\n"
+    counters = one.counters
+    assert (counters.get_hits, counters.get_misses) == (1, 3)
+    assert (counters.get_expired, counters.expired_unfetched) == (1, 1)
 
 
 # Cas

@@ -15,6 +15,7 @@ from memlite.config import Config
 from memlite.server.connection import Connection
 from memlite.server.server import Server
 from memlite.stats import Counters
+from tests.packets import NOOP
 
 START = 1_800_000_000.0
 K250 = b"k" * 250
@@ -363,6 +364,45 @@ def test_nothing_is_answered_while_the_peer_takes_nothing(path):
     reads = client.parser.reads
     assert client.read(b"get k\r\n") == K + END
     assert client.parser.reads - reads == (path != "straight")
+
+
+def test_a_peer_that_stops_at_the_last_of_what_waited_is_served_no_more():
+    client = Client("straight")
+    big = b"x" * 100_000
+    client.server.engine.set(b"big", 0, 0, big)
+    write = client.transport.write
+
+    def full(data):
+        write(data)
+        client.connection.pause_writing()
+
+    client.transport.write = full
+    for _ in range(3):
+        client.read(b"get big\r\nget big\r\n")
+        client.connection.resume_writing()  # which writes the last, and it is full again
+    assert not client.transport.reading
+    hits = client.counted["get_hits"]
+    assert client.read(b"get k\r\n") == b""
+    assert client.counted["get_hits"] == hits
+    client.transport.write = write
+    while not client.transport.reading:
+        client.connection.resume_writing()
+    assert client.written.count(big) == 6
+    assert client.written.endswith(K + END)
+
+
+def test_who_turns_out_to_speak_binary_is_not_on_the_straight_path():
+    server = Server(Config(), [], clock=Clock())
+    server.loop = Loop()
+    server.engine.set(b"k", 5, 0, b"v")
+    for first, straight in ((b"version\r\n", True), (NOOP, False)):
+        connection, transport = Connection(server), Transport()
+        connection.connection_made(transport)
+        connection.data_received(first)
+        transport.written.clear()
+        connection.data_received(b"get k\r\n")
+        assert (transport.written == [K + END]) == straight
+        assert transport.closing != straight
 
 
 def test_a_peer_that_stops_taking_replies_on_the_straight_path_stops_it():

@@ -82,7 +82,7 @@ class Lru(Policy):
         return passed if self._to_show else min(passed, at_most - 1)
 
     def lines(self) -> list[bytes]:
-        """Return the lines of all items, least recently used first."""
+        """Return the lines of all items, in the order in which they came."""
         return list(dict.keys(self._order))
 
     def move(self, at_most: int, renew: Callable[[bytes, Item], bytes]) -> int:
