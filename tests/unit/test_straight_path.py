@@ -517,8 +517,8 @@ def test_each_read_is_activity(read):
     before = connection.last_command
     client.read(read)
     assert connection.last_command == START + 100 > before
-    assert connection.idle_since(START + 101)
-    assert not connection.idle_since(START + 100)
+    assert connection.idle_since(int(START) + 101)
+    assert not connection.idle_since(int(START) + 100)
 
 
 def test_samples_are_taken_of_hits_and_of_other_reads_alike():
