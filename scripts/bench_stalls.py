@@ -204,6 +204,8 @@ def measure(setting: Setting, name: str, contestant: Contestant) -> dict[str, An
     if situation.full:
         room = max(_LEAST_MEGABYTES, setting.items * _BYTES_PER_ITEM >> 20)
     with contestant.running(setting.cores[0], room, "-I", "2m") as server:
+        with Wire(server.port) as wire:
+            wire.stats()  # until it has started, and imported what that takes the first time
         if situation.prepare is not None:
             situation.prepare(setting, server)
         with (

@@ -56,6 +56,13 @@ class Fifo:
                 passed.append(key)
         return at_most
 
+    def append_to(self, keys: "list[bytes]") -> None:
+        """Append all keys to a list, oldest first."""
+        for part in (self._passed, self._ahead, self._new):
+            keys += part
+
     def list(self) -> list[bytes]:
         """Return all keys, oldest first."""
-        return [*self._passed, *self._ahead, *self._new]
+        keys: list[bytes] = []
+        self.append_to(keys)
+        return keys
