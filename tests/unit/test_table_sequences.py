@@ -158,7 +158,10 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(at_most=st.integers(1, 5))
     def compact(self, at_most):
+        overhead = self.store.overhead
         self.store.compact(at_most)
+        self.take_out_evicted()
+        self.may_be_over |= self.store.overhead > overhead
         self.shown = None  # it passes items as a walk does
 
     @rule(excess=st.sampled_from([0, 0, 1000]))
