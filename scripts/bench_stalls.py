@@ -2,7 +2,8 @@
 
 A probe asks for one key a thousand times a second on connections of its own, at times that do not
 depend on the replies, and its response times count from then. Meanwhile another connection flushes
-or scans a million items, some store two million, or one moves large values. memlite is shown beside
+or scans a million items, some store two million or have a full cache take in three, or one moves
+large values, also such as displace thousands of small ones each. memlite is shown beside
 memcached, and each beside itself with nothing else going on: what shows there is the machine.
 Needs Linux, two cores, a C compiler and memcached; see ``--help``.
 """
@@ -37,6 +38,7 @@ _BYTES_PER_ITEM: Final = 341
 _LEAST_MEGABYTES: Final = 8  # that memcached takes with such large items
 _RATE: Final = 1_000.0
 _LARGE: Final = 2**20
+_KEYS_THAT_NEVER_FIT: Final = 5_000  # of such values
 _TURNED_OVER: Final = 3
 _PAUSE_SECONDS: Final = 0.1
 _PROBE_SECONDS: Final = 10.0
@@ -159,6 +161,26 @@ def _move_large(setting: Setting, server: Running) -> None:
     )
 
 
+def _fill_and_use(setting: Setting, server: Running) -> None:
+    _fill(setting, server)
+    gets = _TURNED_OVER * setting.items
+    setting.load(
+        server, f"--keys={setting.items}", "--sets=0", "--pipeline=50", f"--operations={gets}"
+    )
+
+
+def _displace(setting: Setting, server: Running) -> None:
+    setting.load(
+        server,
+        f"--value-size={_LARGE}",
+        f"--keys={_KEYS_THAT_NEVER_FIT}",
+        "--gets=0",
+        "--sets=1",
+        "--connections=1",
+        f"--seconds={setting.seconds}",
+    )
+
+
 SITUATIONS: Final = {
     "nothing": Situation("nothing else goes on", _look_on),
     "flush_all": Situation("one flush_all of a million items", _flush, _fill),
@@ -177,6 +199,9 @@ SITUATIONS: Final = {
         "a million items give way to three million others", _turn_over, _fill, full=True
     ),
     "large": Situation("sets and gets of 1 MiB values in a loop", _move_large),
+    "displacing": Situation(
+        "a million items in use give way to values of 1 MiB", _displace, _fill_and_use, full=True
+    ),
 }
 
 

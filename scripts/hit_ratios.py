@@ -13,6 +13,7 @@ import importlib
 import itertools
 import math
 import random
+import sys
 from collections.abc import Callable, Iterable
 
 from memlite.backends.eviction import POLICIES, cost, weigh
@@ -121,7 +122,7 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
         item = Item(bytes(size - weigh(line, empty)), usage.fresh)
         chooser.recall(line, item)
         if used + size > room:  # a policy that is asked for room takes the cache for full
-            evicted = chooser.evict(used + size - room)
+            evicted = chooser.evict(used + size - room, sys.maxsize)
             items.remove(evicted)
             used -= sum(taken[int(key_of(gone))] for gone, _, _ in evicted)
         chooser.admit(line, item, size)

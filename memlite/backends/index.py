@@ -87,9 +87,14 @@ class Index:
             for line, _, _ in gone:
                 del dicts[hash(line) % _MANY][line]
 
-    def lines(self) -> list[bytes]:
-        """Return all lines while `single`, in the order in which they came."""
-        return list(self._dicts[0])
+    @property
+    def parts(self) -> int:
+        """How many parts it has: one while `single`, then many, none of them large."""
+        return len(self._dicts)
+
+    def lines(self, part: int = 0) -> list[bytes]:
+        """Return the lines in one of its parts, in the order in which they came there."""
+        return list(self._dicts[part])
 
     def get_all(self, lines: list[bytes]) -> Iterable[Item | None]:
         """Return for each line what `get` does."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
-from memlite.backends.eviction import LEAST, Policy, S3Fifo, cost, weigh
+from memlite.backends.eviction import Policy, S3Fifo, cost, weigh
 from memlite.backends.index import FEW, Index
 from memlite.backends.item import (
     FULL,
@@ -31,6 +31,10 @@ __all__ = ["ItemTable"]
 # what that displaces goes bit by bit, so that no store takes long.
 _EVICTED_BESIDE: Final = 16 * 1024
 _EVICTED_AT_ONCE: Final = 100
+# Bytes from which a value does not have all its room made by its store, which would take ten
+# milliseconds for a megabyte of small items; and the share of the limit that it may lack.
+_LARGE: Final = 64 * 1024
+_LACKING_SHIFT: Final = 5
 # Bytes freed beyond what a store needs, and the share of the limit that they are at most: several
 # items that go together cost an eighth less than as many one by one.
 _EVICTED_TOGETHER: Final = 4 * 1024
@@ -117,6 +121,11 @@ class ItemTable:
 
     def __len__(self) -> int:
         return len(self._items)
+
+    @property
+    def over(self) -> bool:
+        """Whether items take more than they may, until `reclaim` or what is stored makes room."""
+        return self.used > self._room
 
     def __bool__(self) -> bool:
         """Return True: an empty table is one all the same (``table or …``)."""
@@ -271,24 +280,23 @@ class ItemTable:
         at_most = self.used - 2 * size - _EVICTED_BESIDE
         if until < at_most:
             until = at_most
+        if size > _LARGE:
+            lacking = self._room + (self.limit >> _LACKING_SHIFT) - size
+            until = max(until, min(self.used - _LARGE, lacking))
         self._evict_down_to(until, sys.maxsize)
 
     def _evict_down_to(self, until: int, at_most: int) -> int:
         """Evict up to `at_most` items, until the others take so many bytes; return how many."""
-        count = 0
-        while self.used > until and count < at_most:
-            most = min(_EVICTED_TOGETHER, (at_most - count) * LEAST)
-            gone = self._policy.evict(min(self.used - until, most))
-            if not gone:
-                break
-            used = self.used
-            for _, _, size in gone:
-                used -= size
-            self.used = used
-            self._items.remove(gone)
-            self.on_evict(gone)
-            count += len(gone)
-        return count
+        used = self.used
+        if used <= until or at_most <= 0:
+            return 0
+        gone = self._policy.evict(used - until, at_most)
+        for _, _, size in gone:
+            used -= size
+        self.used = used
+        self._items.remove(gone)
+        self.on_evict(gone)
+        return len(gone)
 
     def delete(self, key: bytes) -> Item | None:
         """Remove a key; return its item, or None when there was none."""

@@ -172,7 +172,8 @@ def _spell(name: str, arguments: tuple[object, ...]) -> str:
                 str(len(argument)) if index == _VALUE_AT.get(name) else _text(argument.rstrip())
             )
         elif argument is True:
-            words.append("noreply")
+            if name != "admin":  # whose words have it
+                words.append("noreply")
         elif argument is not False:
             words.append(str(argument))
     return " ".join(words)

@@ -72,12 +72,21 @@ class ValueReceiver(asyncio.BufferedProtocol):
         return self._memory
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Make way for the connection when all of the value is there."""
+        """Make way for the connection when all of the value is there, and room for another.
+
+        What a large value displaces goes in steps (`ItemTable.over`), and if the next did not wait
+        for that, its store would have to make room at once: 10 ms for as many bytes of small items.
+        """
         server = self._server
         server.counters.bytes_read += nbytes
         self._connection.last_command = server.clock.second
         self._memory = self._memory[nbytes:]
         if not self._memory:
+            self._transport.pause_reading()
+            server.sweeper.when_there_is_room(self._hand_back)
+
+    def _hand_back(self) -> None:
+        if not self._transport.is_closing():
             self._end()
             _exchange(self._transport, self._connection)
 

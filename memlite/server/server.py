@@ -543,6 +543,8 @@ class Server:
     def _measured(self) -> int:
         """Do what is due after some new items; return the bytes that items are not to take."""
         collect_young()
+        if self.table.over:
+            self.loop.call_soon(self.sweeper.wake)
         return self.footprint.excess() if self.footprint is not None else 0
 
     def _tick(self) -> None:

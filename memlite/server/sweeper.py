@@ -1,5 +1,7 @@
 """Work behind the scenes, in steps too short to be noticed."""
 
+from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +21,7 @@ class Sweeper:
     """Has the engine free what was flushed and what has expired, half a millisecond at a time.
 
     Takes a tenth of one core while there is something to do, and nothing otherwise; a step in each
-    round of the loop while items give way to memory that lies unused.
+    round of the loop while somebody waits for room, or items give way to memory that lies unused.
 
     Args:
         server: whose engine it is.
@@ -28,6 +30,15 @@ class Sweeper:
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._next: asyncio.TimerHandle | None = None
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def when_there_is_room(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` once items take no more than they may, or none can go; one after another."""
+        if self._waiting or self._server.table.over:
+            self._waiting.append(go_on)
+            self._server.loop.call_soon(self.wake)
+        else:
+            go_on()
 
     def wake(self) -> None:
         """See to what there is to do, if it does not do so already."""
@@ -36,15 +47,18 @@ class Sweeper:
 
     def _step(self) -> None:
         self._next = None
-        sweep = self._server.engine.sweep
+        server = self._server
+        sweep = server.engine.sweep
         deadline = perf_counter() + _STEP_SECONDS
-        while sweep(_ITEMS_AT_ONCE):
+        while more := sweep(_ITEMS_AT_ONCE):
             if perf_counter() > deadline:
-                footprint = self._server.footprint
-                hurry = footprint is not None and footprint.withheld
-                pause = 0.0 if hurry else _PAUSE_SECONDS
-                self._next = self._server.loop.call_later(pause, self._step)
                 break
+        if self._waiting and not (more and server.table.over):
+            self._waiting.popleft()()
+        if more or self._waiting:
+            hurry = self._waiting or (server.footprint is not None and server.footprint.withheld)
+            pause = 0.0 if hurry else _PAUSE_SECONDS
+            self._next = server.loop.call_later(pause, self._step)
 
     def stop(self) -> None:
         """Do nothing more."""

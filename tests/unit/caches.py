@@ -86,7 +86,7 @@ class Cache:
 
     def evict(self):
         """Evict an item and return its number."""
-        ((key, item, _),) = self.policy.evict(1)
+        ((key, item, _),) = self.policy.evict(1, 1)
         assert self.items.pop(key) is item
         return int(key)
 

@@ -139,7 +139,7 @@ def test_places_of_removed_items_are_passed_over():
 
 def test_a_store_passes_over_so_many_used_items_and_no_more():
     cache = filled(100)
-    cache.policy._chances = 5
+    cache.policy._patience = 5
     cache.policy._small_limit = cache.policy._main_limit = 0  # the main one's turn
     for number in range(10, 100):
         cache.access(number)
@@ -150,7 +150,7 @@ def test_a_store_passes_over_so_many_used_items_and_no_more():
 
 def test_a_store_promotes_so_many_items_and_no_more():
     cache = filled(100)
-    cache.policy._chances = 5
+    cache.policy._patience = 5
     for number in range(10):
         cache.access(number, times=2)
     cache.access(100)

@@ -55,14 +55,14 @@ def misses(hits):
 @pytest.mark.parametrize("name", TRACES)
 def test_s3fifo_has_the_same_hits(name, places):
     cache = Cache(places, exact=True)
-    cache.policy._chances = 10**9
+    cache.policy._patience = 10**9
     assert our_hits(cache, TRACES[name]) == their_hits("S3FIFO", places, name)
 
 
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("name", TRACES)
 def test_s3fifo_with_bounded_chances_has_nearly_the_same_hits(name, places):
-    """The bound tells only where more than 500 used items in a row are passed over."""
+    """The bound tells only where more than 1,000 used items in a row are passed over."""
     ours = our_hits(Cache(places, exact=True), TRACES[name])
     theirs = their_hits("S3FIFO", places, name)
     if places < 500:

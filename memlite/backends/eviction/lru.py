@@ -20,13 +20,15 @@ _SPARSE: Final = 512
 class Lru(Policy):
     """All items in the order of their last use, each use a move to the end.
 
-    Costs a hit a call and an item some 130 bytes more than S3-FIFO does.
+    Costs a hit a call and an item some 130 bytes more than S3-FIFO does, and others have to wait
+    when the order grows, or is made anew: 30 ms with 350,000 items, twice as long with as many.
     """
 
     def __init__(self, items: Index) -> None:
         super().__init__(items)
         self._order: OrderedDict[bytes, None] = OrderedDict()
         self._to_show: list[bytes] = []
+        self._next = 0  # the part of the index to show then
         self.find = self._find
 
     def __len__(self) -> int:
@@ -58,10 +60,10 @@ class Lru(Policy):
         """Forget an item."""
         del self._order[line]
 
-    def evict(self, size: int) -> list[tuple[bytes, Item, int]]:
+    def evict(self, size: int, at_most: int) -> list[tuple[bytes, Item, int]]:
         """Choose the items that were not used for longest."""
-        gone = []
-        while size > 0 and self._order:
+        gone: list[tuple[bytes, Item, int]] = []
+        while size > 0 and self._order and len(gone) < at_most:
             line, _ = self._order.popitem(last=False)
             item = cast("Item", self._items.get(line))
             weight = weigh(line, item)
@@ -70,16 +72,19 @@ class Lru(Policy):
         return gone
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
-        """Show items, from a list of them: an order that changes cannot be walked through."""
-        if not self._to_show:
-            self._to_show = self.lines()
-        passed = min(at_most, len(self._to_show))
-        for _ in range(passed):
+        """Show items, part by part of the index: an order that changes cannot be walked through."""
+        for passed in range(at_most):
+            while not self._to_show:
+                if self._next >= self._items.parts:
+                    self._next = 0
+                    return passed
+                self._to_show = self._items.lines(self._next)
+                self._next += 1
             line = self._to_show.pop()
             item = self._items.get(line)
             if item is not None:
                 look(line, item)
-        return passed if self._to_show else min(passed, at_most - 1)
+        return at_most
 
     def lines(self) -> list[bytes]:
         """Return the lines of all items, in the order in which they came."""

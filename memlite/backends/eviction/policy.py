@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from memlite.backends.index import Index
-from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated, line_of, wire_form
+from memlite.backends.item import FULL, PYTHONS_OWN, Item, allocated, line_of
 
-__all__ = ["LEAST", "PLACE", "Policy", "cost", "weigh"]
+__all__ = ["PLACE", "Policy", "cost", "weigh"]
 
 PLACE = 8
 """Bytes of a key's place in a queue."""
@@ -28,10 +28,6 @@ def weigh(line: bytes, item: Item) -> int:
     if size > PYTHONS_OWN:
         size += (size >> 5) * 3
     return ((len(line) + 48) & -16) + size + _PLAIN
-
-
-LEAST: Final = cost(b"", Item(wire_form(b"", 0, b""), 0))
-"""Bytes that the smallest item costs."""
 
 
 class Policy(ABC):
@@ -77,8 +73,12 @@ class Policy(ABC):
         """Forget an item that is gone."""
 
     @abstractmethod
-    def evict(self, size: int) -> list[tuple[bytes, Item, int]]:
-        """Choose items that cost so many bytes together, or one more, and forget them.
+    def evict(self, size: int, at_most: int) -> list[tuple[bytes, Item, int]]:
+        """Choose items that make room, and forget them.
+
+        Args:
+            size: bytes that they are to cost together; one more when it does not come out even.
+            at_most: items, 1 or more.
 
         Returns:
             The line of each, the item, and what it costs; fewer when there are no more.

@@ -18,8 +18,8 @@ _GHOST_SHARE: Final = 0.9  # of the number of items
 _LIMIT_PER_GHOST: Final = 8 * 9
 _TO_MAIN: Final = 2  # uses in the small queue that lead to the main one
 
-# Used items that an eviction may pass over: bounds the time one store can take.
-_CHANCES_AT_ONCE: Final = 500
+# Used items that may be passed over to make room once, however many go: a quarter of a millisecond.
+_CHANCES_AT_ONCE: Final = 1000
 
 # Share of the bytes that places without an item may take before each removal passes a few places
 # to give some up: else a client that stores and deletes would leave no room for items.
@@ -54,7 +54,8 @@ class S3Fifo(Policy):
         self._left_limit = 0
         self._ghost_limit = 0
         self._walked = self._small
-        self._chances = _CHANCES_AT_ONCE
+        self._patience = _CHANCES_AT_ONCE
+        self._chances = 0  # that are left of these
 
     def find_all(self, lines: list[bytes]) -> Iterable[Item | None]:
         """Look up items that are about to be used."""
@@ -130,30 +131,31 @@ class S3Fifo(Policy):
         del self._left[line]
         self._left_bytes -= _left_by(line)
 
-    def evict(self, size: int) -> list[tuple[bytes, Item, int]]:
+    def evict(self, size: int, at_most: int) -> list[tuple[bytes, Item, int]]:
         """Choose items from the small queue, or from the main one where that has too much."""
+        self._chances = self._patience
         if self._filling:
             self._filling = False
             self._size_ghost()
         gone: list[tuple[bytes, Item, int]] = []
-        while size > 0:
+        while size > 0 and len(gone) < at_most:
             if self._small_bytes and self._main_bytes <= self._main_limit:
-                freed = self._evict_small(size, gone) or self._evict_main(gone)
+                freed = self._evict_small(size, at_most, gone) or self._evict_main(gone)
             else:
                 # All of the small queue may have gone on to the main one, which had nothing before.
-                freed = self._evict_main(gone) or self._evict_small(size, gone)
+                freed = self._evict_main(gone) or self._evict_small(size, at_most, gone)
                 freed = freed or self._evict_main(gone)
             if not freed:
                 break
             size -= freed
         return gone
 
-    def _evict_small(self, size: int, gone: list[tuple[bytes, Item, int]]) -> int:
-        """Evict until that many bytes are free, or the main queue has too much."""
+    def _evict_small(self, size: int, at_most: int, gone: list[tuple[bytes, Item, int]]) -> int:
+        """Evict until that many bytes are free or items gone, or the main queue has too much."""
         pop, push, items, add = self._small.pop, self._main.push, self._items, self.ghost.add
         chances = self._chances
         freed = moved = 0
-        while freed < size and chances and (line := pop()) is not None:
+        while freed < size and chances and len(gone) < at_most and (line := pop()) is not None:
             item = items.get(line)
             if item is None:
                 self._give_up(line)
@@ -170,6 +172,7 @@ class S3Fifo(Policy):
                 item.state = shared(item.state & ~FREQUENCY | MAIN)
                 moved += weight
                 push(line)
+        self._chances = chances
         self._small_bytes -= freed + moved
         self._main_bytes += moved
         return freed
@@ -188,6 +191,7 @@ class S3Fifo(Policy):
                 main.push(line)
             else:
                 weight = weigh(line, item)
+                self._chances = chances
                 self._main_bytes -= weight
                 gone.append((line, item, weight))
                 return weight
