@@ -81,12 +81,14 @@ class Situation:
         act: what is done while the probe runs.
         prepare: what is done before.
         full: whether there is no more room than for all items.
+        options: what servers are told besides.
     """
 
     summary: str
     act: Callable[[Setting, Running], None]
     prepare: Callable[[Setting, Running], None] | None = None
     full: bool = False
+    options: tuple[str, ...] = ()
 
 
 def _look_on(setting: Setting, server: Running) -> None:
@@ -188,7 +190,10 @@ SITUATIONS: Final = {
         "stats items of a million, ten times a second", _repeat("stats items"), _fill
     ),
     "stats-sizes": Situation(
-        "stats sizes of a million, ten times a second", _repeat("stats sizes"), _fill
+        "stats sizes of a million, ten times a second",
+        _repeat("stats sizes"),
+        _fill,
+        options=("-o", "track_sizes"),
     ),
     "crawl": Situation(
         "lru_crawler crawl all of a million that live", _repeat("lru_crawler crawl all"), _fill
@@ -228,7 +233,7 @@ def measure(setting: Setting, name: str, contestant: Contestant) -> dict[str, An
     room = _ROOM_MEGABYTES
     if situation.full:
         room = max(_LEAST_MEGABYTES, setting.items * _BYTES_PER_ITEM >> 20)
-    with contestant.running(setting.cores[0], room, "-I", "2m") as server:
+    with contestant.running(setting.cores[0], room, "-I", "2m", *situation.options) as server:
         with Wire(server.port) as wire:
             wire.stats()  # until it has started, and imported what that takes the first time
         if situation.prepare is not None:

@@ -1,4 +1,4 @@
-"""A dict of items, bounded in bytes of memory.
+"""Items by key, bounded in bytes of memory.
 
 Synchronous: nothing in it waits. The memory engine works on one directly; backends that keep
 items in memory beside something slower hold them in one.

@@ -29,7 +29,7 @@ def _library() -> "ctypes.CDLL | None":
 
 
 def tune_allocator() -> None:
-    """Keep what is large and lasts, like the dict of items, out of the heap.
+    """Keep what is large, from a mebibyte, out of the heap.
 
     By itself glibc moves the bound between heap and mappings up to the largest block that was ever
     freed, and blocks of megabytes then leave holes that smaller ones fill: churn in 256 MB came

@@ -94,7 +94,7 @@ class TextCommands(MetaCommands):
     def _append_with_unique(self, key: bytes, item: Item) -> None:
         body = item.value_line()
         head = partial(self._head_with_unique, key, item)
-        # What gats is about to store has no unique yet; see DeferredCommands.
+        # What gats is about to store has no unique yet; see `DeferredText`.
         later = self._engine.unnumbered(item)
         self.out += (cast("Part", head) if later else head(), body)
 

@@ -359,7 +359,7 @@ def test_stalls(tmp_path):
     names = list(dict.fromkeys(row["situation"] for row in found))
     assert names == [
         "nothing", "flush_all", "stats-items", "stats-sizes", "crawl", "expiry", "growth",
-        "eviction", "large",
+        "eviction", "large", "displacing",
     ]  # fmt: skip
     for name in names:
         assert [row[1] for row in rows(text, f"{name} ")] == ["memcached", "memlite"]
@@ -382,6 +382,22 @@ def test_a_stall_shows(scripts, loadgen, start):
     assert printed["p99_us"] > 100_000
 
 
+# Commands without sockets
+
+
+def test_commands(scripts, monkeypatch):
+    bench = scripts("bench_commands")
+    output = run("bench_commands.py", "--rounds", 1)
+    for name in bench.LOADS:
+        ((figure,),) = [row[-1:] for row in rows(output, f"{name}  ")]
+        assert int(figure.replace(",", "")) > 0
+
+
+def test_a_command_that_fails_is_not_measured(scripts):
+    with pytest.raises(RuntimeError, match="bad command line"):
+        scripts("bench_commands").measure([], [b"set a 0 0 x\r\n"], 1, 1)
+
+
 # The page about them
 
 
@@ -399,7 +415,7 @@ def test_commands_on_the_page_are_well_formed(scripts):
         named.add(name)
         assert (ROOT / script).is_file()
         assert scripts(name).parse(arguments)
-    assert {"bench_server", "bench_memory", "bench_stalls"} <= named
+    assert {"bench_server", "bench_memory", "bench_stalls", "bench_commands"} <= named
 
 
 def test_the_page_names_every_scenario_and_situation(scripts):

@@ -27,8 +27,9 @@ def load(wire: Wire, requests: int, at_once: int) -> None:
 @pytest.mark.parametrize("at_once", [1, 16])
 def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
     interval = 256 if kind in ("memlite", "memlite-asyncio") else 64
-    # Enough reads that some 64 or 128 are measured.
-    requests = interval * (64 * at_once if at_once > 1 else 128)
+    # Enough reads that some 64 or 256 are measured: what is left to chance here and below is four
+    # standard deviations and more.
+    requests = interval * (64 * at_once if at_once > 1 else 256)
     with start(kind=kind).connect() as wire:
         load(wire, requests, at_once)
         stats = wire.stats("hotkeys")
@@ -36,7 +37,7 @@ def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
         assert int(stats["hotkeys:requests"]) == pytest.approx(requests, rel=0.5)
         assert stats["hotkeys:1:key"] == "hot"
         assert "hotkeys:2:key" not in stats or float(stats["hotkeys:2:share"]) < 3
-        assert 4 < float(stats["hotkeys:1:share"]) < 20
+        assert 2.5 < float(stats["hotkeys:1:share"]) < 20
         assert float(stats["hotkeys:1:per_second"]) > 0
         requests, error = (int(stats[f"hotkeys:1:{name}"]) for name in ("requests", "error"))
         assert 0 <= error <= requests / 2
@@ -46,7 +47,7 @@ def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
 
 def test_hits_on_the_straight_path_and_stores_count_too(start: Start) -> None:
     with start().connect() as wire:
-        for _ in range(3000):
+        for _ in range(12_000):  # 140 are measured, of which two thirds are the one key
             wire.ask(b"set written 0 0 1\r\nx\r\n")
             wire.send(b"get written\r\n")
             wire.until(b"END\r\n")
@@ -58,10 +59,10 @@ def test_hits_on_the_straight_path_and_stores_count_too(start: Start) -> None:
 
 
 def test_a_client_with_a_period_of_its_own(start: Start) -> None:
-    """64 keys in turn: one read in 64, always the same, would show one of them alone."""
+    """Keys in turn, as many as there are reads for one that is measured: always the same one."""
     with start().connect() as wire:
-        for number in range(64 * 120):
-            wire.ask(b"get key%d\r\n" % (number % 64))
+        for number in range(256 * 60):
+            wire.ask(b"get key%d\r\n" % (number % 256))
         stats = wire.stats("hotkeys")
         assert float(stats["hotkeys:1:share"]) < 25
         assert "hotkeys:10:key" in stats

@@ -193,6 +193,55 @@ def test_promises_alone_take_no_more_than_so_much_memory(start: Start) -> None:
         assert wire.line() == b"STORED\r\n"
 
 
+SMALL = 40_000
+LIMIT = 16
+
+
+def fill(wire: Wire, uses: int) -> None:
+    """Fill a cache of `LIMIT` MB with small items, and use those that are there."""
+    for begin in range(0, SMALL, 1000):
+        numbers = range(begin, begin + 1000)
+        lines = (b"set small%d 0 0 100 noreply\r\n%b\r\n" % (n, b"x" * 100) for n in numbers)
+        wire.send(b"".join(lines) + b"mn\r\n")
+        assert wire.line() == b"MN\r\n"
+    for _ in range(uses):
+        wire.send(b"".join(b"mg small%d k q\r\n" % n for n in range(SMALL)) + b"mn\r\n")
+        while wire.line() != b"MN\r\n":
+            pass
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("policy", ["s3fifo", "lru"])
+def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy: str) -> None:
+    """Each waits until there is room for it, from however many connections they come."""
+    server = start("-m", str(LIMIT), "--eviction", policy, kind=kind)
+    with server.connect() as wire:
+        fill(wire, 3)
+        assert int(wire.stats()["evictions"]) == 0
+    crowd = [server.connect(30) for _ in range(8)]
+    try:
+        for number, wire in enumerate(crowd):
+            for turn in range(2):
+                value = ANY_BYTES[: 700_000 + number]
+                wire.send(set_line(b"large%d.%d" % (number, turn), len(value)) + value + b"\r\n")
+        for wire in crowd:
+            assert wire.exactly(16) == b"STORED\r\n" * 2
+        # One that goes while it waits takes nothing with it.
+        with server.connect() as gone:
+            gone.send(set_line(b"gone", len(ANY_BYTES)) + ANY_BYTES)
+        value = ANY_BYTES[:700_000]
+        crowd[0].send(set_line(b"last", len(value)) + value + b"\r\nget last\r\n")
+        expected = b"STORED\r\n" + block(b"last", value) + b"END\r\n"
+        assert crowd[0].exactly(len(expected)) == expected
+    finally:
+        for wire in crowd:
+            wire.sock.close()
+    stats = server.stats()
+    assert int(stats["evictions"]) > 10
+    assert int(stats["bytes"]) <= LIMIT * MEGABYTE
+    assert "Traceback" not in server.log.read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_graceful_end_waits_for_the_rest(start: Start, number: int) -> None:
     server = start()

@@ -5,7 +5,11 @@ import sys
 
 import pytest
 
-from memlite.server.collector import drop_free_lists, tune_collector
+from memlite.backends import Item
+from memlite.backends.item import wire_form
+from memlite.config import Config
+from memlite.server.collector import collect_young, drop_free_lists, tune_collector
+from memlite.server.server import Server
 
 SIZES, EACH = range(5, 15), 1000  # of tuples; Python keeps 2,000 of each size
 
@@ -50,3 +54,38 @@ def test_young_rings_are_collected_before(tuned):
     del ring
     drop_free_lists()
     assert gc.get_freeze_count() - before < 250
+
+
+@pytest.fixture
+def collections():
+    """Return the generations that are collected from now on; of itself Python collects none."""
+    found = []
+
+    def note(phase, info):
+        if phase == "start":
+            found.append(info["generation"])
+
+    gc.disable()
+    gc.callbacks.append(note)
+    yield found
+    gc.callbacks.remove(note)
+    gc.enable()
+
+
+def test_the_young_are_collected_and_now_and_then_the_middle_generation(collections):
+    for _ in range(100):
+        collect_young()
+    assert len(collections) == 100
+    assert collections.count(1) in (33, 34)
+    assert collections.count(2) == 0
+
+
+def test_a_server_collects_the_young_after_so_many_new_items(collections):
+    """In a full cache, too, where as many go as come, and Python would not."""
+    server = Server(Config(memory_limit=1), [])
+    server._watch_memory()
+    for number in range(10_000):
+        key = b"%d" % number
+        server.table.put(key, Item(wire_form(key, 0, b"x" * 100), 0))
+    assert server.counters.evictions > 1000
+    assert len(collections) >= 10

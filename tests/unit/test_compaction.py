@@ -4,6 +4,7 @@ import pytest
 
 from memlite.backends import FullItem, Marks
 from memlite.backends.eviction import POLICIES, S3Fifo
+from memlite.protocol.build import running_build
 from tests.unit.tables import Store
 
 
@@ -114,23 +115,25 @@ def test_a_dict_that_has_become_too_large_for_its_items_is_made_anew(policy):
     store.check()
 
 
-def test_a_dict_that_is_full_is_left_alone():
+def test_full_dicts_grow_little_while_their_items_are_made_anew():
     store = Store(100_000_000)
     for number in range(60_000):
         store.store(b"%d" % number)
     before = store._items.memory
     compact(store, 100)
-    assert store._items.memory <= 2 * before
+    assert store._items.memory <= 1.3 * before
 
 
+@pytest.mark.skipif(running_build() == "compiled", reason="it has no objects for them")
 def test_states_of_equal_value_become_one_object():
     store = Store()
     for number in range(100):
         # Beyond the numbers that Python keeps, and none of them the same object.
         store.store(b"%d" % number).state = 5_000_000 + number % 2
     compact(store)
+    # Asked while all are there: what was freed meanwhile has its address taken by the next.
     states = [item.state for _, item in store.scan()]
-    assert set(states) == {5_000_000, 5_000_001}
+    assert len({id(state) for state in states}) == len(set(states)) == 2
 
 
 # What is taken beyond the limit

@@ -148,6 +148,17 @@ def test_a_store_passes_over_so_many_used_items_and_no_more():
     assert cache.queues[1] == [*range(16, 100), *range(10, 15)]
 
 
+def test_chances_are_for_all_that_goes_at_once():
+    cache = filled(100)
+    cache.policy._patience = 5
+    cache.policy._small_limit = cache.policy._main_limit = 0
+    for number in range(10, 100):
+        cache.access(number)
+    gone = [int(line) for line, _, _ in cache.policy.evict(10**9, 8)]
+    assert gone == [*range(15, 23)]
+    assert cache.queues[1] == [*range(23, 100), *range(10, 15)]
+
+
 def test_a_store_promotes_so_many_items_and_no_more():
     cache = filled(100)
     cache.policy._patience = 5

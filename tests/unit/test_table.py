@@ -529,6 +529,62 @@ def test_the_index_does_not_double_for_items_that_are_gone(policy):
     store.check()
 
 
+LARGE = bytes(500_000)
+
+
+def full_of_small_items(policy="s3fifo", uses=0):
+    store = Store(10_000_000, policy=POLICIES[policy])
+    for number in range(40_000):
+        store.store(b"%d" % number, b"x" * 100)
+    assert store.evicted
+    for _ in range(uses):
+        store.use(*store.keys)
+    store.evicted.clear()
+    return store
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("uses", [0, 3])
+def test_room_for_a_large_value_is_made_in_steps(policy, uses):
+    store = full_of_small_items(policy, uses)
+    assert not store.over
+    store.store(b"large", bytes(300_000))
+    assert store.over
+    assert sum(cost(*one) for one in store.evicted) == pytest.approx(64 * 1024, rel=0.5)
+    while store.over:
+        assert 0 < store.reclaim(32) <= 32
+    assert store.used + store.overhead <= store.limit
+    assert store.get(b"large") is not None
+    store.check()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_large_values_lack_no_more_than_so_much_room(policy):
+    store = full_of_small_items(policy)
+    for number in range(10):
+        room = store.limit - store.overhead
+        store.store(b"large%d" % number, LARGE)
+        assert store.used <= room + store.limit / 32
+    store.store(b"small")  # who stores next makes some room, too
+    store.check()
+
+
+def test_what_may_not_be_evicted_makes_no_room_for_large_values():
+    store = full_of_small_items()
+    store._evict = False
+    with pytest.raises(OutOfMemoryError):
+        store.store(b"large", LARGE)
+    assert not store.evicted
+
+
+def test_used_items_are_passed_over_for_a_bounded_time():
+    store = full_of_small_items(uses=3)
+    before = {line: item.state for line, item in store.scan()}
+    store.store(b"large", LARGE)
+    seen = sum(item.state != before.get(line) for line, item in store.scan())
+    assert seen <= 1000 + 1
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_many_items_are_found_as_few_are(policy):
     store = Store(1_000_000_000, policy=POLICIES[policy])
