@@ -385,7 +385,6 @@ class ItemTable:
         if passed == at_most:
             return True
         self._states = {}
-        self.reclaim(at_most)  # measuring may have shown that there is less room
         return False
 
     def _renew(self, line: bytes, item: Item) -> bytes:

@@ -166,6 +166,7 @@ class MemoryEngine(MetaEngine):
             self._next_crawl = self.clock.second + self._interval
         elif self._compacting and not self._crawling:
             self._compacting = items.compact(at_most)
+            return True  # it measures, and that may show that there is less room for items
         return self._crawling or self._compacting
 
     def _look(self, key: bytes, item: Item) -> None:

@@ -27,6 +27,8 @@ START = 1_800_000_000.0
 EVICTED_BESIDE = 16 * 1024
 # Bytes that an index of many dicts takes while it has next to no items.
 MANY_DICTS = 60_000
+# Bytes from which a value's room is made in steps, and may lack a 32nd of the limit meanwhile.
+LARGE = 64 * 1024
 # Bytes that a command may add to an item that stays, with no room made for them: an expiry, a cas
 # unique, marks. Storing makes room.
 ADDED = 256
@@ -137,6 +139,8 @@ class Accounting(RuleBasedStateMachine):
     def keeps_the_limit(self, before, added):
         after = self.books
         grown = max(0, after.overhead - before.overhead)  # which is found now and then
+        if any(cost(*one) > LARGE for one in self.table.scan()):
+            added += before.limit // 32
         assert after.excess <= max(0, before.excess) + grown + added
         if self.evicts and after.items and after.used > before.used + added:
             # What has made room has made enough, or as much as it may at once.
