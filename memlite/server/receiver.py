@@ -99,8 +99,10 @@ class ValueReceiver(asyncio.BufferedProtocol):
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Leave it to the connection."""
+        """Leave it to the connection; but it is not to read on while the value waits for room."""
         self._connection.resume_writing()
+        if not self._memory:
+            self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind."""
