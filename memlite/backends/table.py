@@ -124,8 +124,8 @@ class ItemTable:
 
     @property
     def over(self) -> bool:
-        """Whether items take more than they may, until `reclaim` or what is stored makes room."""
-        return self.used > self._room
+        """Whether items take more than they may, and `reclaim` or what is stored makes room."""
+        return self._evict and self.used > max(self._room, 0)
 
     def __bool__(self) -> bool:
         """Return True: an empty table is one all the same (``table or …``)."""

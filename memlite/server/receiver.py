@@ -72,10 +72,11 @@ class ValueReceiver(asyncio.BufferedProtocol):
         return self._memory
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Make way for the connection when all of the value is there, and room for another.
+        """Make way for the connection when all of the value is there.
 
-        What a large value displaces goes in steps (`ItemTable.over`), and if the next did not wait
-        for that, its store would have to make room at once: 10 ms for as many bytes of small items.
+        It reads on when there is room. What a large value displaces goes in steps
+        (`ItemTable.over`), and if the next did not wait for that, its store would have to make room
+        at once: 10 ms for as many bytes of small items.
         """
         server = self._server
         server.counters.bytes_read += nbytes
@@ -83,12 +84,13 @@ class ValueReceiver(asyncio.BufferedProtocol):
         self._memory = self._memory[nbytes:]
         if not self._memory:
             self._transport.pause_reading()
-            server.sweeper.when_there_is_room(self._hand_back)
+            self._transport.set_protocol(self._connection)
+            server.sweeper.when_there_is_room(self._read_on)
 
-    def _hand_back(self) -> None:
+    def _read_on(self) -> None:
+        self._end()
         if not self._transport.is_closing():
-            self._end()
-            _exchange(self._transport, self._connection)
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         """Leave it to the connection."""
@@ -99,10 +101,8 @@ class ValueReceiver(asyncio.BufferedProtocol):
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Leave it to the connection; but it is not to read on while the value waits for room."""
+        """Leave it to the connection."""
         self._connection.resume_writing()
-        if not self._memory:
-            self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind."""

@@ -34,11 +34,13 @@ class Sweeper:
 
     def when_there_is_room(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` once items take no more than they may, or none can go; one after another."""
-        if self._waiting or self._server.table.over:
-            self._waiting.append(go_on)
-            self._server.loop.call_soon(self.wake)
-        else:
+        if not (self._waiting or self._server.table.over):
             go_on()
+            return
+        if not self._waiting:
+            self.stop()  # the next step may be some time away
+            self._server.loop.call_soon(self.wake)
+        self._waiting.append(go_on)
 
     def wake(self) -> None:
         """See to what there is to do, if it does not do so already."""
@@ -61,6 +63,7 @@ class Sweeper:
             self._next = server.loop.call_later(pause, self._step)
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Do nothing more until it is woken."""
         if self._next is not None:
             self._next.cancel()
+            self._next = None

@@ -29,16 +29,17 @@ class Peer:
         self.transport = Exchanging()
         self.connection.connection_made(self.transport)
         self.connection.data_received(b"set large 0 0 %d\r\n" % SIZE)
-        self.receiver = self.transport.protocol
-        assert isinstance(self.receiver, ValueReceiver)
+        receiver = self.transport.protocol
+        assert isinstance(receiver, ValueReceiver)
         assert self.server.promised == SIZE
-        memory = self.receiver.get_buffer(-1)
+        memory = receiver.get_buffer(-1)
         memory[:] = b"x" * SIZE
-        self.room, self.table._room = self.table._room, -1
-        self.receiver.buffer_updated(SIZE)
+        self.table.used += self.table.limit
+        assert self.table.over
+        receiver.buffer_updated(SIZE)
 
     def make_room(self):
-        self.table._room = self.room
+        self.table.used -= self.table.limit
         self.loop.run()
 
 
@@ -49,29 +50,32 @@ def peer():
 
 def test_nothing_more_is_read_until_there_is_room(peer):
     assert not peer.transport.reading
-    assert peer.transport.protocol is peer.receiver
     peer.make_room()
     assert peer.transport.reading
-    assert peer.transport.protocol is peer.connection
     assert peer.server.promised == 0
     peer.connection.data_received(b"\r\n")
     assert peer.transport.written == [b"STORED\r\n"]
     assert peer.table.get(b"large").value == b"x" * SIZE
 
 
-def test_not_when_the_peer_takes_replies_again_either(peer):
-    """There would be no memory to read into."""
-    peer.receiver.pause_writing()
-    peer.receiver.resume_writing()
-    assert not peer.transport.reading
-    peer.make_room()
+def test_who_reads_on_for_another_reason_finds_the_connection(peer):
+    """As when the peer takes replies again, or a backend has answered earlier commands."""
+    assert peer.transport.protocol is peer.connection
+    peer.connection.pause_writing()
+    peer.connection.resume_writing()
     assert peer.transport.reading
+    peer.table.used -= peer.table.limit
+    peer.connection.data_received(b"\r\n")
+    assert peer.transport.written == [b"STORED\r\n"]
+    peer.loop.run()
+    assert peer.server.promised == 0
 
 
 def test_who_goes_meanwhile_leaves_nothing_behind(peer):
     peer.transport.close()
-    peer.receiver.connection_lost(None)
-    assert peer.server.promised == 0
+    peer.connection.connection_lost(None)
+    peer.transport.reading = None
     peer.make_room()
-    assert peer.transport.protocol is peer.receiver
+    assert peer.server.promised == 0
+    assert peer.transport.reading is None
     assert not peer.server.connections

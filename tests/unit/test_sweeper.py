@@ -1,5 +1,7 @@
 """Work behind the scenes, with a clock of our own: how long its steps are, and who waits."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from memlite.config import Config
@@ -12,10 +14,10 @@ TENTH = 0.0001  # seconds that 32 items take here
 class Work:
     """A server whose engine has something to do, and a loop that keeps what is to be called."""
 
-    def __init__(self, monkeypatch):
-        self.server = Server(Config(), [])
+    def __init__(self, monkeypatch, **options):
+        self.server = Server(Config(**options), [])
         self.server.loop = self
-        self.server.engine.sweep = self.sweep
+        self.server.engine = SimpleNamespace(sweep=self.sweep)
         self.time = 100.0
         self.left = 0  # calls of `sweep` until all is done
         self.later = []
@@ -32,8 +34,9 @@ class Work:
         return self.left > 0
 
     def call_later(self, seconds, function):
-        self.later.append((seconds, function))
-        return function
+        due = (seconds, function)
+        self.later.append(due)
+        return SimpleNamespace(cancel=lambda: self.later.remove(due))
 
     def call_soon(self, function):
         self.call_later(0.0, function)
@@ -110,7 +113,16 @@ def test_who_waits_for_room_is_called_when_there_is_some(work):
     assert called == [0, 1, 2]
 
 
-def test_who_waits_where_nothing_can_go_is_called_all_the_same(work):
+def test_who_waits_does_not_wait_for_what_is_due_later(work):
+    work.left = 20
+    work.server.sweeper.wake()
+    assert [seconds for seconds, _ in work.later] == [0.005]
+    work.be_over(20)
+    work.server.sweeper.when_there_is_room(lambda: None)
+    assert [seconds for seconds, _ in work.later] == [0.0]
+
+
+def test_who_waits_where_no_more_can_go_is_called_all_the_same(work):
     work.be_over(1000)
     work.excess = work.left = 0
     called = []
@@ -120,3 +132,11 @@ def test_who_waits_where_nothing_can_go_is_called_all_the_same(work):
     assert called == [1]
     assert work.server.table.over
     assert work.later == []
+
+
+def test_where_nothing_may_go_nobody_waits(monkeypatch):
+    work = Work(monkeypatch, disable_evictions=True)
+    work.be_over(1000)
+    called = []
+    work.server.sweeper.when_there_is_room(lambda: called.append(1))
+    assert called == [1]

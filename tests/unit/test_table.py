@@ -577,6 +577,26 @@ def test_what_may_not_be_evicted_makes_no_room_for_large_values():
     assert not store.evicted
 
 
+def test_large_values_lack_no_more_where_the_main_queue_is_empty():
+    """What all goes on to there, a thousand at a time, makes no room by that."""
+    store = Store(8_000_000)
+    number = 0
+    while not store.evicted:
+        number += 1
+        store.store(b"%d" % number, b"x" * 400)
+    for key in store.keys:
+        store.delete(key)
+    while store.used + store.overhead < store.limit - 2000:
+        number += 1
+        store.store(b"%d" % number, b"x" * 50)
+    store.use(*store.keys, times=3)
+    for large in range(15):
+        room = store.limit - store.overhead
+        store.store(b"large%d" % large, bytes(300_000))
+        assert store.used <= room + store.limit / 32
+    store.check()
+
+
 def test_used_items_are_passed_over_for_a_bounded_time():
     store = full_of_small_items(uses=3)
     before = {line: item.state for line, item in store.scan()}

@@ -146,7 +146,10 @@ class S3Fifo(Policy):
                 freed = self._evict_main(gone) or self._evict_small(size, at_most, gone)
                 freed = freed or self._evict_main(gone)
             if not freed:
-                break
+                # A thousand that were used may all have moved on, and the main queue be empty now.
+                if self._chances or not len(self):
+                    break
+                self._chances = self._patience
             size -= freed
         return gone
 
