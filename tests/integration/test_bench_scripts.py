@@ -385,7 +385,7 @@ def test_a_stall_shows(scripts, loadgen, start):
 # Commands without sockets
 
 
-def test_commands(scripts, monkeypatch):
+def test_commands(scripts):
     bench = scripts("bench_commands")
     output = run("bench_commands.py", "--rounds", 1)
     for name in bench.LOADS:
