@@ -549,6 +549,7 @@ class Server:
 
     def _tick(self) -> None:
         """Once a second: the coarse clock, what is due, and idle connections."""
+        before = self.clock.second
         self.clock.tick()
         self.engine.tick()
         if self.footprint is not None:
@@ -558,7 +559,9 @@ class Server:
             self.auth.close_overdue(self.clock.second)
         timeout = self.config.extended.idle_timeout
         if timeout:
-            self._kick_idle(self.clock.second - timeout)
+            # As if this were the next second even after a pause. What was sent meanwhile may still be
+            # unread, and who has just spoken has the second from before.
+            self._kick_idle(before + 1 - timeout)
         self._tick_handle = self.loop.call_later(1, self._tick)
 
     def _kick_idle(self, since: int) -> None:

@@ -217,7 +217,7 @@ def settled(
     Commands may be under way for longer than who sent them is there. With `before`, wait until
     there is nothing more of any kind than then, but for what a client fewer than came has left.
     """
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     garbage: Counter[str] = Counter()
     while True:
         live, more = inspected.look()
@@ -246,7 +246,7 @@ def test_what_asyncio_leaves_behind_is_collected(tmp_path: Path) -> None:
         for _ in range(rounds):
             come_and_go(server, at_once)
         inspected = Inspected(server, file)
-        assert transports_left(inspected) < rounds * at_once / 4
+        assert transports_left(inspected) < rounds * at_once / 3  # half, if nothing is
         # It does leave them, and they are seen: since it was asked it collects nothing itself.
         deadline = time.monotonic() + 20
         come_and_go(server, 1)

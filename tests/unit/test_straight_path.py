@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memlite.clock import Clock
 from memlite.config import Config
+from memlite.extended import ExtendedOptions
 from memlite.server.connection import Connection
 from memlite.server.server import Server
 from memlite.stats import Counters
@@ -125,13 +126,15 @@ class Client:
     Args:
         path: "straight" leaves reads to the straight path where they may take it, "general"
             keeps all from it, and "sampled" has all measured besides.
+        extended: the server's extended options.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, **extended):
         self.path = path
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
-        self.server = Server(Config(protocol="ascii"), [], clock=clock)
+        config = Config(protocol="ascii", extended=ExtendedOptions(extended))
+        self.server = Server(config, [], clock=clock)
         self.server.loop = Loop()
         for key, flags, exptime, value in STORED_ITEMS:
             self.server.engine.set(key, flags, exptime, value)
@@ -519,6 +522,20 @@ def test_each_read_is_activity(read):
     assert connection.last_command == START + 100 > before
     assert connection.idle_since(int(START) + 101)
     assert not connection.idle_since(int(START) + 100)
+
+
+# What it sent during the pause may lie unread, and a clock that comes late skips a second.
+@pytest.mark.parametrize("pause", [1.9, 2.0, 60.0])
+def test_nobody_is_idle_for_a_pause_of_the_server(pause):
+    client = Client("straight", idle_timeout="1")
+    client.server._tick()
+    client.read(b"get k\r\n")
+    client.monotonic += pause
+    client.server._tick()
+    assert not client.transport.closing
+    client.monotonic += 1
+    client.server._tick()
+    assert client.transport.closing
 
 
 def test_samples_are_taken_of_hits_and_of_other_reads_alike():
