@@ -73,6 +73,8 @@ def show_eviction(setting: Setting, megabytes: int) -> Rows:
             f"{row.ratio:>8.2f}{row.evictions:>19.2f}",
             flush=True,
         )
+        if row.refused:
+            print(f"    {row.refused:.2%} of its sets were refused for lack of memory")
     return [one.as_json() for one in measured]
 
 

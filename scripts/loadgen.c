@@ -39,11 +39,13 @@ enum {
     BUCKETS = 64 << SUB_BITS,
 };
 
+static const char OUT_OF_MEMORY[] = "SERVER_ERROR out of memory";
+
 struct options {
     long port, connections, operations, gets, sets, value_size, keys, pipeline, multiget, seed;
     long key_size, exptime;
     double seconds, rate;
-    int prefill;
+    int prefill, refusals;
 };
 
 struct connection {
@@ -87,7 +89,7 @@ static struct connection **idle; /* those without a batch */
 static long idle_count;
 static volatile sig_atomic_t terminated;
 static long busy; /* connections that wait for replies */
-static uint64_t requests, gets, sets, hits, bytes_in, bytes_out;
+static uint64_t requests, gets, sets, hits, refused, bytes_in, bytes_out;
 static struct histogram latency;
 static struct histogram lateness; /* from when a batch is due to when we notice */
 
@@ -282,6 +284,10 @@ static void take_line(struct connection *c, const char *line, size_t length) {
     int expected = c->expected[c->replied];
     if (expected == 0 && length == 8 && memcmp(line, "STORED\r\n", 8) == 0) {
         c->replied++;
+    } else if (expected == 0 && opt.refusals && length > sizeof OUT_OF_MEMORY &&
+               memcmp(line, OUT_OF_MEMORY, sizeof OUT_OF_MEMORY - 1) == 0) {
+        refused++;
+        c->replied++;
     } else if (expected > 0 && length == 5 && memcmp(line, "END\r\n", 5) == 0) {
         hits += (uint64_t)c->blocks;
         c->blocks = 0;
@@ -389,7 +395,7 @@ static double run(int prefill, long operations, double seconds) {
     prefilling = prefill;
     to_issue = operations;
     deadline = seconds > 0 ? start + (uint64_t)(seconds * 1e9) : 0;
-    requests = gets = sets = hits = bytes_in = bytes_out = 0;
+    requests = gets = sets = hits = refused = bytes_in = bytes_out = 0;
     memset(&latency, 0, sizeof latency);
     memset(&lateness, 0, sizeof lateness);
     busy = idle_count = 0;
@@ -435,6 +441,7 @@ static const char usage[] =
     "  --pipeline P      requests per write (1)\n"
     "  --multiget M      keys per get, each counted as one operation (1)\n"
     "  --prefill         store every key once before\n"
+    "  --refusals        count sets that are refused for lack of memory: else that is an error\n"
     "  --seed N          of keys and of the order of gets and sets (1)\n";
 
 static long number(const char *name, const char *text, long least, long most) {
@@ -465,7 +472,7 @@ static void parse_options(int argc, char **argv) {
         {"sets", 1, 0, 4}, {"value-size", 1, 0, 5}, {"keys", 1, 0, 6}, {"pipeline", 1, 0, 7},
         {"multiget", 1, 0, 8}, {"seed", 1, 0, 9}, {"seconds", 1, 0, 's'}, {"prefill", 0, 0, 'p'},
         {"key-size", 1, 0, 10}, {"exptime", 1, 0, 11}, {"rate", 1, 0, 'r'},
-        {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
+        {"refusals", 0, 0, 'f'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
     const struct { long *target, least, most; } numbers[] = {
         {&opt.port, 1, 65535}, {&opt.connections, 1, 10000}, {&opt.operations, 1, 1000000000000},
         {&opt.gets, 0, 1000000}, {&opt.sets, 0, 1000000}, {&opt.value_size, 0, 1 << 30},
@@ -479,6 +486,8 @@ static void parse_options(int argc, char **argv) {
             exit(0);
         } else if (choice == 'p') {
             opt.prefill = 1;
+        } else if (choice == 'f') {
+            opt.refusals = 1;
         } else if (choice == 's') {
             opt.seconds = positive(names[index].name, optarg, 1e6);
         } else if (choice == 'r') {
@@ -510,12 +519,12 @@ int main(int argc, char **argv) {
     if (opt.operations > 0 || opt.seconds > 0)
         seconds = run(0, opt.operations > 0 ? opt.operations : INT64_MAX, opt.seconds);
     printf("{\"operations\": %ju, \"requests\": %ju, \"seconds\": %.6f, \"gets\": %ju, "
-           "\"sets\": %ju, \"hits\": %ju, \"misses\": %ju, \"bytes_in\": %ju, "
-           "\"bytes_out\": %ju, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
+           "\"sets\": %ju, \"refused\": %ju, \"hits\": %ju, \"misses\": %ju, "
+           "\"bytes_in\": %ju, \"bytes_out\": %ju, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
            "\"late_p99_us\": %.1f, \"late_max_us\": %.1f}\n",
            (uintmax_t)(gets + sets), (uintmax_t)requests, seconds, (uintmax_t)gets,
-           (uintmax_t)sets, (uintmax_t)hits, (uintmax_t)(gets - hits), (uintmax_t)bytes_in,
-           (uintmax_t)bytes_out, quantile(&latency, 0.50),
+           (uintmax_t)sets, (uintmax_t)refused, (uintmax_t)hits, (uintmax_t)(gets - hits),
+           (uintmax_t)bytes_in, (uintmax_t)bytes_out, quantile(&latency, 0.50),
            quantile(&latency, 0.99), (double)latency.most / 1000,
            quantile(&lateness, 0.99), (double)lateness.most / 1000);
     return 0;

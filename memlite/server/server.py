@@ -549,6 +549,8 @@ class Server:
 
     def _tick(self) -> None:
         """Once a second: the coarse clock, what is due, and idle connections."""
+        # A connection's time is up as if this were the next second, after a pause too: what was
+        # sent meanwhile may be unread, and who has just spoken has the second from before.
         before = self.clock.second
         self.clock.tick()
         self.engine.tick()
@@ -556,11 +558,9 @@ class Server:
             self.table.measure()  # of itself it does so only when there are new keys
         self.sweeper.wake()
         if self.auth is not None:
-            self.auth.close_overdue(self.clock.second)
+            self.auth.close_overdue(before + 1)
         timeout = self.config.extended.idle_timeout
         if timeout:
-            # As if this were the next second even after a pause. What was sent meanwhile may still be
-            # unread, and who has just spoken has the second from before.
             self._kick_idle(before + 1 - timeout)
         self._tick_handle = self.loop.call_later(1, self._tick)
 

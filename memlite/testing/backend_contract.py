@@ -46,7 +46,7 @@ __all__ = ["COMMANDS", "BackendContract", "Client", "ModelMachine", "TestedServe
 
 START = 1_800_000_000.0
 MEGABYTE = 1024 * 1024
-SECONDS = 10
+SECONDS = 60
 
 ODD_KEYS = [
     b"k",

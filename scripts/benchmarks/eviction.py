@@ -32,6 +32,7 @@ class EvictionCost:
         roomy: microseconds per set of the same keys with room for all of them.
         ratio: the one divided by the other, within a round.
         evictions: per set in the rounds that evict.
+        refused: of all sets in these rounds, the share that got no memory.
     """
 
     server: str
@@ -39,6 +40,7 @@ class EvictionCost:
     roomy: float
     ratio: float
     evictions: float
+    refused: float
 
 
 def compare_eviction(setting: Setting, megabytes: int) -> list[Measurement]:
@@ -51,6 +53,7 @@ def compare_eviction(setting: Setting, megabytes: int) -> list[Measurement]:
     """
     keys = _WORKING_SET_TIMES * megabytes * 2**20 // (_KEY_SIZE + _VALUE_SIZE)
     common = [f"--keys={keys}", f"--value-size={_VALUE_SIZE}", "--gets=0", "--sets=1"]
+    common.append("--refusals")  # memcached's, now and then, when it cannot evict fast enough
     arguments = [*common, f"--connections={setting.connections}", f"--seconds={setting.seconds}"]
     found: list[Measurement] = []
     # One contestant after the other: the items of all of them at once are gigabytes.
@@ -112,6 +115,8 @@ def eviction_costs(measurements: Sequence[Measurement]) -> list[EvictionCost]:
                 for one, other in zip(kinds[EVICTING], kinds[ROOMY], strict=True)
             ),
             evictions=median(one.load["evictions"] / one.operations for one in kinds[EVICTING]),
+            refused=sum(one.load["refused"] for one in kinds[EVICTING])
+            / sum(one.operations for one in kinds[EVICTING]),
         )
         for server, kinds in by_server.items()
     ]

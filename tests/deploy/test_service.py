@@ -96,13 +96,14 @@ def test_ready_and_stopping(backend: str, manager: Manager, start: Start, tmp_pa
     first = manager.next()
     port = port_of(tmp_path)
     assert first == f"READY=1\nSTATUS=Serving {backend} on tcp:127.0.0.1:{port}"
-    with socket.create_connection(("127.0.0.1", port), 1) as client:
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
         client.sendall(b"set a 0 0 1\r\n1\r\n")
         assert client.recv(100) == b"STORED\r\n"
-        # It drains for a second: what it says about that comes before it ends.
+        # It drains for ten seconds: what it says about that comes before it ends.
         client.sendall(b"set a 0 0 10\r\n1")
-        time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
+        server = RunningServer("memlite", process, port)
+        assert wait_until(lambda: "conn_nread" in server.stats("conns").values())
+        process.send_signal(signal.SIGUSR1)
         assert manager.next() == "STOPPING=1\nSTATUS=Stopping"
         assert process.poll() is None
     assert process.wait(5) == 0
@@ -127,10 +128,10 @@ def test_ready_with_the_items_of_the_file(manager: Manager, start: Start, tmp_pa
 
 def test_the_loop_shows_that_it_turns(manager: Manager, start: Start) -> None:
     process = start(NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="400000")
-    assert manager.next().startswith("READY=1")
     begin = time.monotonic()
+    assert manager.next().startswith("READY=1")
     assert [manager.next() for _ in range(6)] == ["WATCHDOG=1"] * 6
-    assert 0.8 < time.monotonic() - begin < 3  # at once, then every 200 ms
+    assert time.monotonic() - begin > 0.8  # at once, then every 200 ms
     process.send_signal(signal.SIGSTOP)  # stands for a loop that hangs
     time.sleep(0.1)
     manager.waiting()
@@ -174,7 +175,7 @@ def test_nobody_listens(start: Start, tmp_path: Path) -> None:
     process = start(NOTIFY_SOCKET=str(tmp_path / "nowhere"), WATCHDOG_USEC="20000")
     assert wait_until((tmp_path / "ports").exists)
     time.sleep(0.3)
-    with socket.create_connection(("127.0.0.1", port_of(tmp_path)), 1) as client:
+    with socket.create_connection(("127.0.0.1", port_of(tmp_path)), 10) as client:
         client.sendall(b"get a\r\n")
         assert client.recv(100) == b"END\r\n"
     process.terminate()

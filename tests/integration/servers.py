@@ -73,7 +73,7 @@ class RunningServer:
     def ask(self, request: bytes) -> bytes:
         """Send on a connection of its own, and return all that comes until the server closes."""
         with self.connect() as wire:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            with contextlib.suppress(OSError):  # it may have closed already
                 wire.send(request)
                 wire.sock.shutdown(socket.SHUT_WR)
             return wire.rest()
@@ -193,8 +193,7 @@ def running(
             server.further_ports = tuple(further)
             datagrams = re.search(r"UDP INET: (\d+)", ports.read_text())
             server.udp_port = int(datagrams[1]) if datagrams else 0
-        with server.connect():
-            pass
+        _connect(server)
         yield server
     finally:
         if process.poll() is None:
@@ -223,6 +222,18 @@ _KINDS = {
     "memlite-near": ("--near-cache", "64m"),
     "memlite-file": ("--backend", "file://{folder}/cache.json"),
 }
+
+
+def _connect(server: RunningServer) -> None:
+    """Until it listens: the file of a socket is there a moment before."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return server.connect().sock.close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _wait_for(file: Path, server: RunningServer) -> None:

@@ -15,6 +15,7 @@ from memlite.server.throttle import FAILURES, PATIENCE, SECONDS_EACH
 from tests.integration.servers import RunningServer, Wire, running
 from tests.integration.test_auth import FAILURE, LOGIN, STORED, UNAUTHENTICATED, write_users
 from tests.integration.test_connections import wait_until
+from tests.patience import patiently
 
 Start = Callable[..., RunningServer]
 
@@ -126,6 +127,7 @@ def test_those_who_have_authenticated_can_fill_the_server(users: str) -> None:
 # Wrong passwords
 
 
+@patiently
 def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
     with running("memlite", "-Y", users) as server:
         with connect_from("127.0.0.9", server) as bad, connect_from("127.0.0.9", server) as worse:

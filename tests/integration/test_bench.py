@@ -16,6 +16,7 @@ from memlite.loadtest.files import load
 from tests.integration.certificates import Authority, client_context
 from tests.integration.conftest import needs_memcached
 from tests.integration.servers import running
+from tests.patience import patiently
 
 QUICK = ["--duration", "300ms", "--warm-up", "50ms", "--repetitions", "2", "--keys", "200"]
 
@@ -67,7 +68,7 @@ def test_compare(tmp_path):
             assert repetition.misses == 0
             assert repetition.server is not None
             assert repetition.server.memory_bytes > 10_000_000
-            assert 0.25 < repetition.seconds < 0.6
+            assert 0.25 < repetition.seconds < 10
     by_target = {(one.target, one.clients): one for one in results.points}
     assert by_target["gcs", 1].response["get"].p50 >= 1000
     assert by_target["gcs", 1].response["set"].p50 >= 2000
@@ -131,6 +132,7 @@ def test_values_that_are_wrong_are_found(memlite, tmp_path):
     assert load(tmp_path).points[0].errors["wrong value"] > 0
 
 
+@patiently
 def test_open_loop(memlite, tmp_path):
     done = bench("run", address(memlite), "--clients", 20, *QUICK, "--rate", "1k,2k",
                  "--out", tmp_path, "-q", "--no-report")  # fmt: skip
@@ -162,6 +164,7 @@ def test_a_number_of_operations(memlite, tmp_path, client):
     assert [one.operations for one in results.points[0].repetitions] == [1001, 1001]
 
 
+@patiently
 def test_a_trace(memlite, tmp_path):
     trace = tmp_path / "trace.csv"
     lines = ["time,operation,key,size", "0,set,a,10", "0.1,get,a,", "0.3,get,b,", "0.4,delete,a,"]
@@ -205,6 +208,14 @@ def test_each_value_size_is_stored_before_it_is_read(tmp_path):
     assert {size: round(got, -2) for size, got in sizes.items()} == {10: 0, 5000: 5000, 200: 200}
 
 
+def wait_for_gets(server):
+    """Until it is asked by a load that runs for some time yet."""
+    before, deadline = int(server.stats()["cmd_get"]), time.monotonic() + 30
+    while int(server.stats()["cmd_get"]) < before + 1000:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
     with subprocess.Popen(
@@ -212,7 +223,7 @@ def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
          "--duration", "60s", "--warm-up", "0s", "--out", tmp_path, "--no-report"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        time.sleep(3)
+        wait_for_gets(memlite)
         os.killpg(process.pid, number)  # as the terminal does it
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
@@ -228,10 +239,11 @@ def test_a_server_that_dies_is_an_error(start, tmp_path):
     server = start()
     with subprocess.Popen(
         [sys.executable, "-m", "memlite", "bench", "run", address(server), "--clients", "2",
-         "--duration", "4s", "--repetitions", "1", "--out", tmp_path, "--no-report", "-q"],
+         "--duration", "5s", "--warm-up", "0s", "--repetitions", "1", "--out", tmp_path,
+         "--no-report", "-q"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        time.sleep(3)
+        wait_for_gets(server)
         server.process.kill()
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 1, errors

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import needs_memcached
+from tests.patience import patiently
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "how-to" / "measure-a-server.md"
@@ -91,12 +92,14 @@ def test_keys_of_no_possible_size(loadgen, size):
 
 
 @pytest.mark.parametrize("load", [[], ["--pipeline=5"], ["--multiget=5", "--gets=1", "--sets=1"]])
+@patiently
 def test_open_loop_keeps_its_rate(loadgen, start, load):
     found = generate(loadgen, start(), "--rate=4000", "--seconds=1.5", *load)
     assert found["operations"] == pytest.approx(6000, rel=0.2)
     assert found["p50_us"] <= found["p99_us"] <= found["max_us"]
 
 
+@patiently
 def test_open_loop_leaves_nothing_out_while_the_server_stands_still(loadgen, start):
     server = start()
 
@@ -118,6 +121,7 @@ def test_open_loop_leaves_nothing_out_while_the_server_stands_still(loadgen, sta
     assert found["late_p99_us"] < 100_000  # that is not its own fault
 
 
+@patiently
 def test_open_loop_says_how_late_it_was_itself(loadgen, start):
     command = [loadgen, f"--port={start().port}", "--rate=2000", "--seconds=2", "--connections=4"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -132,6 +136,7 @@ def test_open_loop_says_how_late_it_was_itself(loadgen, start):
     assert found["late_p99_us"] > 300_000
 
 
+@patiently
 def test_it_says_what_it_found_when_it_is_ended(loadgen, start):
     command = [loadgen, f"--port={start().port}", "--rate=1000", "--seconds=3600"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -165,6 +170,7 @@ def of_scenarios(names, *arguments):
 
 @pytest.mark.slow
 @needs_memcached
+@patiently
 def test_what_every_load_costs(tmp_path):
     text = of_scenarios(LOADS, "--json", tmp_path / "found.json")
     assert re.search(r"^memcached: memcached \d", text, re.MULTILINE)
@@ -185,6 +191,7 @@ def test_what_every_load_costs(tmp_path):
 
 @pytest.mark.slow
 @needs_memcached
+@patiently
 def test_eviction_response_times_and_starts(tmp_path):
     others = ["eviction", "half-load", "start-up"]
     text = of_scenarios(others, "--json", tmp_path / "found.json")
@@ -368,6 +375,7 @@ def test_stalls(tmp_path):
         assert row["p50_us"] <= row["p99_us"] <= row["max_us"]
 
 
+@patiently
 def test_a_stall_shows(scripts, loadgen, start):
     processes = scripts("benchmarks.processes")
     server = start()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.servers import RunningServer, Wire
+from tests.patience import patiently
 
 Start = Callable[..., RunningServer]
 MEGABYTE = 1024 * 1024
@@ -86,6 +87,7 @@ def test_yields_are_counted(start: Start) -> None:
         assert int(wire.stats()["conn_yields"]) == 5
 
 
+@patiently
 def test_others_are_served_while_one_pipelines(memlite: RunningServer) -> None:
     with memlite.connect() as greedy, memlite.connect() as modest:
         greedy.send(b"get nothing\r\n" * 15_000)
@@ -354,6 +356,7 @@ def test_garbage_is_answered_or_cut_and_costs_no_memory(start: Start, garbage: b
 
 def test_more_connections_than_allowed(start: Start) -> None:
     server = start("-c", "20")
+    assert wait_until(lambda: server.stats()["curr_connections"] == "1")
     wires = [server.connect() for _ in range(20)]
     for wire in wires:
         assert wire.ask(b"get nothing\r\n") == b"END\r\n"
@@ -405,7 +408,7 @@ def test_idle_connections_are_closed(start: Start) -> None:
 
 
 def test_an_idle_peer_that_does_not_read_is_cut(start: Start) -> None:
-    server = start("-o", "idle_timeout=1")
+    server = start("-o", "idle_timeout=2")
     with server.connect() as deaf, server.connect() as busy:
         fill(deaf, b"big", 1_000_000)
         deaf.send(b"get" + b" big" * 20 + b"\r\n")
@@ -421,10 +424,10 @@ def test_a_delayed_flush_is_on_time(start: Start) -> None:
     server = start()
     with server.connect() as wire:
         assert wire.ask(b"set before 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        begun = time.monotonic()
         assert wire.ask(b"flush_all 1\r\n") == b"OK\r\n"
-        flushed = time.monotonic() + 1
         assert wait_until(lambda: wire.ask(b"touch before 0\r\n") == b"NOT_FOUND\r\n")
-        assert -0.1 < time.monotonic() - flushed < 0.5
+        assert 0.9 < time.monotonic() - begun < 6
         assert wire.ask(b"set after 0 0 1\r\n1\r\n") == b"STORED\r\n"
         time.sleep(1.2)  # past the tick that a coarser clock would have waited for
         assert wire.ask(b"touch after 0\r\n") == b"TOUCHED\r\n"

@@ -197,13 +197,13 @@ def test_the_crawler_can_be_turned_off_and_on(server: RunningServer, start: Star
 
 @pytest.mark.parametrize("kind", OURS)
 def test_one_that_is_not_read_holds_up_nothing_but_other_dumps(start: Start, kind: str) -> None:
-    server = start("-m", "200", "-o", "idle_timeout=1", kind=kind)
+    server = start("-m", "200", "-o", "idle_timeout=2", kind=kind)
     fill(server, 100_000)
     with server.connect() as slow, server.connect() as wire:
         slow.send(b"lru_crawler metadump all\r\n")
         assert slow.line() == b"OK\r\n"
         memory = server.resident_kib()
-        deadline = time.monotonic() + 2.5  # longer than an idle connection may live
+        deadline = time.monotonic() + 4.5  # longer than an idle connection may live
         while time.monotonic() < deadline:
             wire.send(b"get key:0000001\r\nset other 0 0 1\r\nx\r\n")
             expected = b"VALUE key:0000001 0 10\r\n0123456789\r\nEND\r\nSTORED\r\n"

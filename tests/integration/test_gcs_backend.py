@@ -89,7 +89,7 @@ async def test_counters_are_exact_whatever_fails(emulator, lost):
     async with opened(emulator, "&deadline=30") as one, opened(emulator, "&deadline=30") as two:
         for key in (b"a", b"b"):
             await put(one, key, b"0")
-        emulator.faults.set(error_rates={503: 0.1}, lost_ack_rate=0.1, lost_ack=lost)
+        emulator.faults.set(error_rates={503: 0.1}, lost_ack_rate=0.2, lost_ack=lost)
         await asyncio.gather(
             *(count_up(backend, key, 6) for backend in (one, two) for key in (b"a", b"b") * 3)
         )
@@ -227,11 +227,11 @@ async def test_many_are_read_at_once_and_in_order(emulator):
         keys = [b"key-%d" % number for number in range(60)]
         for key in keys[::2]:
             await put(one, key, key)
-        emulator.faults.set(latency="fixed:20ms")
+        emulator.faults.set(latency="fixed:200ms")
         started = time.monotonic()
         found = await one.get_many([*keys, keys[0]])
-        # Seven rounds of ten; one by one it would be 1.2 s.
-        assert 0.13 < time.monotonic() - started < 1.0
+        # Seven rounds of ten; one by one it would be 12 s.
+        assert 1.3 < time.monotonic() - started < 10
         values = [item and item.value for item in found]
         assert values == [key if number % 2 == 0 else None for number, key in enumerate(keys)] + [
             keys[0]
@@ -254,13 +254,13 @@ async def test_no_more_requests_are_under_way_than_allowed(emulator):
 
 
 async def test_waiting_for_a_turn_counts_into_the_deadline(emulator):
-    async with opened(emulator, "&concurrency=1&timeout=0.3&deadline=0.3") as one:
-        emulator.faults.set(latency="fixed:100ms")
+    async with opened(emulator, "&concurrency=1&timeout=1.5&deadline=1.5") as one:
+        emulator.faults.set(latency="fixed:500ms")
         started = time.monotonic()
         outcomes = await asyncio.gather(
             *(one.get(b"key-%d" % number) for number in range(20)), return_exceptions=True
         )
-        assert time.monotonic() - started < 0.6
+        assert time.monotonic() - started < 8  # one by one it would be ten seconds
         assert {type(outcome) for outcome in outcomes} == {type(None), StorageError}
 
 
@@ -313,11 +313,11 @@ async def test_an_outage_is_answered_in_time_and_ends_by_itself(emulator, kind, 
                 await asyncio.sleep(0.01)
 
         await asyncio.gather(*(ask() for _ in range(10)))
-        assert longest < 1.3
+        assert longest < 5
         assert one.stats()["state"] == "unavailable"
-        with pytest.raises(StorageError, match="bucket: unavailable"):
-            for _ in range(3):  # one or two of them may be let through as probes
-                await one.get(b"key")
+        said = [await asyncio.gather(one.get(b"key"), return_exceptions=True) for _ in range(5)]
+        # Others may be let through as probes.
+        assert any("bucket: unavailable" in str(error) for [error] in said)
         emulator.faults.end_outage()
         back = time.monotonic()
         while True:
@@ -325,7 +325,7 @@ async def test_an_outage_is_answered_in_time_and_ends_by_itself(emulator, kind, 
                 assert await value(one, b"key") == b"1"
                 break
             await asyncio.sleep(0.01)
-        assert time.monotonic() - back < 1.5
+        assert time.monotonic() - back < 10
         assert one.stats()["state"] == "available"
     assert "gs://bucket/p/ is unavailable" in caplog.text
     assert "gs://bucket/p/ is back" in caplog.text

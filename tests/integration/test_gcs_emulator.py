@@ -31,6 +31,7 @@ from memlite.testing.gcs_emulator import (
     emulator_process,
     emulator_thread,
 )
+from tests.patience import patiently
 
 MEDIA = "/upload/storage/v1/b/bkt/o?uploadType=media&name=key"
 OBJECT = "/storage/v1/b/bkt/o/key"
@@ -175,12 +176,19 @@ def test_a_lost_acknowledgement_makes_a_repeated_create_a_conflict(
     client: storage.Client, emulator: GcsEmulator
 ) -> None:
     emulator.faults.set(lost_ack_rate=1.0, lost_ack="503")
-    timer = threading.Timer(0.3, emulator.faults.clear)
-    timer.start()
+
+    def clear() -> None:
+        while not emulator.faults.counts:
+            time.sleep(0.01)
+        emulator.faults.clear()
+
+    emulator.faults.counts.clear()
+    clearing = threading.Thread(target=clear, daemon=True)
+    clearing.start()
     blob = client.bucket("bkt").blob("lost")
     with pytest.raises(exceptions.PreconditionFailed):
         blob.upload_from_string(b"value", if_generation_match=0)
-    timer.join()
+    clearing.join()
     assert blob.download_as_bytes() == b"value"
 
 
@@ -280,6 +288,7 @@ def test_a_reset_is_a_reset() -> None:
                 connection.recv(100)
 
 
+@patiently
 async def test_latency() -> None:
     faults = Faults(read_latency="fixed:100ms")
     async with GcsEmulator(["bkt"], faults=faults) as emulator, session_of(emulator) as session:
@@ -391,7 +400,14 @@ def test_a_killed_emulator_loses_nothing_it_acknowledged(tmp_path: Path, number:
     process, line = start(*arguments)
     url = line.split()[0]
     acknowledged = 0
-    killer = threading.Timer(0.5, process.send_signal, [number])
+
+    def kill() -> None:
+        while acknowledged <= 10:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        process.send_signal(number)
+
+    killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     with contextlib.suppress(OSError):
         while True:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.servers import RunningServer, Wire
+from tests.integration.test_connections import wait_until
+from tests.patience import patiently
 
 Start = Callable[..., RunningServer]
 KILOBYTE = 1024
@@ -123,12 +125,12 @@ def test_replies_to_earlier_commands_wait_for_a_peer_that_sends_first(
 
 
 def test_who_sends_slowly_is_not_idle(start: Start) -> None:
-    server = start("-o", "idle_timeout=1")
+    server = start("-o", "idle_timeout=2")
     value = ANY_BYTES[:500_000]
     with server.connect() as wire:
         wire.send(set_line(b"slow", len(value)))
         for begin in range(0, len(value), 20_000):
-            time.sleep(0.12)
+            time.sleep(0.2)
             wire.send(value[begin : begin + 20_000])
         wire.send(b"\r\n")
         assert wire.line() == b"STORED\r\n"
@@ -243,11 +245,12 @@ def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@patiently
 def test_a_graceful_end_waits_for_the_rest(start: Start, number: int) -> None:
     server = start()
     with server.connect() as wire:
         wire.send(set_line(b"large", 500_000) + ANY_BYTES[:300_000])
-        time.sleep(0.1)
+        assert wait_until(lambda: "conn_nread" in server.stats("conns").values())
         server.process.send_signal(number)
         time.sleep(0.1)
         wire.send(ANY_BYTES[300_000:500_000] + b"\r\n")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import ClassVar
@@ -16,6 +15,7 @@ from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder, Tally, percentile
 from memlite.loadtest.workload import Keys, Load, Workload
+from tests.patience import patiently
 
 
 class ArtificialServer(asyncio.Protocol):
@@ -135,19 +135,6 @@ def merged(tallies: dict[str, Tally]) -> Tally:
     return total
 
 
-def patiently(test):
-    """Run a test of times up to three times: now and then a machine stops for a while."""
-
-    @functools.wraps(test)
-    async def tried(*arguments, **named):
-        for _ in range(2):
-            with contextlib.suppress(AssertionError):
-                return await test(*arguments, **named)
-        return await test(*arguments, **named)
-
-    return tried
-
-
 @both
 @patiently
 async def test_a_known_service_time(server, budget):
@@ -250,7 +237,7 @@ async def test_a_connection_that_is_closed_is_replaced(server, budget):
 @both
 async def test_a_request_without_reply_times_out(server, budget):
     server.replies = {5: b""}
-    recording = await drive(server, take=budget(20), connections=2, timeout=0.3)
+    recording = await drive(server, take=budget(20), connections=2, timeout=2)
     assert recording.counts.errors == {"timeout": 1}
     assert recording.counts.operations == 19
     assert server.connections == 3
@@ -300,7 +287,11 @@ async def test_think_time(server):
 @pytest.mark.parametrize("take", [get, plain()])
 async def test_second_by_second(server, take):
     recording = await drive(server, take=take, seconds=2.2, connections=2)
-    assert list(recording.seconds) == [0, 1, 2]
+    # Seconds without operations are left out, if the machine stops for that long.
+    seconds = list(recording.seconds)
+    assert seconds == sorted(set(seconds))
+    assert seconds[0] == 0
+    assert 2 <= seconds[-1] <= (recording.ended - recording.began) // 10**9
     assert sum(operations for _, operations, _ in recording.seconds.values()) == (
         recording.counts.operations
     )

@@ -160,7 +160,7 @@ def test_the_bucket_goes_away_for_ten_seconds(emulator: GcsEmulator, connect: Co
         for job in jobs:
             job.result()
         assert errors > 8
-        assert longest < 10
+        assert longest < 15
         assert server.process.poll() is None
         for key, value in acknowledged.items():
             assert client.gets(key)[0] == value.encode()
@@ -174,7 +174,7 @@ def test_what_one_server_flushes_the_other_stops_showing(
         assert connect(two).get("key") == b"value"
         assert connect(one).flush_all()
         assert connect(one).get("key") is None
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while connect(two).get("key") is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -245,10 +245,9 @@ def test_no_server() -> None:
 )
 def test_a_foreign_server(reply: bytes, words: str) -> None:
     with answering(reply) as port:
-        began = time.monotonic()
-        run = shell("--timeout", "1", f"127.0.0.1:{port}", "get", "k")
+        seconds = "1" if words == "no answer in time" else "10"
+        run = shell("--timeout", seconds, f"127.0.0.1:{port}", "get", "k")
         assert words in said(run)
-        assert time.monotonic() - began < 10
         assert b"\x1b" not in run.stdout + run.stderr
 
 

@@ -84,7 +84,7 @@ def test_what_comes_back_soon_goes_straight_to_the_main_queue():
 
 def test_what_comes_back_late_was_forgotten():
     cache = filled(1000)
-    for number in range(1000, 3100):
+    for number in range(1000, 5100):
         cache.access(number)
     assert cache.evicted[0] == 0
     cache.access(0)

@@ -18,13 +18,13 @@ def limits():
 
 async def test_what_takes_too_long_times_out(limits):
     async def work(seconds):
-        with limits.limit(0.1):
+        with limits.limit(1):
             await asyncio.sleep(seconds)
         return "done"
 
     started = time.monotonic()
-    outcomes = await asyncio.gather(*map(work, (0, 0.01, 5, 5)), return_exceptions=True)
-    assert 0.1 <= time.monotonic() - started < 1
+    outcomes = await asyncio.gather(*map(work, (0, 0.01, 60, 60)), return_exceptions=True)
+    assert 1 <= time.monotonic() - started < 30
     assert outcomes[:2] == ["done", "done"]
     assert [type(outcome) for outcome in outcomes[2:]] == [TimeoutError, TimeoutError]
 

@@ -258,6 +258,12 @@ async def test_an_fsync_that_fails_when_the_journal_is_replaced_is_reported(tmp_
     await journal.close()
 
 
+async def until(condition, pause=0.001):
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what happens is for no one to wait for
+            await asyncio.sleep(pause)
+
+
 async def test_everysec_syncs_even_when_a_write_is_always_under_way(tmp_path, disk):
     journal, _ = await begin(tmp_path / "journal.1", "everysec")
     stop = False
@@ -269,15 +275,10 @@ async def test_everysec_syncs_even_when_a_write_is_always_under_way(tmp_path, di
     clients = [asyncio.ensure_future(client()) for _ in range(4)]
     before = disk.syncs
     for tick in range(1, 11):
-        await asyncio.sleep(0.005)
-        while not journal._busy:  # noqa: ASYNC110 - the worst moment
-            await asyncio.sleep(0)
+        # At the worst moment.
+        await until(lambda: journal._unsynced and journal._busy, pause=0)
         journal.tick()
-        for _ in range(1000):
-            if disk.syncs == before + tick:
-                break
-            await asyncio.sleep(0.001)
-        assert disk.syncs == before + tick
+        await until(lambda tick=tick: disk.syncs == before + tick)
     stop = True
     await asyncio.gather(*clients)
     await journal.close()
@@ -292,10 +293,13 @@ async def test_without_always_nothing_waits_for_the_disk(tmp_path, disk, durabil
         await journal.append(record(number))
     assert disk.syncs == before
     assert read(path) == list(range(10))  # written all the same: the process may be killed
-    for _ in range(3):
+    journal.tick()
+    expected = before + (durability == "everysec")
+    await until(lambda: disk.syncs == expected)
+    for _ in range(2):
         journal.tick()
         await asyncio.sleep(0.05)
-    assert disk.syncs == before + (durability == "everysec")
+    assert disk.syncs == expected
     await journal.close()
 
 
@@ -304,9 +308,8 @@ async def test_everysec_stops_when_a_sync_fails(tmp_path, disk):
     await journal.append(record(1))
     disk.fail["fsync"] = errno.EIO
     journal.tick()
-    await asyncio.sleep(0.05)
+    await until(lambda: log.failures == 1)
     assert journal.broken
-    assert log.failures == 1
     with pytest.raises(StorageError, match="Input/output error"):
         await journal.append(record(2))
     disk.fail.clear()

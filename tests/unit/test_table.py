@@ -9,7 +9,7 @@ import pytest
 from memlite.backends import FullItem, Item, ItemTable, Marks
 from memlite.backends.eviction import POLICIES, cost
 from memlite.backends.index import FEW
-from memlite.backends.item import allocated, line_of, wire_form
+from memlite.backends.item import _known, allocated, line_of, wire_form
 from memlite.errors import OutOfMemoryError
 from memlite.protocol.build import running_build
 from tests.unit.tables import Store, full_of
@@ -397,6 +397,7 @@ def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
 def test_equal_states_are_a_few_objects(policy):
     """Else each would take 32 bytes that are not counted."""
     chance = random.Random(1)
+    _known.clear()  # as happens now and then; not in the middle of this
     store = Store(500_000, policy=policy)
     for number in range(20_000):
         key = b"%d" % chance.randrange(3000)
@@ -516,15 +517,16 @@ def test_keys_are_listed_oldest_first_whatever_has_happened(policy):
 # The index
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_index_does_not_double_for_items_that_are_gone(policy):
+# Bytes for an item. Which dict of the index grows when is a matter of luck: 2 to either side.
+@pytest.mark.parametrize(("policy", "bound"), [("lru", 95), ("s3fifo", 70)])
+def test_the_index_does_not_double_for_items_that_are_gone(policy, bound):
     store = Store(20_000_000, policy=POLICIES[policy])
     most = 0
     for number in range(400_000):
         store.store(b"%d" % number, b"v" * 100)
-        if number > 100_000:
+        if number > 100_000 and number % 50 == 0:
             most = max(most, store._items.memory / len(store))
-    assert most < 85
+    assert most < bound
     assert store.used + store.overhead <= store.limit
     store.check()
 

@@ -39,7 +39,7 @@ async def test_of_many_sets_the_last_is_stored(slow, held):
         assert held.peek_cached(b"key").value == b"%d" % number
     assert slow.calls["put"] == 0
     slow.seconds = 1
-    await asyncio.sleep(0.3)
+    await until(lambda: not held._held and not held._stores)
     assert await slow.value(b"key") == b"99"
     assert slow.calls["put"] == 1
     assert held.peek_cached(b"key") is UNKNOWN
@@ -154,10 +154,16 @@ async def test_a_store_that_fails_behind_a_flush_does_not_come_back(slow, held):
     assert held.stats()["write_back_bytes"] == 0
 
 
-async def let_it_write(slow):
-    """Let time pass until what is held is due, and the writer have its turn."""
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the writer looks by itself, now and then
+            await asyncio.sleep(0.01)
+
+
+async def let_it_write(slow, held):
+    """Let time pass until what is held is due, and the writer store it."""
     slow.seconds += 2
-    await asyncio.sleep(0.3)
+    await until(lambda: not held._held and not held._stores)
 
 
 @pytest.mark.parametrize("change", ["put", "delete"])
@@ -172,7 +178,7 @@ async def test_what_was_acknowledged_stays_when_what_overwrites_it_fails(slow, h
             await held.delete(b"key")
     assert held.peek_cached(b"key").value == b"acknowledged"
     slow.failing = False
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     assert await slow.value(b"key") == b"acknowledged"
     assert held.stats()["write_back_bytes"] == 0
 
@@ -248,7 +254,7 @@ async def test_what_fails_for_long_for_one_key_is_that_key_s_alone(slow, held):
     await put(held, b"last", b"good")
     assert slow.calls["put"] == before  # still held
     slow.inner.put = inner_put
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     await put(held, b"3", b"bad")
     assert held.peek_cached(b"bad").value == b"3"
 
@@ -284,7 +290,7 @@ async def test_what_a_bug_keeps_from_being_stored_is_kept_and_the_bug_told(slow,
     assert "ZeroDivisionError" in caplog.text
     assert held.peek_cached(b"key").value == b"1"
     slow.inner.put = inner_put
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     assert await slow.value(b"key") == b"1"
     assert held.stats()["write_back_bytes"] == 0
 
@@ -292,11 +298,12 @@ async def test_what_a_bug_keeps_from_being_stored_is_kept_and_the_bug_told(slow,
 async def test_what_was_carried_out_but_not_answered_is_stored_again(slow, held):
     slow.losing = True
     await put(held, b"1")
-    await let_it_write(slow)
+    slow.seconds += 2
+    await until(lambda: slow.calls["put"])
     assert held.peek_cached(b"key").value == b"1"
     await put(held, b"2")
     slow.losing = False
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     assert await slow.value(b"key") == b"2"
     assert held.peek_cached(b"key") is UNKNOWN
 
@@ -311,7 +318,7 @@ async def test_a_flush_that_fails_leaves_what_is_held(slow, held):
     slow.seconds = 6
     assert held.peek_cached(b"key").value == b"1"
     slow.failing = False
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     assert await slow.value(b"key") == b"1"
 
 
@@ -323,12 +330,13 @@ async def test_nothing_is_stored_while_a_flush_is_under_way(slow, held):
     assert held.peek_cached(b"key").value == b"1"
     reading = asyncio.ensure_future(held.get(b"key"))
     await put(held, b"2", b"new")
-    await let_it_write(slow)
+    slow.seconds += 2
+    await asyncio.sleep(0.3)
     assert (slow.calls["put"], slow.calls["get"]) == (0, 0)
     slow.gate.set()
     await flushing
     assert await reading is None
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     assert await slow.value(b"new") == b"2"
     assert await slow.value(b"key") is None
     assert held.stats()["write_back_bytes"] == 0
@@ -339,13 +347,12 @@ async def test_a_delayed_flush_takes_what_is_being_stored(slow, held):
     await held.flush(START + 1.5)
     slow.gate.clear()
     slow.seconds = 1
-    await asyncio.sleep(0.3)
-    assert slow.calls["put"] == 1
+    await until(lambda: slow.calls["put"] == 1)
     slow.seconds = 2
     item = held.peek_cached(b"key")
     assert item is UNKNOWN or 0 < item.expires < START
     slow.gate.set()
-    await asyncio.sleep(0.2)
+    await until(lambda: not held._stores)
     assert await held.get(b"key") is None
     assert held.stats()["write_back_bytes"] == 0
 
@@ -395,5 +402,5 @@ async def test_what_was_held_outlives_an_outage(slow, held):
         await asyncio.sleep(0.02)
     assert acknowledged
     slow.failing = False
-    await let_it_write(slow)
+    await let_it_write(slow, held)
     assert {key: await slow.value(key) for key in acknowledged} == acknowledged
