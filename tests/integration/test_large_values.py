@@ -195,7 +195,7 @@ def test_promises_alone_take_no_more_than_so_much_memory(start: Start) -> None:
         assert wire.line() == b"STORED\r\n"
 
 
-SMALL = 40_000
+SMALL = 30_000
 LIMIT = 16
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tests.integration.conftest import needs_memcached
 from tests.integration.servers import RunningServer, Wire, memcached_version, running
+from tests.patience import patiently
 
 pytestmark = needs_memcached
 
@@ -120,18 +121,25 @@ def converse(wire: Wire, command: bytes) -> bytes:
     return wire.until(b"MN\r\n")
 
 
+# What is left of a lifetime differs when memcached's clock ticks between a set and a get.
+TRIES = 3
+
+
 @settings(max_examples=100, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=25))
 @example([b"set b 0 100 1\r\n5\r\n", b"mg b R100\r\n", b"mg b t R101\r\n"])
 def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
-    replies = []
     stream = b"".join(command for command in commands if not _may_shrink(command))
-    for server in pair:
-        server.ask(b"flush_all\r\n")
-        seen: dict[bytes, bytes] = {b"0": b"0"}
-        replies.append(normal(server.ask(stream), seen))
-    if persistent(pair):
-        replies = [re.sub(rb"#[0-9]+", b"#", reply) for reply in replies]
+    for _ in range(TRIES):
+        replies = []
+        for server in pair:
+            server.ask(b"flush_all\r\n")
+            seen: dict[bytes, bytes] = {b"0": b"0"}
+            replies.append(normal(server.ask(stream), seen))
+        if persistent(pair):
+            replies = [re.sub(rb"#[0-9]+", b"#", reply) for reply in replies]
+        if replies[0] == replies[1]:
+            break
     assert replies[0] == replies[1]
 
 
@@ -164,8 +172,8 @@ def test_with_uniques_that_were_read(
             4: b"ms a 3 I c T90 C%b\r\nold\r\n", 5: b"ma a C%b c v\r\n", 6: b"mg a v C%b\r\n",
             7: b"md a x C%b\r\n", 8: b"ms a 1 ME C%b c\r\n1\r\n",
         }  # fmt: skip
-    with pair[0].connect() as ours, pair[1].connect() as theirs:
-        wires = (ours, theirs)
+
+    def difference(*wires: Wire) -> tuple[bytes, list[bytes]] | None:
         uniques = [b"1", b"1"]
         seen: list[dict[bytes, bytes]] = [{b"0": b"0"}, {b"0": b"0"}]
         for wire in wires:
@@ -181,7 +189,16 @@ def test_with_uniques_that_were_read(
                     reply += converse(wire, conditional[action] % uniques[index])
                 reply += converse(wire, b"mg a v t f s c u\r\n")
                 replies.append(normal(reply, seen[index]))
-            assert replies[0] == replies[1], command
+            if replies[0] != replies[1]:
+                return command, replies
+        return None
+
+    with pair[0].connect() as ours, pair[1].connect() as theirs:
+        for _ in range(TRIES):
+            found = difference(ours, theirs)
+            if found is None:
+                break
+        assert found is None
 
 
 AWKWARD = [
@@ -234,6 +251,7 @@ IN_OTHER_WORDS = (
 
 
 @pytest.mark.parametrize("request_", AWKWARD, ids=lambda line: repr(line[:40]))
+@patiently
 def test_awkward(pair: tuple[RunningServer, RunningServer], request_: bytes) -> None:
     if not LATER and request_.startswith(IN_OTHER_WORDS):
         pytest.skip("this memcached answers in other words")
