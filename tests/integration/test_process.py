@@ -145,6 +145,8 @@ def refuses(server: RunningServer) -> bool:
         server.connect().sock.close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        pass  # it had not been accepted yet
     return False
 
 
