@@ -74,7 +74,10 @@ def show_eviction(setting: Setting, megabytes: int) -> Rows:
             flush=True,
         )
         if row.refused:
-            print(f"    {row.refused:.2%} of its sets were refused for lack of memory")
+            print(
+                f"    of its {row.sets:,} sets {row.refused:,} were refused for lack of memory",
+                flush=True,
+            )
     return [one.as_json() for one in measured]
 
 

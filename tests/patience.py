@@ -1,33 +1,41 @@
 """Tests of times: now and then a machine stops for a while."""
 
 import asyncio
-import contextlib
 import functools
 import inspect
+import subprocess
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
-# Seconds before each further try, which together outlast what keeps a machine busy.
+import pytest
+
+# Seconds before each further try, so that not all of them meet the same busy moment.
 PAUSES = (1, 2, 4, 8)
+FAILURES = (AssertionError, TimeoutError, subprocess.TimeoutExpired, pytest.fail.Exception)
 
 
 def patiently(test: Callable[..., Any]) -> Callable[..., Any]:
     """Run a test up to five times, until it holds; coroutines, too."""
 
     @functools.wraps(test)
-    def tried(*arguments: object, **named: object) -> None:
+    def tried(*arguments: object, **named: object) -> Any:
         for pause in PAUSES:
-            with contextlib.suppress(AssertionError):
+            try:
                 return test(*arguments, **named)
+            except FAILURES:
+                traceback.print_exc()  # shown if it never holds
             time.sleep(pause)
         return test(*arguments, **named)
 
     @functools.wraps(test)
-    async def awaited(*arguments: object, **named: object) -> None:
+    async def awaited(*arguments: object, **named: object) -> Any:
         for pause in PAUSES:
-            with contextlib.suppress(AssertionError):
+            try:
                 return await test(*arguments, **named)
+            except FAILURES:
+                traceback.print_exc()
             await asyncio.sleep(pause)
         return await test(*arguments, **named)
 

@@ -59,6 +59,11 @@ class Authenticator:
             self.forget(oldest)
         return oldest
 
+    def leave_out(self, seconds: int) -> None:
+        """Give everybody that much more time."""
+        for connection in self._strangers:
+            self._strangers[connection] += seconds
+
     def close_overdue(self, second: int) -> None:
         """Close connections that have taken too long. The server calls it once a second."""
         if not self._timeout:

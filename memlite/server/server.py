@@ -549,20 +549,28 @@ class Server:
 
     def _tick(self) -> None:
         """Once a second: the coarse clock, what is due, and idle connections."""
-        # A connection's time is up as if this were the next second, after a pause too: what was
-        # sent meanwhile may be unread, and who has just spoken has the second from before.
         before = self.clock.second
         self.clock.tick()
+        paused = self.clock.second - before - 1
+        if paused > 0:
+            self._leave_out(paused)
         self.engine.tick()
         if self.footprint is not None:
             self.table.measure()  # of itself it does so only when there are new keys
         self.sweeper.wake()
         if self.auth is not None:
-            self.auth.close_overdue(before + 1)
+            self.auth.close_overdue(self.clock.second)
         timeout = self.config.extended.idle_timeout
         if timeout:
-            self._kick_idle(before + 1 - timeout)
+            self._kick_idle(self.clock.second - timeout)
         self._tick_handle = self.loop.call_later(1, self._tick)
+
+    def _leave_out(self, seconds: int) -> None:
+        """Count a pause of the server as nobody's: what was sent meanwhile may still be unread."""
+        for connection in self.connections:
+            connection.last_command += seconds
+        if self.auth is not None:
+            self.auth.leave_out(seconds)
 
     def _kick_idle(self, since: int) -> None:
         for connection in [one for one in self.connections if one.idle_since(since)]:

@@ -73,8 +73,9 @@ class RunningServer:
     def ask(self, request: bytes) -> bytes:
         """Send on a connection of its own, and return all that comes until the server closes."""
         with self.connect() as wire:
-            with contextlib.suppress(OSError):  # it may have closed already
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 wire.send(request)
+            with contextlib.suppress(OSError):  # it may have closed already
                 wire.sock.shutdown(socket.SHUT_WR)
             return wire.rest()
 
@@ -229,10 +230,11 @@ def _connect(server: RunningServer) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            return server.connect().sock.close()
+            server.connect().sock.close()
+            return
         except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{server.kind}: {server.log.read_text()}") from None
             time.sleep(0.01)
 
 

@@ -223,8 +223,10 @@ def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
          "--duration", "60s", "--warm-up", "0s", "--out", tmp_path, "--no-report"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        wait_for_gets(memlite)
-        os.killpg(process.pid, number)  # as the terminal does it
+        try:
+            wait_for_gets(memlite)
+        finally:
+            os.killpg(process.pid, number)  # as the terminal does it
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
     assert "partial" in errors
@@ -232,7 +234,7 @@ def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
     results = load(tmp_path)
     assert results.partial
     assert results.points[0].repetitions[0].operations > 0
-    assert results.points[0].repetitions[0].seconds < 20
+    assert results.points[0].repetitions[0].seconds < 50
 
 
 def test_a_server_that_dies_is_an_error(start, tmp_path):

@@ -6,6 +6,7 @@ Python would be, and the comparison would be one of generators.
 
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -51,8 +52,9 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
     generator = compiled(ROOT / "scripts" / "loadgen.c", tmp_path / "loadgen", "-lpthread", "-lm")
     server = start("-t", "1", kind="memcached", environment={"LD_PRELOAD": str(slow)})
     port = str(server.port)
-    found = []
-    for _ in range(10):
+    rounds: list[tuple[float, float]] = []
+    limited = 0
+    for number in range(1, 11):
         done = subprocess.run(
             [generator, "--port", port, "--connections", "50", "--gets", "10", "--sets", "1",
              "--keys", "1000", "--value-size", "100", "--seconds", "1"],
@@ -66,13 +68,11 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
             check=True, timeout=60, capture_output=True,
         )  # fmt: skip
         (point,) = load(tmp_path).points
-        found.append(
-            (
-                point.throughput.mean / (theirs["operations"] / theirs["seconds"]),
-                point.p50.mean / theirs["p50_us"],
-            )
-        )
-        # What else the machine does is not the same for both; what they do wrong is in each round.
-        if found[-1] == pytest.approx((1, 1), abs=0.1) and not point.generator_limited:
+        limited += point.generator_limited
+        throughput = theirs["operations"] / theirs["seconds"]
+        rounds.append((point.throughput.mean / throughput, point.p50.mean / theirs["p50_us"]))
+        medians = [statistics.median(ratios) for ratios in zip(*rounds, strict=True)]
+        # On a busy machine three rounds are too few: one generator meets more of what else runs.
+        if number >= 3 and limited < number / 2 and medians == pytest.approx([1, 1], abs=0.15):
             return
-    pytest.fail(f"throughput and median of ours, of the other's: {found}")
+    pytest.fail(f"ours, of the other's throughput and median: {rounds}; {limited} were limited")

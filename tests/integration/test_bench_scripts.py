@@ -82,6 +82,17 @@ def test_keys_of_a_size_and_a_time_to_live(loadgen, start):
         assert wire.stats()["curr_items"] == "100"
 
 
+def test_sets_that_are_refused(loadgen, start):
+    load = ["--gets=0", "--keys=100000", "--value-size=1000", "--operations=20000"]
+    server = start("-M", "-m", "2")
+    found = generate(loadgen, server, *load, "--refusals")
+    assert 0 < found["refused"] < found["sets"] == 20_000
+    command = [loadgen, f"--port={server.port}", *load]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "unexpected reply to a set: SERVER_ERROR out of memory" in done.stderr
+
+
 @pytest.mark.parametrize("size", ["11", "251", "x"])
 def test_keys_of_no_possible_size(loadgen, size):
     done = subprocess.run(

@@ -162,7 +162,9 @@ def test_a_disk_that_is_full_during_compaction():
                 assert store(wire, key, value) == b"STORED\r\n"
             # Room for a little more of journal, and not for a snapshot.
             filler.write_bytes(b"x" * (_free(folder) - 40_000))
+            deadline = time.monotonic() + SECONDS
             while "could not be compacted: No space" not in server.log.read_text():
+                assert time.monotonic() < deadline
                 # It looks once a second, and may have compacted just before that.
                 assert store(wire, b"small", b"1") == b"STORED\r\n"
                 time.sleep(0.05)

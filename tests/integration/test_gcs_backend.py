@@ -260,7 +260,7 @@ async def test_waiting_for_a_turn_counts_into_the_deadline(emulator):
         outcomes = await asyncio.gather(
             *(one.get(b"key-%d" % number) for number in range(20)), return_exceptions=True
         )
-        assert time.monotonic() - started < 8  # one by one it would be ten seconds
+        assert time.monotonic() - started < 3
         assert {type(outcome) for outcome in outcomes} == {type(None), StorageError}
 
 
@@ -313,7 +313,7 @@ async def test_an_outage_is_answered_in_time_and_ends_by_itself(emulator, kind, 
                 await asyncio.sleep(0.01)
 
         await asyncio.gather(*(ask() for _ in range(10)))
-        assert longest < 5
+        assert longest < 2.5
         assert one.stats()["state"] == "unavailable"
         said = [await asyncio.gather(one.get(b"key"), return_exceptions=True) for _ in range(5)]
         # Others may be let through as probes.

@@ -178,7 +178,8 @@ def test_a_lost_acknowledgement_makes_a_repeated_create_a_conflict(
     emulator.faults.set(lost_ack_rate=1.0, lost_ack="503")
 
     def clear() -> None:
-        while not emulator.faults.counts:
+        deadline = time.monotonic() + 30
+        while not emulator.faults.counts and time.monotonic() < deadline:
             time.sleep(0.01)
         emulator.faults.clear()
 
@@ -401,22 +402,20 @@ def test_a_killed_emulator_loses_nothing_it_acknowledged(tmp_path: Path, number:
     url = line.split()[0]
     acknowledged = 0
 
-    def kill() -> None:
-        while acknowledged <= 10:
-            time.sleep(0.01)
-        time.sleep(0.3)
-        process.send_signal(number)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    with contextlib.suppress(OSError):
-        while True:
-            target = MEDIA.replace("name=key", f"name={acknowledged}")
-            fetch(url + target, b"%d" % acknowledged * 100)
-            acknowledged += 1
-    killer.join()
-    process.communicate(timeout=10)
-    assert acknowledged > 10
+    killer = threading.Timer(0.3, process.send_signal, [number])
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                target = MEDIA.replace("name=key", f"name={acknowledged}")
+                fetch(url + target, b"%d" % acknowledged * 100)
+                acknowledged += 1
+                if acknowledged == 11:
+                    killer.start()
+        assert acknowledged > 10
+        killer.join()
+        process.communicate(timeout=10)
+    finally:
+        process.kill()
     process, line = start(*arguments)
     url = line.split()[0]
     for name in range(acknowledged):

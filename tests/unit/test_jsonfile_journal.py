@@ -260,7 +260,7 @@ async def test_an_fsync_that_fails_when_the_journal_is_replaced_is_reported(tmp_
 
 async def until(condition, pause=0.001):
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - what happens is for no one to wait for
+        while not condition():  # noqa: ASYNC110 - a journal tells nobody
             await asyncio.sleep(pause)
 
 
