@@ -5,7 +5,7 @@ ARG PYTHON=python:3.11.13-slim-bookworm
 FROM ${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-# What changes seldom first: the build tools, which stay here, and what memlite depends on.
+# Rarely changing layers first: the build tools, which stay in this stage, and memlite's dependencies.
 COPY requirements/serve.txt requirements/image.txt requirements/
 RUN python -m venv /tools \
     && /tools/bin/python -m pip install --require-hashes --requirement requirements/serve.txt
@@ -17,7 +17,7 @@ COPY memlite memlite
 RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
     && python -m pip --python /opt/memlite/bin/python install --no-compile --no-deps /wheel/*.whl \
     && python -m pip --python /opt/memlite/bin/python check
-# Nobody can write bytecode later; by hash, as times differ from one build to the next.
+# The image is read-only for its user, so compile now. Invalidation by hash, because timestamps differ between builds.
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/memlite/lib
 
 # The one-shot test of compose.yaml.
@@ -39,9 +39,9 @@ RUN groupadd --gid 11211 memlite \
     && install --directory --owner memlite --group memlite --mode 0700 /data
 COPY --from=build /opt/memlite /opt/memlite
 COPY scripts/containers/health.py /opt/memlite/
-# Alone in its network namespace, a server for this machine only would be one for nobody.
+# Loopback would be reachable only from within the container's own network namespace.
 ENV PATH=/opt/memlite/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MEMLITE_LISTEN=0.0.0.0
-# By number: Kubernetes cannot tell from a name that it is not root.
+# Numeric, because Kubernetes cannot tell from a name that the user is not root.
 USER 11211:11211
 WORKDIR /data
 VOLUME /data

@@ -1,7 +1,7 @@
-"""What builds the wheel: pure Python, or, with ``MEMLITE_COMPILED=1``, compiled in part by mypyc.
+"""Build hook of the wheel: with ``MEMLITE_COMPILED=1``, some modules are compiled by mypyc.
 
-Which modules are compiled is said in pyproject.toml. Without the variable nothing here does
-anything, and a build needs neither a compiler nor mypy.
+pyproject.toml lists these modules. Without the variable the hook does nothing, and a build needs
+neither a compiler nor mypy.
 """
 
 import os
@@ -13,22 +13,22 @@ _VARIABLE = "MEMLITE_COMPILED"
 
 
 class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Hands over to hatch-mypyc if it is wanted, and leaves nothing of it in the checkout.
+    """Delegates to hatch-mypyc if compilation is requested, and cleans up the checkout afterwards.
 
-    In the checkout, what was compiled would be imported instead of the sources beside it. For the
-    same reason an editable installation is never compiled.
+    Compiled modules left in the checkout would be imported instead of the sources next to them.
+    For the same reason an editable installation is never compiled.
     """
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs besides hatchling."""
+        """Return the build's requirements besides hatchling."""
         return list(self.config["requires"]) if _is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, before the wheel is packed.
+        """Compile the modules before the wheel is packed.
 
         Raises:
             ValueError: the variable is neither 0 nor 1.
-            RuntimeError: the compilation failed; the text before says why.
+            RuntimeError: the compilation failed; the output above says why.
         """
         self._mypyc: Any = None
         if not _is_wanted():
@@ -36,7 +36,7 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             self.app.display_warning(f"{_VARIABLE}: an editable installation stays pure Python")
             return
-        # Not above: it is a dependency only of this build.
+        # Imported here: only a compiled build depends on it.
         from hatch_mypyc.plugin import MypycBuildHook  # type: ignore[import-untyped]
 
         self._mypyc = MypycBuildHook(
@@ -53,11 +53,11 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         except Exception as error:
             self._mypyc.clean([version])
             raise RuntimeError(
-                f"{_VARIABLE}=1 needs a C compiler and Python's headers; without it, neither"
+                f"{_VARIABLE}=1 needs a C compiler and Python's headers; a pure build needs neither"
             ) from error
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was compiled; the wheel has it."""
+        """Remove the compiled modules from the checkout; the wheel contains them."""
         if self._mypyc is not None:
             self._mypyc.clean([version])
 

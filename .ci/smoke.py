@@ -1,4 +1,4 @@
-"""Use an installed memlite as its users would: the console script, and ``python -m``."""
+"""Use an installed memlite as its users do: through the console script and ``python -m``."""
 
 import os
 import re
@@ -12,21 +12,21 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Start it both ways, store and read, and stop it."""
-    version = metadata.version("memlite")
+    """Start it both ways, store and read a value, and stop it."""
+    version = metadata.version("memlite-cache")
     script = str(Path(sys.executable).with_name("memlite"))
     for command in ([script], [sys.executable, "-m", "memlite"]):
         shown = subprocess.run([*command, "-V"], capture_output=True, text=True, check=True).stdout
         assert shown == f"memlite {version} (pure)\n", shown
         store_and_read(command)
-    names = {str(file) for file in metadata.files("memlite") or []}
+    names = {str(file) for file in metadata.files("memlite-cache") or []}
     assert "memlite/py.typed" in names, names
     assert any(name.endswith("LICENSE") for name in names), names
     print(f"memlite {version} from the wheel serves")
 
 
 def store_and_read(command: list[str]) -> None:
-    """Run a server on a free port and talk to it."""
+    """Run a server on a free port, and store and read a value."""
     with tempfile.TemporaryDirectory() as folder:
         ports = Path(folder, "ports")
         process = subprocess.Popen(
@@ -35,8 +35,8 @@ def store_and_read(command: list[str]) -> None:
         try:
             deadline = time.monotonic() + 20
             while not ports.exists():
-                assert process.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server does not start"
+                assert process.poll() is None, "the server exited"
+                assert time.monotonic() < deadline, "the server did not start in time"
                 time.sleep(0.02)
             found = re.search(r"TCP INET: (\d+)", ports.read_text())
             assert found

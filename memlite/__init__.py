@@ -1,5 +1,19 @@
 """memlite: a memcached-compatible cache service with pluggable storage."""
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from memlite.core.version import __version__
+
+if TYPE_CHECKING:
+    from memlite.server.embedding import serve
+
+__all__ = ["__version__", "serve"]
+
+
+def __getattr__(name: str) -> object:
+    # On demand: importing the package must not import a server.
+    if name == "serve":
+        from memlite.server.embedding import serve
+
+        return serve
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,13 +1,13 @@
 """``python -m memlite``, and the ``memlite`` command."""
 
-from memlite import signals
+from memlite.core import signals
 
 
 def main() -> int:
     """Run the program, and return its exit code."""
     signals.hold()
-    # Not above: what this imports takes a tenth of a second, in which a signal may come.
-    from memlite import cli
+    # Imported here: it takes a tenth of a second, in which a signal may arrive.
+    from memlite.cli import main as cli
 
     return cli.main()
 

@@ -1,4 +1,4 @@
-# Items are in items/, the package in install/.
+# Items are under items/, the package under install/.
 
 resource "google_storage_bucket" "bucket" {
   project                     = var.project
@@ -10,7 +10,7 @@ resource "google_storage_bucket" "bucket" {
   force_destroy               = var.bucket_force_destroy
   labels                      = local.labels
 
-  # Google's default is seven days, in which each overwritten value would be billed.
+  # With Google's default of seven days, every overwritten value would be billed for that long.
   soft_delete_policy {
     retention_duration_seconds = var.bucket_soft_delete_seconds
   }
@@ -24,7 +24,7 @@ resource "google_storage_bucket" "bucket" {
       }
       condition {
         days_since_custom_time = lifecycle_rule.value
-        # Or the provider leaves a 0 out.
+        # Otherwise the provider omits a 0.
         send_days_since_custom_time_if_zero = true
         matches_prefix                      = ["items/"]
       }
@@ -38,12 +38,12 @@ resource "google_storage_bucket_object" "wheel" {
   count = var.package.wheel == null ? 0 : 1
 
   bucket = google_storage_bucket.bucket.name
-  # Another content has another name, so VMs see that it is another package.
+  # The name contains a hash of the content, so VMs notice a new package.
   name   = "install/${substr(filesha256(var.package.wheel), 0, 12)}/${basename(var.package.wheel)}"
   source = var.package.wheel
 
   lifecycle {
-    # The old one stays until no VM is told to install it.
+    # The old one stays until no VM's start-up script refers to it.
     create_before_destroy = true
   }
 }

@@ -1,9 +1,9 @@
-# What no rule here lets in stays out: so it is in every network of Google Cloud.
+# Networks of Google Cloud deny all ingress that no rule allows.
 
 resource "google_compute_firewall" "clients" {
   project       = var.project
   name          = "${var.name}-clients"
-  description   = "memcached's protocol, from the subnet and from ranges that were given"
+  description   = "memcached's protocol, from the subnet and the configured ranges"
   network       = google_compute_network.network.id
   direction     = "INGRESS"
   source_ranges = concat([var.subnet_range], var.client_ranges)
@@ -18,10 +18,10 @@ resource "google_compute_firewall" "clients" {
 resource "google_compute_firewall" "ssh" {
   project     = var.project
   name        = "${var.name}-ssh"
-  description = "SSH, through Identity-Aware Proxy alone"
+  description = "SSH, only through Identity-Aware Proxy"
   network     = google_compute_network.network.id
   direction   = "INGRESS"
-  # Where Identity-Aware Proxy connects from, everywhere and always.
+  # The fixed source range of Identity-Aware Proxy.
   source_ranges = ["35.235.240.0/20"]
 
   allow {

@@ -1,4 +1,4 @@
-# Who the VMs are. Servers and load generators differ: what loads the servers need not see their items in the bucket.
+# Service accounts of the VMs. Load generators have their own, because they need no access to items in the bucket.
 
 resource "google_service_account" "server" {
   project      = var.project
@@ -36,9 +36,9 @@ resource "google_project_iam_member" "load" {
 
 resource "google_storage_bucket_iam_member" "server" {
   for_each = toset([
-    # Items are read, written, deleted and listed.
+    # To read, write, delete and list items.
     "roles/storage.objectUser",
-    # With storage.buckets.get memlite says at its start when soft delete or versioning would cost money.
+    # For storage.buckets.get, so that memlite warns at start-up if soft delete or versioning would cost money.
     "roles/storage.legacyBucketReader",
   ])
 

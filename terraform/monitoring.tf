@@ -1,8 +1,8 @@
-# The machine is watched. The process on it is systemd's: its watchdog restarts a memlite that hangs or ended.
-# An uptime check would need an address on the internet.
+# This monitors the machine. systemd monitors the process: its watchdog restarts a memlite that hangs or has exited.
+# An uptime check would need an external address.
 
 resource "google_monitoring_alert_policy" "down" {
-  # VMs that were stopped on purpose are no news.
+  # No alert for VMs that were stopped on purpose.
   count = var.monitoring.enabled && var.desired_status == "RUNNING" && length(local.servers) > 0 ? 1 : 0
 
   project               = var.project
@@ -31,7 +31,7 @@ resource "google_monitoring_alert_policy" "down" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "`gcloud compute instances list --project ${var.project} --filter labels.memlite=${var.name}` shows which; its serial port says why."
+    content   = "`gcloud compute instances list --project ${var.project} --filter labels.memlite=${var.name}` shows which VM; its serial port output shows why."
   }
 
   depends_on = [google_project_service.apis]

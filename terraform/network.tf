@@ -12,11 +12,11 @@ resource "google_compute_subnetwork" "subnet" {
   region        = var.region
   network       = google_compute_network.network.id
   ip_cidr_range = var.subnet_range
-  # The bucket is reached without an address on the internet, and not through NAT, which bills by the gigabyte.
+  # Lets VMs reach the bucket without an external address, and without NAT, which bills by the gigabyte.
   private_ip_google_access = true
 }
 
-# For packages of Debian and of Python.
+# Cloud NAT, to install Debian and Python packages.
 
 resource "google_compute_router" "router" {
   count = var.external_addresses ? 0 : 1

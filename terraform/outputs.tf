@@ -7,7 +7,7 @@ locals {
 }
 
 output "project" {
-  description = "Project everything is in."
+  description = "Project of all resources."
   value       = var.project
 }
 
@@ -31,22 +31,22 @@ output "load_generators" {
 }
 
 output "bucket_url" {
-  description = "What `--backend` takes to share the servers' items."
+  description = "Value of `--backend` to share the servers' items."
   value       = local.bucket_url
 }
 
 output "network" {
-  description = "ID of the network, to peer it with that of the clients."
+  description = "ID of the network, for peering with the clients' network."
   value       = google_compute_network.network.id
 }
 
 output "service_account" {
-  description = "Who the servers are."
+  description = "Email of the servers' service account."
   value       = google_service_account.server.email
 }
 
 output "pymemcache" {
-  description = "For each group with servers, Python that stores and reads, to run on a VM in the network."
+  description = "For each group with servers, Python code that stores and reads an item, to run on a VM in the network."
   value = { for group, settings in var.servers : group => join("\n", [
     "from pymemcache.client.hash import HashClient",
     "client = HashClient([${join(", ", [for name, server in local.servers :
@@ -58,12 +58,12 @@ output "pymemcache" {
 }
 
 output "bench_targets" {
-  description = "What `memlite bench compare --target` takes, a server each."
+  description = "Values of `memlite bench compare --target`, one per server."
   value       = local.targets
 }
 
 output "bench" {
-  description = "Command that compares the servers, for a load generator."
+  description = "Command that compares the servers, to run on a load generator."
   value       = join(" ", concat(["memlite bench compare --backends ''"], [for target in local.targets : "--target ${target}"]))
 }
 

@@ -26,15 +26,15 @@ locals {
     ) : "MEMLITE_${option}=\"${value}\""
   ]) }
 
-  # What pip takes, with the extras that servers and load generators need.
+  # Requirement specifiers for pip, with the extras that servers and load generators need.
   packages = { for vm, extras in { server = "[gcs]", load = "[bench,gcs]" } : vm => (
     var.package.wheel != null ? "${local.bucket}/${one(google_storage_bucket_object.wheel[*].name)}${extras}" :
-    var.package.git != null ? "memlite${extras} @ git+${var.package.git}" :
-    "memlite${extras}==${coalesce(var.package.version, "none")}"
+    var.package.git != null ? "memlite-cache${extras} @ git+${var.package.git}" :
+    "memlite-cache${extras}==${coalesce(var.package.version, "none")}"
   ) }
 
   startup = {
-    installer    = trimspace(file("${path.module}/../scripts/install-systemd.sh"))
+    installer    = trimspace(file("${path.module}/../scripts/systemd/install-systemd.sh"))
     unit         = trimspace(file("${path.module}/../scripts/systemd/memlite.service"))
     watcher      = trimspace(file("${path.module}/startup_watcher.sh"))
     watcher_unit = trimspace(file("${path.module}/startup_watcher.service"))
@@ -73,7 +73,7 @@ resource "google_compute_instance" "server" {
 
   service_account {
     email = google_service_account.server.email
-    # What it may is said by its roles.
+    # Its permissions are defined by its roles.
     scopes = ["cloud-platform"]
   }
 
@@ -86,7 +86,7 @@ resource "google_compute_instance" "server" {
   metadata = {
     enable-oslogin         = "TRUE"
     block-project-ssh-keys = "TRUE"
-    # As metadata_startup_script it would replace the VM when it changes. The VM's watcher runs it.
+    # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
       arguments   = "--package '${local.packages.server}' --unit memlite.service --environment memlite.env"
       environment = local.environments[each.value.group]
@@ -100,7 +100,7 @@ resource "google_compute_instance" "server" {
     }
   }
 
-  # The first start needs packages and the bucket.
+  # The first boot needs packages and the bucket.
   depends_on = [
     google_compute_router_nat.nat,
     google_storage_bucket_iam_member.server,

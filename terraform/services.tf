@@ -3,6 +3,6 @@ resource "google_project_service" "apis" {
 
   project = var.project
   service = "${each.value}.googleapis.com"
-  # Others in the project may use it.
+  # Other resources in the project may use it.
   disable_on_destroy = false
 }

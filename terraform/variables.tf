@@ -1,15 +1,15 @@
 variable "project" {
-  description = "ID of the Google Cloud project everything is made in."
+  description = "ID of the Google Cloud project in which everything is created."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project))
-    error_message = "A project's ID has 6 to 30 lower-case letters, digits and hyphens, such as my-project-123; its number will not do."
+    error_message = "A project's ID has 6 to 30 lower-case letters, digits and hyphens, such as my-project-123; a project number is not accepted."
   }
 }
 
 variable "name" {
-  description = "What names of resources begin with. Two deployments in one project need two."
+  description = "Prefix of all resource names. Two deployments in one project need different names."
   type        = string
   default     = "memlite"
   nullable    = false
@@ -28,30 +28,30 @@ variable "region" {
 
   validation {
     condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
-    error_message = "A region is called as europe-west1 is; with a letter behind it, it would be a zone."
+    error_message = "A region has a name such as europe-west1; with a letter appended, it is a zone."
   }
 }
 
 variable "zone" {
-  description = "Zone of the VMs that name no other. Default: the region's `b`, which every region has."
+  description = "Zone of the VMs, unless a group sets its own. Default: the region's zone `b`, which every region has."
   type        = string
   default     = null
 
   validation {
     condition     = var.zone == null || can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", var.zone))
-    error_message = "A zone is called as europe-west1-b is."
+    error_message = "A zone has a name such as europe-west1-b."
   }
 }
 
 variable "labels" {
-  description = "Labels of the bucket and the VMs, beside `memlite = <name>`."
+  description = "Labels of the bucket and the VMs, in addition to `memlite = <name>`."
   type        = map(string)
   default     = {}
   nullable    = false
 }
 
 variable "enable_apis" {
-  description = "Enable the APIs that are needed. They stay enabled when this is destroyed."
+  description = "Enable the required APIs. They stay enabled when this is destroyed."
   type        = bool
   default     = true
   nullable    = false
@@ -60,7 +60,7 @@ variable "enable_apis" {
 variable "servers" {
   description = <<-END
     Groups of memlite servers. `backend` is `memory`, `file` (on the boot disk) or `bucket`, which all such groups
-    share; `memory_limit` are megabytes of items; `options` are memlite's own: `{ near_cache = "64m" }` becomes
+    share. `memory_limit` is in megabytes. `options` are memlite's own: `{ near_cache = "64m" }` becomes
     `MEMLITE_NEAR_CACHE=64m`. `count` may be 0.
   END
   type = map(object({
@@ -83,7 +83,7 @@ variable "servers" {
 
   validation {
     condition     = !contains(keys(var.servers), "load")
-    error_message = "The group of servers cannot be called load: load generators are called so."
+    error_message = "A group of servers cannot be named load, which is the name of the load generators."
   }
 
   validation {
@@ -98,7 +98,7 @@ variable "servers" {
 
   validation {
     condition     = alltrue([for group in values(var.servers) : group.zone == null || can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", group.zone))])
-    error_message = "A zone is called as europe-west1-b is."
+    error_message = "A zone has a name such as europe-west1-b."
   }
 
   validation {
@@ -113,27 +113,27 @@ variable "servers" {
 
   validation {
     condition     = alltrue(flatten([for group in values(var.servers) : [for option in keys(group.options) : can(regex("^[a-z][a-z_-]*$", option))]]))
-    error_message = "Options are called as in memlite --help, without the leading hyphens: near_cache or near-cache."
+    error_message = "Options have the names in memlite --help, without the leading hyphens: near_cache or near-cache."
   }
 
   validation {
-    # With another address, port or backend the firewall, the outputs and the bucket would not fit; in the background
-    # or on a socket systemd would not find the server.
+    # The firewall, the outputs and the bucket depend on address, port and backend. systemd would not find a server that
+    # runs in the background or listens on a UNIX socket.
     condition = alltrue(flatten([for group in values(var.servers) : [for option in keys(group.options) :
       !contains(["backend", "config", "daemon", "listen", "memory_limit", "port", "unix_socket", "user"], replace(option, "-", "_"))
     ]]))
-    error_message = "The module decides on the options backend, config, daemon, listen, memory_limit, port, unix_socket and user; see its variables."
+    error_message = "The module sets the options backend, config, daemon, listen, memory_limit, port, unix_socket and user; see its variables."
   }
 
   validation {
-    # They are written between double quotes into a file that systemd reads.
+    # Values are written in double quotes into a file that systemd reads.
     condition     = alltrue(flatten([for group in values(var.servers) : [for value in values(group.options) : can(regex("^[^\"\\\\$`[:cntrl:]]*$", value))]]))
-    error_message = "An option's value cannot have double quotes, backslashes, dollar signs, backquotes or control characters."
+    error_message = "An option's value cannot contain double quotes, backslashes, dollar signs, backquotes or control characters."
   }
 }
 
 variable "load_generators" {
-  description = "VMs with `memlite bench` and nothing that runs. Give them more cores than the server they are to load."
+  description = "VMs with `memlite bench` installed and no service running. Give them more cores than the server they load."
   type = object({
     count        = optional(number, 0)
     machine_type = optional(string, "e2-standard-4")
@@ -151,7 +151,7 @@ variable "load_generators" {
 
   validation {
     condition     = var.load_generators.zone == null || can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", var.load_generators.zone))
-    error_message = "A zone is called as europe-west1-b is."
+    error_message = "A zone has a name such as europe-west1-b."
   }
 
   validation {
@@ -161,7 +161,7 @@ variable "load_generators" {
 }
 
 variable "image" {
-  description = "Image of the boot disks: Debian 12 or newer, or what is like it. Another one replaces the VMs."
+  description = "Image of the boot disks: Debian 12 or newer, or a derivative. A change replaces the VMs."
   type        = string
   default     = "debian-cloud/debian-12"
   nullable    = false
@@ -181,9 +181,9 @@ variable "desired_status" {
 
 variable "package" {
   description = <<-END
-    Which memlite: `git`, a repository's URL with `@` and a tag or commit; `wheel`, the path of a file here, which is
+    Source of memlite: `git`, a repository's URL with `@` and a tag or commit; `wheel`, the path of a local file, which is
     uploaded to the bucket; or `version`, from the package index that VMs use. A change upgrades VMs in place within
-    a minute or so.
+    about a minute.
   END
   type = object({
     version = optional(string)
@@ -194,12 +194,12 @@ variable "package" {
 
   validation {
     condition     = length([for source in values(var.package) : source if source != null]) == 1
-    error_message = "Give one of version, git and wheel."
+    error_message = "Set exactly one of version, git and wheel."
   }
 
   validation {
     condition     = var.package.version == null || can(regex("^[0-9][0-9A-Za-z.+!-]*$", var.package.version))
-    error_message = "The version must be one alone, such as 0.1.0."
+    error_message = "version must be a single version such as 0.1.0."
   }
 
   validation {
@@ -208,13 +208,13 @@ variable "package" {
   }
 
   validation {
-    condition     = var.package.wheel == null || can(regex("(^|/)memlite-[0-9A-Za-z._+]+-py3-none-any\\.whl$", var.package.wheel))
-    error_message = "wheel must be the path of a file called as memlite-0.1.0-py3-none-any.whl is."
+    condition     = var.package.wheel == null || can(regex("(^|/)memlite_cache-[0-9A-Za-z._+]+-py3-none-any\\.whl$", var.package.wheel))
+    error_message = "wheel must be the path of a file with a name such as memlite_cache-0.1.0-py3-none-any.whl."
   }
 
   validation {
     condition     = var.package.wheel == null || try(fileexists(var.package.wheel), false)
-    error_message = "There is no such wheel."
+    error_message = "The wheel does not exist."
   }
 }
 
@@ -231,7 +231,7 @@ variable "port" {
 }
 
 variable "subnet_range" {
-  description = "Addresses of the VMs. All in it may connect to the servers."
+  description = "IP range of the VMs. All addresses in it may connect to the servers."
   type        = string
   default     = "10.42.0.0/24"
   nullable    = false
@@ -247,24 +247,24 @@ variable "subnet_range" {
 
 variable "client_ranges" {
   description = <<-END
-    Other ranges that may connect to the servers, such as those of a network that is peered with this one. None is
-    wider than /8: the servers ask for no password, so whoever can connect can read and change everything.
+    Other ranges that may connect to the servers, such as those of a network peered with this one. No range may be
+    wider than /8: the servers require no password, so any client that can connect can read and change everything.
   END
   type        = list(string)
   default     = []
   nullable    = false
 
   validation {
-    # Of IPv4 alone, as the subnet is.
+    # IPv4 only, like the subnet.
     condition = alltrue([for range in var.client_ranges :
       can(regex("^[0-9.]+/", range)) && can(cidrhost(range, 0)) && try(tonumber(split("/", range)[1]) >= 8, false)
     ])
-    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: the servers ask for no password, so they cannot be open to everybody."
+    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: the servers require no password, so they must not be open to the internet."
   }
 }
 
 variable "external_addresses" {
-  description = "Give VMs addresses on the internet. Without, they reach it through Cloud NAT, to install packages."
+  description = "Give VMs external addresses. Without them, VMs reach the internet through Cloud NAT, to install packages."
   type        = bool
   default     = false
   nullable    = false
@@ -282,13 +282,13 @@ variable "bucket_name" {
 }
 
 variable "bucket_location" {
-  description = "Where the bucket is. Default: the region; another place makes every command slower."
+  description = "Location of the bucket. Default: the region; another location makes every command slower."
   type        = string
   default     = null
 }
 
 variable "bucket_soft_delete_seconds" {
-  description = "How long what was overwritten or deleted is kept, and billed: 0, or 7 to 90 days."
+  description = "How long overwritten and deleted objects are kept, and billed: 0, or 7 to 90 days."
   type        = number
   default     = 0
   nullable    = false
@@ -300,7 +300,7 @@ variable "bucket_soft_delete_seconds" {
 }
 
 variable "bucket_days_since_custom_time" {
-  description = "Days after its expiry at which the bucket removes an item; null: never. Items without an expiry stay."
+  description = "Days after its expiry when the bucket removes an item; null: never. Items without an expiry stay."
   type        = number
   default     = 1
 
@@ -313,14 +313,14 @@ variable "bucket_days_since_custom_time" {
 }
 
 variable "bucket_force_destroy" {
-  description = "Let `destroy` remove the bucket although items are in it."
+  description = "Let `destroy` remove the bucket even if it holds items."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "monitoring" {
-  description = "Alert of Cloud Monitoring when a VM has been down for five minutes, sent to channels such as `projects/<project>/notificationChannels/<number>`."
+  description = "Cloud Monitoring alert when a VM has been down for five minutes, sent to channels such as `projects/<project>/notificationChannels/<number>`."
   type = object({
     enabled               = optional(bool, false)
     notification_channels = optional(list(string), [])

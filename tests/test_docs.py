@@ -17,9 +17,6 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
-from memlite.backends import Item
-from memlite.backends.eviction import cost
-from memlite.backends.item import wire_form
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.config import OPTIONS, Config, load
 from memlite.loadtest.options import parse as parse_bench
@@ -27,12 +24,16 @@ from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.trace import Trace
 from memlite.loadtest.workload import Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
+from memlite.memory import Item
+from memlite.memory.eviction import cost
+from memlite.memory.item import wire_form
 from memlite.protocol import Limits
 from memlite.protocol.login import TOKEN_LENGTH
-from memlite.server import throttle
-from memlite.server.encrypted import HANDSHAKE_SECONDS
-from memlite.server.users import FILE_LIMIT
-from tests.integration.servers import RunningServer, running
+from memlite.server.auth import throttle
+from memlite.server.auth.users import FILE_LIMIT
+from memlite.server.connections.tls_transport import HANDSHAKE_SECONDS
+from memlite.server.embedding import OF_THE_PROCESS
+from tests.support.servers import RunningServer, running
 
 ROOT = Path(__file__).parent.parent
 WORKLOADS = ROOT / "docs" / "reference" / "workloads.md"
@@ -103,9 +104,9 @@ def test_the_recipe_for_test_harnesses() -> None:
 
 
 def test_the_command_line_reference_is_the_parsers() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "write_cli_reference.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_cli_reference.py"))
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    assert page == script["page"](), "run scripts/write_cli_reference.py"
+    assert page == script["page"](), "run scripts/docs/write_cli_reference.py"
     for option in OPTIONS:
         assert f"--{option.name}" in page
         assert option.variable in page
@@ -137,9 +138,9 @@ def test_the_page_on_workloads(tmp_path: Path) -> None:
 
 
 def test_the_page_on_results_is_that_of_the_classes() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "write_results_reference.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_results_reference.py"))
     page = (ROOT / "docs" / "reference" / "results.md").read_text()
-    assert page == script["page"](), "run scripts/write_results_reference.py"
+    assert page == script["page"](), "run scripts/docs/write_results_reference.py"
 
 
 def test_figures_on_the_page_about_reading_them() -> None:
@@ -178,7 +179,7 @@ def test_the_files_on_the_page_about_them_are_such_files(tmp_path: Path) -> None
 
 def test_the_backend_on_the_page_about_writing_one(tmp_path: Path) -> None:
     backend, tests = blocks(ROOT / "docs" / "how-to" / "write-a-backend.md", "python")
-    package = ROOT / "tests" / "package_with_backend"
+    package = ROOT / "tests" / "support" / "package_with_backend"
     assert backend == (package / "memlite_sqlite.py").read_text()
     assert (
         f"It is {len(backend.splitlines())} lines"
@@ -194,6 +195,46 @@ def test_the_backend_on_the_page_about_writing_one(tmp_path: Path) -> None:
         timeout=120,
     )
     assert run.returncode == 0, run.stdout
+
+
+def test_the_page_on_tests_of_applications(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "test-against-memlite.md"
+    (settings,) = blocks(page, "ini")
+    (tmp_path / "pytest.ini").write_text(settings)
+    (greeting,) = (text for text in blocks(ROOT / "README.md", "python") if "(memlite)" in text)
+    for number, text in enumerate([greeting, *blocks(page, "python")]):
+        (tmp_path / f"test_{number}.py").write_text(text)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "6 passed" in run.stdout, run.stdout + run.stderr
+    options = subprocess.run(
+        [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    shown = set(re.findall(r"(?:--memlite-[a-z-]+|memlite_[a-z_]+)", options))
+    documented = set(
+        re.findall(r"`(--memlite-[a-z-]+|memlite_(?!server)[a-z_]+)", page.read_text())
+    )
+    assert documented == shown
+
+
+def test_the_page_on_embedding() -> None:
+    page = ROOT / "docs" / "how-to" / "embed-a-server.md"
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+        for text in blocks(page, "python")
+    )
+    assert re.fullmatch(r"serving on 127\.0\.0\.1:\d+\nSTORED\n", first)
+    assert second == "True True\n"
+    text = page.read_text()
+    assert set(re.findall(r"`(\w+)`", text.partition("- `daemon`")[2])) <= set(OF_THE_PROCESS)
 
 
 def test_the_page_on_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,7 @@
-"""Where items are kept."""
+"""Where items are stored."""
 
-__all__ = [
-    "ANY",
-    "UNKNOWN",
-    "Anything",
-    "Backend",
-    "FullItem",
-    "Item",
-    "ItemTable",
-    "Marks",
-    "Part",
-    "Unknown",
-    "nameable",
-]
+__all__ = ["ANY", "UNKNOWN", "Anything", "Backend", "MetaFlags", "Record", "Unknown", "Versioned"]
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.item import FullItem, Item, Marks, Part, nameable
-from memlite.backends.table import ItemTable
+from memlite.backends.record import Record, Versioned
+from memlite.core.meta_flags import MetaFlags

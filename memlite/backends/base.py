@@ -1,15 +1,15 @@
-"""What every backend keeps, and what every backend can do."""
+"""The interface of every backend."""
 
 import asyncio
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-from memlite.backends.item import FullItem, Item
-
-if TYPE_CHECKING:
-    from memlite.backends.table import ItemTable
+from memlite.backends.conversion import record_of
+from memlite.backends.record import Record, Versioned
+from memlite.memory.item import FullItem, Item, key_of
+from memlite.memory.table import ItemTable
 
 __all__ = [
     "ANY",
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Sentinel(enum.Enum):
-    """Values that stand for no item and for no lack of one."""
+    """Values that are neither a record nor None."""
 
     ANY = enum.auto()
     UNKNOWN = enum.auto()
@@ -30,126 +30,169 @@ class Sentinel(enum.Enum):
 
 Anything = Literal[Sentinel.ANY]
 ANY: Final = Sentinel.ANY
-"""For `replacing`: whatever is there."""
+"""For `replacing`: whatever is there, if anything."""
 
 Unknown = Literal[Sentinel.UNKNOWN]
 UNKNOWN: Final = Sentinel.UNKNOWN
-"""From `Backend.peek`: that takes asking for."""
+"""From `Backend.peek` and its relatives: the store has to be asked."""
 
 
 class Backend(ABC):
     """A versioned store with optimistic concurrency.
 
-    A store need not know commands. The engine reads an item, decides, and writes with the item it
-    has read as `replacing`; when somebody else was quicker the backend raises
-    `memlite.errors.VersionConflict`, and the engine reads and decides again. So every command is
-    atomic on every backend, also for several servers on one store.
+    A backend knows no commands. The engine reads a record, decides what a command does to it, and
+    writes on the condition that the record it read is still current (`replacing`). If another
+    writer was faster, the backend raises `memlite.core.errors.VersionConflict`, and the engine
+    reads and decides again. This makes every command atomic on every backend, including stores
+    that several servers share.
 
-    To implement: `get`, `put`, `delete`, `flush` and `scan`; `open` and `close` where there is
-    something to open. The other methods have a default that is right, if not the fastest.
+    Required: `get`, `put`, `delete`, `flush` and `scan`; also `open` and `close` if there is
+    something to open. The other methods have correct defaults, and exist for speed.
 
-    Whatever cannot be done now is a `memlite.errors.StorageError`, whose text the client gets
-    after ``SERVER_ERROR``. What raised nothing must hold, as far as the backend promises at all.
-    All calls come from one event loop; many may be under way at once, also for one key.
+    An operation that cannot be carried out now raises `memlite.core.errors.StorageError`; its text
+    is sent to the client. An operation that returns normally must hold, to the extent the backend
+    promises durability. All calls come from one event loop. Many can be in progress at once, also
+    for the same key.
 
     Attributes:
-        table: items the backend keeps in memory, for stats to look at and ``cache_memlimit`` to
-            limit; None when there are none.
-        ordered: whether of two versions of a key the greater is the newer.
+        ordered: whether the greater of two versions of a key is always the newer one.
+        table: the `memlite.memory.ItemTable` in which the backend keeps items, for statistics and
+            for ``cache_memlimit``; None if it keeps none in memory.
     """
 
-    table: "ItemTable | None" = None
     ordered: bool = False
+    table: ItemTable | None = None
 
-    async def open(self) -> None:  # noqa: B027 - there may be nothing to open
-        """Get ready, before any other call.
+    async def open(self) -> None:  # noqa: B027 - optional
+        """Prepare for use. Called before everything else.
 
         Raises:
-            StartError: the store cannot be used; its text is one line and says what to do.
+            StartError: the store cannot be used. The text is one line and says what to do.
         """
 
-    async def close(self) -> None:  # noqa: B027 - nor to close
-        """Write out what is still to be written, and let go; no call follows."""
+    async def close(self) -> None:  # noqa: B027 - optional
+        """Write what has not been written yet, and release all resources. The last call."""
 
     @abstractmethod
-    async def get(self, key: bytes) -> Item | None:
-        """Return what is stored under `key` now, None when nothing is.
+    async def get(self, key: bytes) -> Record | None:
+        """Return the current record of `key`, or None if there is none.
 
-        An item that has expired, or was flushed, may be returned if its `expires` says so (in the
-        past, not 0): it counts as absent, and can be replaced by its version.
+        A record that has expired or was flushed may be returned, with an `expires` in the past
+        (not 0). It counts as absent, and its version can be replaced.
         """
 
     @abstractmethod
-    def put(
-        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
-    ) -> Awaitable[None]:
-        """Store `item`, and set its version to the new one, which no state of this key ever had.
+    def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> Awaitable[int]:
+        """Store a record under its key.
+
+        A backend may apply the change at once and write it in the background. It then returns a
+        future, which is done when the change is durable; `peek` and `get` already show the change,
+        and `unsettled` tells readers what to wait for.
 
         Args:
-            key: 1 to 250 bytes, none of them white space or a control character unless the
-                protocol allows for those; take any.
-            item: what to store.
-            replacing: what this must replace, as `get` or `peek` returned it; None when nothing
-                may be there; `ANY` for whatever is there.
+            record: what to store. Its `version` and `token` are ignored.
+            replacing: the state that must be current, as returned by `get` or `peek`; None if the
+                key must be absent; `ANY` for no condition.
+
+        Returns:
+            The new version, which no other state of this key ever had; 0 if the record is not
+            stored yet and has no version (see `memlite.backends.writeback`).
 
         Raises:
-            VersionConflict: what is there is not `replacing`. Nothing was stored.
-            OutOfMemoryError: it does not fit.
-            StorageError: it could not be stored, or that is not known for certain.
+            VersionConflict: the current state is not `replacing`. Nothing was stored.
+            OutOfMemoryError: the record does not fit.
+            StorageError: the record could not be stored, or it is uncertain whether it was.
         """
 
     @abstractmethod
-    def delete(self, key: bytes, replacing: Item | Anything = ANY) -> Awaitable[None]:
-        """Remove what is stored under `key`; with `ANY`, whether or not something is.
+    def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> Awaitable[object]:
+        """Remove the record of `key`. With `ANY` there need not be one.
 
         Raises:
-            VersionConflict: what is there, if anything, is not `replacing`.
+            VersionConflict: the current state, if any, is not `replacing`.
             StorageError: as for `put`.
         """
 
     @abstractmethod
     async def flush(self, at: float = 0.0) -> None:
-        """Make absent what is stored by now, or, with `at`, what is stored by then.
+        """Make all records absent: those stored by now or, with `at`, those stored by then.
 
         Args:
-            at: unix time in seconds. A later call replaces one that still waits.
+            at: unix time in seconds. A later call replaces a flush that is still to come.
         """
 
     @abstractmethod
-    def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
-        """Yield every key with its item, in any order; of those that change meanwhile, any state.
+    def scan(self) -> AsyncIterator[Record]:
+        """Yield every record, in any order.
 
-        Those that have expired may be among them.
+        Expired records may be among them. A record that changes during the scan may be yielded in
+        its old or its new state.
         """
 
-    # Faster ways, for backends that have some
+    # Faster reads, for backends that can answer without waiting or from a cache
 
-    def peek(self, key: bytes) -> Item | Unknown | None:
-        """Return what `get` would, if that is known without waiting, else `UNKNOWN`."""
+    def peek(self, key: bytes) -> Record | Unknown | None:
+        """Return what `get` would return if that is known without waiting, else `UNKNOWN`."""
         return UNKNOWN
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what must be waited for before a reply tells what `peek` or `get` gave for `keys`.
+        """Return what to await before a client may see what `peek` or `get` returned for `keys`.
 
-        A store may show changes that are still being written, so that others can build on them
-        without waiting. What is awaited raises StorageError when they could not be written.
+        A store may show changes that are still being written, so that later changes can build on
+        them at once. The awaitable raises StorageError if those changes could not be written. None
+        if there is nothing to wait for.
         """
         return None
 
-    async def get_cached(self, key: bytes) -> Item | None:
-        """Return what is or, by a bounded time, was stored under `key`; for reads alone."""
+    async def get_cached(self, key: bytes) -> Record | None:
+        """Return the record of `key`, possibly one that was current a bounded time ago.
+
+        For commands that only read.
+        """
         return await self.get(key)
 
-    def peek_cached(self, key: bytes) -> Item | Unknown | None:
-        """Return what `get_cached` would, if that is known without waiting, else `UNKNOWN`."""
+    def peek_cached(self, key: bytes) -> Record | Unknown | None:
+        """Return what `get_cached` would return if that is known without waiting."""
         return self.peek(key)
 
-    async def get_many(self, keys: Sequence[bytes]) -> list[Item | None]:
-        """Return what `get_cached` does for each key, asking for all at once."""
+    async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
+        """Return what `get_cached` returns for each key; the requests run concurrently."""
         return list(await asyncio.gather(*map(self.get_cached, keys)))
 
-    def tick(self) -> None:  # noqa: B027 - nor to do
-        """Do what is due; called once a second."""
+    # Optional capability: a backend that keeps items in an `ItemTable` takes and returns those
+    # themselves. A get is then answered with the stored reply, and uses are noted in the item.
+
+    def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
+        r"""Return what `peek` does, but the item itself if it is in memory.
+
+        Args:
+            line: ``get <key>\r\n``, by which tables index items.
+        """
+        return self.peek(key_of(line))
+
+    def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
+        """Return what `peek_cached` does, but the item itself if it is in memory."""
+        return self.peek_cached(key_of(line))
+
+    def put_item(
+        self, key: bytes, item: FullItem, replacing: Versioned | Anything | None = ANY
+    ) -> Awaitable[object]:
+        """Store an item; see `put`.
+
+        The item belongs to the backend afterwards. Its version is the new one when the awaitable
+        is done, at the latest.
+        """
+        return self._put_as_record(key, item, replacing)
+
+    async def _put_as_record(
+        self, key: bytes, item: FullItem, replacing: Versioned | Anything | None
+    ) -> None:
+        item.version = await self.put(record_of(key, item), replacing)
+
+    # Housekeeping
+
+    def tick(self) -> None:  # noqa: B027 - optional
+        """Do periodic work; called once a second."""
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return what ``stats backend`` shows; ``items`` and ``bytes`` if they are known."""

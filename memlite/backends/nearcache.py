@@ -1,44 +1,46 @@
-"""Memory in front of a slow backend: reads answered near by, for a bounded time."""
+"""A cache in memory in front of a slow backend, from which reads are answered for some seconds."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.item import FullItem, Item
-from memlite.backends.table import ItemTable
-from memlite.clock import Clock
-from memlite.errors import OutOfMemoryError
+from memlite.backends.conversion import item_of, record_of
+from memlite.backends.record import Record, Versioned
+from memlite.core.clock import Clock
+from memlite.core.errors import OutOfMemoryError
+from memlite.memory.item import FullItem, Item, key_of, line_of
+from memlite.memory.table import ItemTable
 
 __all__ = ["NearCache"]
 
 
 class _Copy(FullItem):
-    """An item as it was read or written.
+    """A copy of a record that was read or written.
 
     Attributes:
-        until: unix time in seconds up to which it may be shown.
+        until: unix time in seconds up to which it may be served.
     """
 
     __slots__ = ("until",)
 
-    memory = 80 + 32  # with the time
+    object_size = 80 + 32  # including `until`
 
     until: float
 
 
 class NearCache(Backend):
-    """Keeps copies of what was read and written, and answers reads from them.
+    """Keeps copies of records that were read or written, and answers reads from them.
 
-    A copy is at most `ttl` seconds old; changes made through this server are seen at once, those
-    made through others after that time at the latest. What a change depends on is never taken
-    from a copy. Concurrent reads of a key that is not near ask the backend once.
+    A copy is at most `ttl` seconds old. Changes made through this server are visible at once;
+    changes made through other servers after `ttl` seconds at the latest. Conditional writes never
+    depend on a copy. Concurrent reads of a key without a copy become one request to the backend.
 
     Args:
-        inner: the backend behind.
-        size: bytes the copies may take; the oldest unused go first.
-        ttl: seconds a copy may be shown.
-        clock: tells how old copies are.
+        inner: the slow backend.
+        size: bytes of memory for the copies.
+        ttl: seconds for which a copy may be served.
+        clock: tells how old the copies are.
     """
 
     table: ItemTable
@@ -50,103 +52,112 @@ class NearCache(Backend):
         self._ttl = ttl
         self._clock = clock
         self._hits = self._misses = 0
-        # Those that later reads of their key may wait for, and when they asked.
-        self._fetches: dict[bytes, tuple[asyncio.Task[Item | None], float]] = {}
-        # Keys being written, each with the number of writes under way.
+        # Requests in progress that later reads of the same key may share, and when they began.
+        self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float]] = {}
+        # The number of writes in progress for each key.
         self._writes: dict[bytes, int] = {}
         self._overlapped: set[bytes] = set()
         self._flush_at = 0.0
 
     async def open(self) -> None:
-        """Open the backend."""
+        """Open the inner backend."""
         await self.inner.open()
 
     async def close(self) -> None:
-        """Close the backend, after the reads under way."""
+        """Wait for the reads in progress, and close the inner backend."""
         if self._fetches:
             await asyncio.wait([task for task, _ in self._fetches.values()])
         await self.inner.close()
 
-    # Reads that need the truth
+    # Reads that need the current state go to the inner backend
 
-    def peek(self, key: bytes) -> Item | Unknown | None:
-        """Ask the backend."""
+    def peek(self, key: bytes) -> Record | Unknown | None:
+        """Return what the inner backend knows."""
         return self.inner.peek(key)
 
+    def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
+        """Return what the inner backend has in memory."""
+        return self.inner.peek_item(line)
+
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what is behind has to be waited for."""
+        """Return what the inner backend is still writing."""
         return self.inner.unsettled(keys)
 
-    async def get(self, key: bytes) -> Item | None:
-        """Ask the backend."""
+    async def get(self, key: bytes) -> Record | None:
+        """Ask the inner backend."""
         return await self.inner.get(key)
 
     # Reads that a copy may answer
 
-    def peek_cached(self, key: bytes) -> Item | Unknown | None:
-        """Return the copy, if there is one and it is not too old."""
+    def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
+        """Return the copy if there is one that is recent enough."""
         if self._flush_at and self._flush_at <= self._clock.now():
             self._flush_at = 0.0
             self._forget_all()
-        item = self.table.get(key)
+        item = self.table.get_by_line(line)
         if isinstance(item, _Copy):
             if item.until > self._clock.now():
                 self._hits += 1
                 return item
-            self.table.delete(key)
-        return self.inner.peek_cached(key)
+            self.table.delete(key_of(line))
+        return self.inner.peek_cached_item(line)
 
-    async def get_cached(self, key: bytes) -> Item | None:
-        """Return the copy, or ask the backend and keep what it says."""
-        item = self.peek_cached(key)
-        if item is not UNKNOWN:
-            return item
+    def peek_cached(self, key: bytes) -> Record | Unknown | None:
+        """Return the content of the copy if there is one that is recent enough."""
+        found = self.peek_cached_item(line_of(key))
+        return record_of(key, found) if isinstance(found, Item) else found
+
+    async def get_cached(self, key: bytes) -> Record | None:
+        """Return the content of the copy, or ask the inner backend and keep a copy."""
+        record = self.peek_cached(key)
+        if record is not UNKNOWN:
+            return record
         self._misses += 1
         now = self._clock.now()
-        fetch, asked = self._fetches.get(key, (None, now))
-        # The age counts from before the question: the answer may be as old as that.
-        if fetch is None or asked + self._ttl < now:
+        fetch, began = self._fetches.get(key, (None, now))
+        # A copy's age counts from the start of the request, as the answer may be that old.
+        if fetch is None or began + self._ttl < now:
             fetch = asyncio.ensure_future(self._fetch(key, now))
             self._fetches[key] = fetch, now
-            # If nobody waits for it any more nobody is told of its failure, and that is all right.
+            # If every reader was cancelled, the failure goes unnoticed, which is fine.
             fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # Others wait for it too: who is cancelled must not take it along.
+        # Shielded, because other readers share it: a cancelled reader must not cancel the request.
         return await asyncio.shield(fetch)
 
-    async def _fetch(self, key: bytes, asked: float) -> Item | None:
-        this = asyncio.current_task(), asked
+    async def _fetch(self, key: bytes, began: float) -> Record | None:
+        this = asyncio.current_task(), began
         try:
-            item = await self.inner.get_cached(key)
-            if item is not None and self._fetches.get(key) == this:
-                self._keep(key, item, asked)
-            return item
+            record = await self.inner.get_cached(key)
+            if record is not None and self._fetches.get(key) == this:
+                self._keep(record, began)
+            return record
         finally:
             if self._fetches.get(key) == this:
                 del self._fetches[key]
 
-    def _keep(self, key: bytes, item: Item, since: float) -> None:
-        copy = _Copy.like(item, item.version)
+    def _keep(self, record: Record, since: float) -> None:
+        copy = item_of(record._replace(fetched=False), _Copy)
         copy.until = since + self._ttl
-        self.table.delete(key)
+        self.table.delete(record.key)
         with contextlib.suppress(OutOfMemoryError):  # larger than the whole near cache
-            self.table.put(key, copy)
+            self.table.put(record.key, copy)
 
-    # Changes
+    # Writes
 
-    async def put(
-        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
-    ) -> None:
-        """Store in the backend, and then near by."""
+    async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
+        """Store a record in the inner backend, and then keep a copy."""
+        key = record.key
         since = self._begin(key)
-        kept = False
+        stored: Record | None = None
         try:
-            await self.inner.put(key, item, replacing)
-            kept = True
+            version = await self.inner.put(record, replacing)
+            stored = record._replace(version=version)
         finally:
-            self._end(key, item if kept else None, since)
+            self._end(key, stored, since)
+        return version
 
-    async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
-        """Remove from the backend, and near by."""
+    async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
+        """Remove the record from the inner backend, and its copy."""
         since = self._begin(key)
         try:
             await self.inner.delete(key, replacing)
@@ -154,28 +165,28 @@ class NearCache(Backend):
             self._end(key, None, since)
 
     def _begin(self, key: bytes) -> float:
-        self._fetches.pop(key, None)  # it may bring what was there before
-        under_way = self._writes[key] = self._writes.get(key, 0) + 1
-        if under_way > 1:
+        self._fetches.pop(key, None)  # it may return the state before this write
+        in_progress = self._writes[key] = self._writes.get(key, 0) + 1
+        if in_progress > 1:
             self._overlapped.add(key)
         return self._clock.now()
 
-    def _end(self, key: bytes, item: Item | None, since: float) -> None:
-        """Keep what was written, if it is certain to be what is there."""
+    def _end(self, key: bytes, stored: Record | None, since: float) -> None:
+        """Keep a copy of the stored record if it is certainly the current one."""
         self._fetches.pop(key, None)
-        under_way = self._writes.pop(key) - 1
-        if under_way:
-            self._writes[key] = under_way
-        if item is None or key in self._overlapped:
-            # Failed, or which of several writes came last is the backend's secret.
+        in_progress = self._writes.pop(key) - 1
+        if in_progress:
+            self._writes[key] = in_progress
+        if stored is None or key in self._overlapped:
+            # The write failed, or only the backend knows which of several writes came last.
             self.table.delete(key)
         else:
-            self._keep(key, item, since)
-        if not under_way:
+            self._keep(stored, since)
+        if not in_progress:
             self._overlapped.discard(key)
 
     async def flush(self, at: float = 0.0) -> None:
-        """Flush the backend, and near by."""
+        """Flush the inner backend and the copies."""
         await self.inner.flush(at)
         self._flush_at = at
         if not at:
@@ -186,16 +197,18 @@ class NearCache(Backend):
         self._fetches.clear()
         self._overlapped.update(self._writes)
 
-    def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
-        """Yield what the backend has."""
+    # Housekeeping
+
+    def scan(self) -> AsyncIterator[Record]:
+        """Yield what the inner backend has."""
         return self.inner.scan()
 
     def tick(self) -> None:
-        """Do what is due behind."""
+        """Let the inner backend do its periodic work."""
         self.inner.tick()
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return the backend's, and how often a copy was enough."""
+        """Return the inner backend's statistics, and how often a copy was enough."""
         return {
             **self.inner.stats(),
             "near_items": len(self.table),

@@ -1,7 +1,7 @@
 """Backends by URL: the built-in schemes, and those that other packages register.
 
-A package registers a scheme by an entry point of the group ``memlite.backends``: its name is the
-scheme, its value a `BackendFactory`. Nothing is imported before its scheme is asked for.
+A package registers a scheme with an entry point in the group ``memlite.backends``: the name is the
+scheme, the value a `BackendFactory`. A backend is imported only when its scheme is used.
 """
 
 import importlib
@@ -12,9 +12,10 @@ from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from memlite.backends.base import Backend
-from memlite.backends.item import Item
-from memlite.clock import Clock
-from memlite.errors import ConfigError, StartError
+from memlite.core.clock import Clock
+from memlite.core.distribution import not_installed
+from memlite.core.errors import ConfigError, StartError
+from memlite.memory.item import Item
 
 __all__ = ["BackendFactory", "BackendUrl", "Context", "make_backend", "parse_url"]
 
@@ -26,7 +27,7 @@ _BUILT_IN = {
     "gs": "memlite.backends.gcs:make",
     "gcs": "memlite.backends.gcs:make",
 }
-# Which extra has what a built-in scheme imports.
+# The extra that installs what a built-in scheme imports.
 _EXTRA = {"gs": "gcs", "gcs": "gcs"}
 
 
@@ -35,11 +36,11 @@ class BackendUrl:
     """A store's URL, ``scheme://host/path?name=value``, in parts.
 
     Attributes:
-        text: the whole.
+        text: the complete URL.
         scheme: in lower case.
-        host: what stands before the path, as it was written.
-        path: with its leading slash, percent signs resolved.
-        options: those after the question mark.
+        host: the part before the path, unchanged.
+        path: with its leading slash, percent-decoded.
+        options: from the query string.
     """
 
     text: str
@@ -49,10 +50,10 @@ class BackendUrl:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def only(self, *names: str) -> Mapping[str, str]:
-        """Return the options, which must be among `names`.
+        """Return the options.
 
         Raises:
-            ConfigError: one is not.
+            ConfigError: one is not among `names`.
         """
         for name in self.options:
             if name not in names:
@@ -63,16 +64,16 @@ class BackendUrl:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a backend may need of the server's settings.
+    """The server's settings that a backend may need.
 
     Attributes:
         memory_limit: bytes that items kept in memory may take (``-m``).
-        evict: evict when they are more, else refuse (``-M``).
+        evict: whether to evict beyond that; otherwise to refuse (``-M``).
         item_size: the largest item (``-I``), in bytes.
         durability: ``always``, ``everysec`` or ``none``.
-        eviction: how to choose what is evicted, a name of `memlite.backends.eviction.POLICIES`.
+        eviction: the eviction policy, a name in `memlite.memory.eviction.POLICIES`.
         clock: tells when items expire.
-        on_evict: to be called with each key and item that makes room for others.
+        on_evict: for backends with an `ItemTable`, its callback of the same name.
     """
 
     memory_limit: int = 64 * 1024 * 1024
@@ -81,18 +82,18 @@ class Context:
     durability: str = "always"
     eviction: str = "s3fifo"
     clock: Clock = field(default_factory=Clock)
-    on_evict: Callable[[bytes, Item], None] = lambda key, item: None
+    on_evict: Callable[[list[tuple[bytes, Item, int]]], None] = lambda gone: None
 
 
 BackendFactory = Callable[[BackendUrl, Context], Backend]
-"""Makes a backend that is not yet open; raises `ConfigError` for a URL it cannot use."""
+"""Makes a backend that is not open yet; raises `ConfigError` for a URL it cannot use."""
 
 
 def parse_url(text: str) -> BackendUrl:
-    """Take a store's URL apart.
+    """Parse the URL of a store.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a valid URL.
     """
     try:
         parts = urlsplit(text)
@@ -113,11 +114,11 @@ def parse_url(text: str) -> BackendUrl:
 
 
 def make_backend(url: BackendUrl, context: Context) -> Backend:
-    """Make the backend of a URL's scheme; it is not yet open.
+    """Make a backend for a URL; it is not open yet.
 
     Raises:
-        ConfigError: the scheme is unknown, or its factory refuses the URL.
-        StartError: the package behind the scheme cannot be imported.
+        ConfigError: the scheme is unknown, or its factory rejects the URL.
+        StartError: the package that provides the scheme cannot be imported.
     """
     return _factory(url.scheme)(url, context)
 
@@ -128,10 +129,10 @@ def _factory(scheme: str) -> BackendFactory:
         try:
             return cast("BackendFactory", getattr(importlib.import_module(module), name))
         except ModuleNotFoundError as error:
-            if scheme not in _EXTRA or (error.name or "").startswith("memlite"):
+            if scheme not in _EXTRA:
                 raise
-            cure = f"pip install 'memlite[{_EXTRA[scheme]}]'"
-            raise StartError(f"--backend: {scheme}:// needs {error.name}: {cure}") from None
+            what = not_installed(error, _EXTRA[scheme])
+            raise StartError(f"--backend: {scheme}://: {what}") from None
     plugins = {point.name: point for point in metadata.entry_points(group=GROUP)}
     point = plugins.get(scheme)
     if point is None:

@@ -1,4 +1,4 @@
-"""Sets answered before they are stored, and stored soon after, the last of several alone."""
+"""Write-back: sets are acknowledged before they are stored, and repeated sets are coalesced."""
 
 import asyncio
 import contextlib
@@ -6,37 +6,41 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.eviction import cost
-from memlite.backends.item import FullItem, Item
-from memlite.clock import Clock
-from memlite.errors import MemliteError, StorageError, VersionConflict
+from memlite.backends.conversion import item_of, record_of
+from memlite.backends.record import Record, Versioned
+from memlite.core.clock import Clock
+from memlite.core.errors import MemliteError, StorageError, VersionConflict
+from memlite.memory.eviction import cost
+from memlite.memory.item import FullItem, Item, key_of
 
 __all__ = ["WriteBack"]
 
 _log = logging.getLogger("memlite")
 
-# Seconds of failing after which sets are no longer answered before they are stored, those for
-# which the end of the server is put off to store what is held, and those between two tries.
+# Seconds of failures after which sets are no longer acknowledged early; seconds for which shutdown
+# is delayed to store the held items; and seconds between two attempts.
 _OVERDUE_SECONDS = 5.0
 _CLOSE_SECONDS = 15.0
 _RETRY_SECONDS = 0.5
 _AT_ONCE = 64
+
+# What a write returned: the new version for put.
+_Result = object
 
 
 class _Held(FullItem):
     """An item that is not stored yet.
 
     Attributes:
-        due: unix time in seconds at which it is to be stored.
-        failing_since: unix time in seconds from which on its key could not be stored; 0 if it
-            was not tried.
-        flushed: whether it is not to be stored any more.
-        cost: bytes of memory it was taken in with; a version, once it has one, adds to them.
+        due: unix time in seconds at which to store it.
+        failing_since: unix time in seconds since when storing its key has failed; 0 if it has not.
+        flushed: whether a flush has removed it while it was being stored.
+        cost: bytes of memory it was accounted with when it was taken in.
     """
 
     __slots__ = ("cost", "due", "failing_since", "flushed")
 
-    memory = 96
+    object_size = 96
 
     cost: int
     due: float
@@ -45,19 +49,19 @@ class _Held(FullItem):
 
 
 class WriteBack(Backend):
-    """Holds what set stores for `delay` seconds, in front of a slow backend.
+    """Holds sets for `delay` seconds in front of a slow backend.
 
-    Of several sets of one key within that time only the last is stored: a bucket takes one write
-    a second for each object. Conditional changes and removals are never held: what is held under
-    their key is stored first, and then they are carried out.
+    Of several sets of one key within that time only the last is stored, as a bucket accepts only
+    one write per second for each object. Conditional writes and deletes are never held: first the
+    held item of their key is stored, then they are carried out.
 
-    What is held is lost if the process dies. While the backend fails it is kept and tried again;
-    but when that has lasted some seconds, for the key or for all, or more than `limit` bytes are
-    held, sets go straight to the backend, and its errors to the client.
+    Held items are lost if the process dies. While the backend fails they are kept and retried. If
+    that lasts for some seconds, for one key or for all of them, or if more than `limit` bytes are
+    held, sets go straight to the backend and clients see its errors.
 
     Args:
-        inner: the backend behind.
-        limit: bytes that may be held: keys, values, and what an item costs beside them.
+        inner: the slow backend.
+        limit: bytes of memory for the held items.
         delay: seconds for which an item is held.
         clock: tells the time.
     """
@@ -70,11 +74,11 @@ class WriteBack(Backend):
         self._delay = delay
         self._clock = clock
         self._held: dict[bytes, _Held] = {}  # in the order in which they are due
-        self._stores: dict[bytes, tuple[_Held, asyncio.Task[MemliteError | None]]] = {}
+        self._stores: dict[bytes, tuple[_Held, asyncio.Task[_Result | MemliteError]]] = {}
         self._bytes = 0  # of both
         self._writer: asyncio.Task[None] | None = None
         self._something_held = asyncio.Event()
-        # A flush waits for what is being stored, and nothing else is until it is through.
+        # A flush waits for the stores in progress, and no other store begins before it is over.
         self._flush_turn = asyncio.Lock()
         self._may_store = asyncio.Event()
         self._may_store.set()
@@ -83,16 +87,16 @@ class WriteBack(Backend):
         self._coalesced = self._failed = 0
 
     async def open(self) -> None:
-        """Open the backend."""
+        """Open the inner backend."""
         await self.inner.open()
         self._writer = asyncio.ensure_future(self._store_when_due())
 
     async def close(self) -> None:
-        """Store what is held, for as long as is reasonable, and close the backend."""
+        """Store the held items, within a time limit, and close the inner backend."""
         if self._writer is not None:
             self._writer.cancel()
         try:
-            # The loop's time and not the clock's, which somebody may move.
+            # The event loop's time, not the clock's, which can be set.
             async with asyncio.timeout(_CLOSE_SECONDS):
                 while self._held or self._stores:
                     await self._store_all()
@@ -114,54 +118,78 @@ class WriteBack(Backend):
 
     # Reads
 
-    def _find(self, key: bytes) -> Item | None:
+    def _find(self, key: bytes) -> _Held | None:
         self._drop_if_flushed()
-        held: Item | None = self._held.get(key)
+        held = self._held.get(key)
         if held is None and key in self._stores:
             held = self._stores[key][0]
         return held
 
-    def peek(self, key: bytes) -> Item | Unknown | None:
-        """Ask the backend, if it is up to date."""
+    def peek(self, key: bytes) -> Record | Unknown | None:
+        """Return what the inner backend knows, if it is up to date."""
         return UNKNOWN if self._find(key) else self.inner.peek(key)
 
+    def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
+        """Return what the inner backend has in memory, if it is up to date."""
+        return UNKNOWN if self._find(key_of(line)) else self.inner.peek_item(line)
+
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what is behind has to be waited for."""
+        """Return what the inner backend is still writing."""
         return self.inner.unsettled(keys)
 
-    async def get(self, key: bytes) -> Item | None:
-        """Store what is held under `key`, and ask the backend."""
+    async def get(self, key: bytes) -> Record | None:
+        """Store the held item of `key`, and ask the inner backend."""
         await self._store(key)
         return await self.inner.get(key)
 
-    def peek_cached(self, key: bytes) -> Item | Unknown | None:
-        """Return what is held under `key`, or ask the backend."""
-        return self._find(key) or self.inner.peek_cached(key)
+    def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
+        """Return the held item, or what the inner backend has in memory."""
+        return self._find(key_of(line)) or self.inner.peek_cached_item(line)
 
-    async def get_cached(self, key: bytes) -> Item | None:
-        """Return what is held under `key`, or ask the backend."""
-        return self._find(key) or await self.inner.get_cached(key)
+    def peek_cached(self, key: bytes) -> Record | Unknown | None:
+        """Return the held item of `key`, or what the inner backend knows."""
+        held = self._find(key)
+        return record_of(key, held) if held else self.inner.peek_cached(key)
 
-    async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
-        """Store what is held, as far as that goes, and yield what the backend has."""
+    async def get_cached(self, key: bytes) -> Record | None:
+        """Return the held item of `key`, or ask the inner backend."""
+        held = self._find(key)
+        return record_of(key, held) if held else await self.inner.get_cached(key)
+
+    async def scan(self) -> AsyncIterator[Record]:
+        """Store the held items as far as possible, and yield what the inner backend has."""
         await self._store_all()
-        async for key, item in self.inner.scan():
-            yield key, item
+        async for record in self.inner.scan():
+            yield record
 
-    # Changes
+    # Writes
 
-    def put(
-        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
-    ) -> Awaitable[None]:
-        """Hold `item` (its version is 0) if it may replace anything; otherwise store it."""
-        if replacing is ANY and not self._must_not_wait(key, item):
-            self._hold(key, item)
-            held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            held.set_result(None)
-            return held
-        return self._change(key, lambda: self.inner.put(key, item, replacing), replacing is ANY)
+    def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> Awaitable[int]:
+        """Hold a record if there is no condition, and return version 0; otherwise store it."""
+        if replacing is ANY and self._hold(record.key, item_of(record, FullItem)):
+            return _done()
+        return self._put_now(record, replacing)
 
-    def _must_not_wait(self, key: bytes, item: Item) -> bool:
+    def put_item(
+        self, key: bytes, item: FullItem, replacing: Versioned | Anything | None = ANY
+    ) -> Awaitable[object]:
+        """Hold an item if there is no condition; otherwise store it."""
+        if replacing is ANY and self._hold(key, item):
+            return _done()
+        return self._put_item_now(key, item, replacing)
+
+    async def _put_item_now(
+        self, key: bytes, item: FullItem, replacing: Versioned | Anything | None
+    ) -> None:
+        item.version = await self._put_now(record_of(key, item), replacing)
+
+    async def _put_now(self, record: Record, replacing: Versioned | Anything | None) -> int:
+        result = await self._change(
+            record.key, lambda: self.inner.put(record, replacing), unconditional=replacing is ANY
+        )
+        return result if isinstance(result, int) else 0
+
+    def _must_not_wait(self, key: bytes, item: FullItem) -> bool:
         self._drop_if_flushed()
         before = self._held.get(key)
         room = self._limit - self._bytes + (before.cost if before else 0)
@@ -174,7 +202,10 @@ class WriteBack(Backend):
         held = self._held.get(key) or self._stores.get(key, (None,))[0]
         return held.failing_since if held else 0.0
 
-    def _hold(self, key: bytes, item: Item) -> None:
+    def _hold(self, key: bytes, item: FullItem) -> bool:
+        """Hold an item; return False if it must be stored at once instead."""
+        if self._must_not_wait(key, item):
+            return False
         held = _Held.like(item)
         held.flushed = False
         held.failing_since = self._key_failing_since(key)
@@ -182,43 +213,46 @@ class WriteBack(Backend):
         if before is None:
             held.due = self._clock.now() + self._delay
         else:
-            held.due = before.due  # or one that is set all the time would never be stored
+            held.due = before.due  # or a key that is set all the time would never be stored
             self._bytes -= before.cost
             self._coalesced += 1
         self._held[key] = held
         held.cost = cost(key, held)
         self._bytes += held.cost
         self._something_held.set()
+        return True
 
-    def delete(self, key: bytes, replacing: Item | Anything = ANY) -> Awaitable[None]:
-        """Remove from the backend."""
-        return self._change(key, lambda: self.inner.delete(key, replacing), replacing is ANY)
+    async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
+        """Remove the record from the inner backend."""
+        await self._change(
+            key, lambda: self.inner.delete(key, replacing), unconditional=replacing is ANY
+        )
 
     async def _change(
-        self, key: bytes, change: Callable[[], Awaitable[None]], whatever_is_there: bool
-    ) -> None:
-        """Carry out a change behind what is held under its key.
+        self, key: bytes, change: Callable[[], Awaitable[_Result]], *, unconditional: bool
+    ) -> _Result:
+        """Carry out a write after the held item of its key was stored.
 
         Args:
-            key: what is changed.
-            change: does it.
-            whatever_is_there: whether what is held need not be stored first, as it is
-                overwritten. It is kept until that has succeeded: if it fails what is held was
-                the last that was acknowledged.
+            key: the key to change.
+            change: performs the write.
+            unconditional: whether the write replaces the held item, which then need not be stored
+                first. The item is kept until the write has succeeded: if the write fails, the
+                item is the last state that was acknowledged.
         """
-        if whatever_is_there:
+        if unconditional:
             if key in self._stores:
                 await asyncio.wait([self._stores[key][1]])
             await self._until_it_may_be_stored(key)
             if key in self._held and key not in self._stores:
-                self._raise(await asyncio.shield(self._start(key, change)))
-                return
+                return self._result(await asyncio.shield(self._start(key, change)))
         await self._store(key)
-        await change()
+        result = await change()
         self._failing_since = 0.0
+        return result
 
     async def flush(self, at: float = 0.0) -> None:
-        """Flush the backend, and forget what is held, now or then."""
+        """Flush the inner backend and the held items, now or at the unix time `at`."""
         async with self._flush_turn:
             if at:
                 await self.inner.flush(at)
@@ -241,7 +275,7 @@ class WriteBack(Backend):
             self._forget(list(self._held))
             for held, _ in self._stores.values():
                 held.flushed = True
-                held.expires = 1.0  # long ago: as good as gone
+                held.expires = 1.0  # in the distant past, so that it counts as absent
 
     def _forget(self, keys: Iterable[bytes]) -> None:
         for key in keys:
@@ -256,13 +290,13 @@ class WriteBack(Backend):
             now = self._clock.now()
             await self._store_each([key for key, held in self._held.items() if held.due <= now])
             if self._held:
-                # Not to the moment: what becomes due together is stored together.
+                # Coarse, so that items that are due at about the same time are stored together.
                 await asyncio.sleep(self._delay / 8)
             else:
                 self._something_held.clear()
 
     async def _store_each(self, keys: Iterable[bytes]) -> None:
-        """Begin to store what is held under these, so many at once."""
+        """Start storing the held items of these keys, with bounded concurrency."""
         for key in keys:
             while len(self._stores) >= _AT_ONCE:
                 await asyncio.wait(
@@ -274,16 +308,17 @@ class WriteBack(Backend):
                 self._start(key)
 
     async def _store_all(self) -> None:
-        """Return once each item that is held was stored, or tried to be."""
+        """Return once every item that is held now was stored, or an attempt was made."""
         self._drop_if_flushed()
         await self._store_each(list(self._held))
         if self._stores:
             await asyncio.wait([task for _, task in self._stores.values()])
 
     async def _store(self, key: bytes) -> None:
-        """Return once what is held under `key` now is stored. Raises what the backend raises.
+        """Return once the item of `key` that is held now is stored; raise what the backend raises.
 
-        What is set meanwhile may be held on: of one that is set all the time there is no end.
+        An item that is set meanwhile may remain held: waiting for a key that is set all the time
+        would never end.
         """
         self._drop_if_flushed()
         for _ in range((key in self._stores) + (key in self._held)):
@@ -294,79 +329,90 @@ class WriteBack(Backend):
                 task = self._start(key)
             else:
                 return
-            self._raise(await asyncio.shield(task))
+            self._result(await asyncio.shield(task))
 
     async def _until_it_may_be_stored(self, key: bytes) -> None:
         while key in self._held and not self._may_store.is_set():
             await self._may_store.wait()
 
     @staticmethod
-    def _raise(error: MemliteError | None) -> None:
-        if error is not None:
-            raise error
+    def _result(result: _Result | MemliteError) -> _Result:
+        if isinstance(result, MemliteError):
+            raise result
+        return result
 
     def _start(
-        self, key: bytes, change: Callable[[], Awaitable[None]] | None = None
-    ) -> asyncio.Task[MemliteError | None]:
-        """Store what is held under `key`, or carry out a change in its stead."""
+        self, key: bytes, change: Callable[[], Awaitable[_Result]] | None = None
+    ) -> asyncio.Task[_Result | MemliteError]:
+        """Store the held item of `key`, or carry out a write that replaces it."""
         held = self._held.pop(key)
         task = asyncio.ensure_future(self._store_one(key, held, change))
         self._stores[key] = held, task
         return task
 
     async def _store_one(
-        self, key: bytes, held: _Held, change: Callable[[], Awaitable[None]] | None
-    ) -> MemliteError | None:
-        error: MemliteError | None = None
-        stored = FullItem.like(held)
+        self, key: bytes, held: _Held, change: Callable[[], Awaitable[_Result]] | None
+    ) -> _Result | MemliteError:
+        """Return the result of the write, or its error: nobody may be waiting for it."""
+        result: _Result | MemliteError
         try:
-            await (self.inner.put(key, stored) if change is None else change())
-            self._drop_if_flushed()
-            if held.flushed and change is None:
-                # The flush may have come to the backend before it.
-                with contextlib.suppress(VersionConflict):
-                    await self.inner.delete(key, stored)
+            if change is None:
+                result = await self._store_held(key, held)
+            else:
+                result = await change()
+                self._drop_if_flushed()
         except MemliteError as failure:
-            error = failure
-        except Exception as failure:  # noqa: BLE001 - a backend's bug: what is held is kept
-            _log.exception("storing what is held failed")
-            error = StorageError("internal error")
-            error.__cause__ = failure
+            result = failure
+        except Exception as failure:  # noqa: BLE001 - a bug in the backend; the item is kept
+            _log.exception("storing a held item failed")
+            result = StorageError("internal error")
+            result.__cause__ = failure
         finally:
             del self._stores[key]
-        if error is None:
+        failed = isinstance(result, MemliteError)
+        if isinstance(result, MemliteError):
+            self._note_failure(result)
+            held.failing_since = held.failing_since or self._clock.now()
+        else:
             self._failing_since = 0.0
             self._coalesced += change is not None
             held.failing_since = 0.0
-        else:
-            self._note_failure(error)
-            held.failing_since = held.failing_since or self._clock.now()
         self._drop_if_flushed()
         newer = self._held.get(key)
         if newer is not None:
             newer.failing_since = held.failing_since
-        elif error is not None and not held.flushed:
+        elif failed and not held.flushed:
             held.due = self._clock.now() + _RETRY_SECONDS
             self._held[key] = held
             self._something_held.set()
-            return error
+            return result
         self._bytes -= held.cost
-        return error
+        return result
+
+    async def _store_held(self, key: bytes, held: _Held) -> int:
+        record = record_of(key, held)
+        version = await self.inner.put(record)
+        self._drop_if_flushed()
+        if held.flushed:
+            # The flush may have reached the backend before the record did.
+            with contextlib.suppress(VersionConflict):
+                await self.inner.delete(key, record._replace(version=version))
+        return version
 
     def _note_failure(self, error: MemliteError) -> None:
         self._failed += 1
         if not self._failing_since:
             self._failing_since = self._clock.now()
-            _log.warning("what is held cannot be stored: %s", error)
+            _log.warning("held items cannot be stored: %s", error)
 
-    # The rest
+    # Housekeeping
 
     def tick(self) -> None:
-        """Let the backend do what is due."""
+        """Let the inner backend do its periodic work."""
         self.inner.tick()
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return the backend's, and what is held."""
+        """Return the inner backend's statistics, and those of the held items."""
         return {
             **self.inner.stats(),
             "write_back_items": len(self._held) + len(self._stores),
@@ -375,3 +421,10 @@ class WriteBack(Backend):
             "write_back_coalesced": self._coalesced,
             "write_back_failures": self._failed,
         }
+
+
+def _done() -> asyncio.Future[int]:
+    """Return the result of a put whose record has no version yet."""
+    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    done.set_result(0)
+    return done

@@ -1,15 +1,25 @@
-"""The engine: each command on items in a table, counted. Synchronous, so atomic by itself."""
+"""The engine: carries out commands on items in a table, synchronously and so atomically."""
 
 from collections.abc import Callable
 
-from memlite.backends import Item, Marks, Part, nameable
-from memlite.backends.item import (
+from memlite.core.build import mypyc_attr
+from memlite.core.clock import Clock
+from memlite.core.errors import OutOfMemoryError, Shortage
+from memlite.core.meta_flags import MetaFlags
+from memlite.engine import semantics
+from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND, Observer
+from memlite.engine.prefixes import PrefixStats
+from memlite.engine.semantics import Content, Decision, Outcome
+from memlite.engine.sizes import SizeClasses
+from memlite.engine.table import Table
+from memlite.memory import Item, Part, nameable
+from memlite.memory.item import (
     END,
     EPOCH,
     FETCHED,
     FRESH_BITS,
     FULL,
-    LINE_BESIDE_KEY,
+    LINE_OVERHEAD,
     STATE_BITS,
     VIEW_FROM,
     FullItem,
@@ -18,18 +28,9 @@ from memlite.backends.item import (
     shared,
     wire_form,
 )
-from memlite.backends.usage import MASK, Usage
-from memlite.clock import Clock
-from memlite.engine import semantics
-from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND, Observer
-from memlite.engine.prefixes import PrefixStats
-from memlite.engine.semantics import Content, Decision, Outcome
-from memlite.engine.sizes import SizeClasses
-from memlite.engine.table import Table
-from memlite.errors import CommandError, OutOfMemoryError
-from memlite.native import mypyc_attr
+from memlite.memory.usage import MASK, Usage
 from memlite.protocol.limits import item_total
-from memlite.stats import Counters
+from memlite.telemetry.counters import Counters
 
 __all__ = ["Engine"]
 
@@ -41,16 +42,15 @@ class Engine:
     Args:
         table: holds the items.
         clock: tells when items expire.
-        counters: what is counted goes there.
+        counters: the server's counters.
         item_size: the largest item, as `memlite.protocol.limits.item_total` counts it.
-        cas: give out cas uniques (not with ``-C``).
-        sizes: the classes in which evictions and reclaims are counted.
+        cas: whether items have cas uniques (not with ``-C``).
+        sizes: the size classes, with counts of evictions and reclaims.
 
     Attributes:
-        prefixes: counters per key prefix, while ``stats detail on`` holds, else None.
-        observer: is told what happens to items, while somebody watches, else None.
-        observed: whether either of them wants to know of commands: one question for both on the
-            way of each command.
+        prefixes: counters per key prefix, while ``stats detail`` is on; else None.
+        observer: is notified of what happens to items, while a client watches; else None.
+        observed: whether either of them has to see every command; a single check on the hot path.
     """
 
     def __init__(
@@ -74,31 +74,31 @@ class Engine:
         self._item_size = item_size
 
     def observe(self, prefixes: PrefixStats | None, observer: Observer | None) -> None:
-        """Count by prefix, and tell an observer, from now on; None for neither."""
+        """Count by prefix and notify an observer from now on; None turns either off."""
         self.prefixes = prefixes
         self.observer = observer
-        self.observed = prefixes is not None or (observer is not None and observer.commands)
+        self.observed = prefixes is not None or (observer is not None and observer.wants_commands)
         self.usage.watch(self.observed)
 
     # Reading
 
     def hit(self, line: bytes) -> bytes | None:
-        r"""Return the whole reply to ``get <key>\r\n`` if that can be had at once, and count it.
+        r"""Return the complete reply to ``get <key>\r\n`` if it exists already, and count the hit.
 
-        After None nothing was done, and `collect` has to be asked: perhaps the line is another
+        None means that nothing was done, and `collect` has to be used: the line may also be another
         command.
         """
         return None
 
-    def look_closer(self, item: Item) -> bool:
-        """Note the use of an item of which there is more to look at, for a get by its whole line.
+    def can_serve(self, item: Item) -> bool:
+        """Check whether the stored reply can be served for an item off the fast path; note its use.
 
         Returns:
-            Whether `Item.wire` is the reply, which remains to be counted.
+            Whether `Item.wire` is the reply. The caller counts the hit.
         """
         if (
             self.observed
-            or item.marks is not None  # perhaps the key is no word, and was not asked for
+            or item.meta_flags is not None  # the key may not be text, and the line not ask for it
             or (item.expires and item.expires <= self.clock.now())
         ):
             return False
@@ -106,9 +106,9 @@ class Engine:
         return True
 
     def collect(self, keys: list[bytes], out: list[Part]) -> None:
-        """Append the reply to a get for each item that is there, as `fetch` finds them one by one.
+        """Append the reply of a get for each item that exists, and count as `fetch` does.
 
-        The end of the reply remains to be appended.
+        The caller appends the END line.
         """
         if self.observed:
             for key in keys:
@@ -116,15 +116,15 @@ class Engine:
                 if item is not None:
                     out += item.entry()
             return
-        straight, append = self.usage.straight, out.append
+        fast_read, append = self.usage.fast_read, out.append
         hits = len(keys)
         for key, item in zip(keys, self.table.find_all(keys), strict=True):
-            if item is not None and (state := straight[item.state & MASK]):
+            if item is not None and (state := fast_read[item.state & MASK]):
                 item.state = state
             elif item is not None and not (item.expires and item.expires <= self.clock.now()):
                 item.state = self.usage.read[item.state & MASK]
             else:
-                if item is not None:  # it may be asked for twice, and be gone by now
+                if item is not None:  # a duplicate key, whose item is gone by now
                     item = self.table.get(key)
                 self._count_miss(key, item)
                 hits -= 1
@@ -137,7 +137,7 @@ class Engine:
         self.counters.hits += hits
 
     def fetch(self, key: bytes) -> Item | None:
-        """Return the item for get and gets, counting the hit or miss."""
+        """Return the item for get and gets; count the hit or miss."""
         item = self.table.find(key)
         state = FOUND
         if item is not None and (not item.expires or item.expires > self.clock.now()):
@@ -161,7 +161,7 @@ class Engine:
         return self._count_absent(key, expired)
 
     def _count_absent(self, key: bytes, expired: Item | None) -> str:
-        """Count why there is no item; return it as `Observer.fetched` takes it."""
+        """Count why there is no item; return the reason for `Observer.fetched`."""
         if expired is not None:
             self.counters.get_expired += 1
             self._drop_expired(key, expired)
@@ -176,21 +176,21 @@ class Engine:
             self.observer.fetched(key, item, state)
 
     def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
-        """Return the item for gat and gats, with its new expiry."""
+        """Return the item for gat and gats, after setting its new expiry."""
         item = self._retime(key, exptime)
         if self.prefixes is not None:
             self.prefixes.record_get(key, item is not None)
         return item
 
     def peek(self, key: bytes) -> Item | None:
-        """Return the item if it is there and has not expired, counting nothing."""
+        """Return the item if it exists and has not expired; count nothing."""
         item = self.table.get(key)
         if item is not None and item.expires and item.expires <= self.clock.now():
             return None
         return item
 
     def _look_up(self, key: bytes) -> Item | None:
-        """Return the item to change or remove; one that expired or was flushed is counted out."""
+        """Return the item to change or remove; count one that has expired or was flushed."""
         item = self.peek(key)
         state = FOUND
         if item is None:
@@ -200,27 +200,27 @@ class Engine:
         return item
 
     def unique(self, item: Item) -> int:
-        """Return the cas unique that gets shows for an item; 0 for all with ``-C``.
+        """Return the cas unique of an item for clients; always 0 with ``-C``.
 
-        0 also while the item is yet to be stored by a backend, see `unnumbered`.
+        It is also 0 until a backend has stored the item, see `awaits_version`.
         """
-        return self.numbered(item).unique if self.cas_enabled else 0
+        return self.with_unique(item).unique if self.cas_enabled else 0
 
-    def numbered(self, item: Item) -> Item:
-        """Return the item that is stored for `item` once that has its cas unique."""
+    def with_unique(self, item: Item) -> Item:
+        """Return the stored item, after assigning its cas unique if it has none."""
         return item
 
-    def unnumbered(self, item: Item) -> bool:
-        """Return whether an item has no cas unique yet, but will once the backend has stored it."""
+    def awaits_version(self, item: Item) -> bool:
+        """Return whether an item gets its cas unique only when the backend has stored it."""
         return False
 
     # Storing
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes) -> None:
-        """Store, whatever was there.
+        """Store unconditionally.
 
         Raises:
-            OutOfMemoryError: it does not fit and may not evict; an older item is removed.
+            OutOfMemoryError: it does not fit and nothing may be evicted. An older item is removed.
         """
         try:
             if self.observed:
@@ -230,15 +230,15 @@ class Engine:
             expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
             self._put(key, self.table.find(key), wire_form(key, flags, value), expires)
         except OutOfMemoryError:
-            # What could not be replaced must not be served as if it were current.
+            # An older item must not be served as if it were current.
             self.table.delete(key)
             raise
 
     def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
-        """Store like `set`, a value that is framed as an item keeps it.
+        """Store like `set`, with flags and value already in the form in which items keep them.
 
         Args:
-            key: the item's.
+            key: the key.
             exptime: as for `set`.
             wire: see `Item`.
 
@@ -261,35 +261,35 @@ class Engine:
             raise
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
-        """Store if absent; see `semantics.add`. A present item counts as if stored anew."""
+        """Store if absent; see `semantics.add`. If not absent, the item counts as used."""
         outcome = self._store("add", key, flags, exptime, value, semantics.add)
         if outcome is Outcome.NOT_STORED:
-            self._renew(key)
+            self._mark_used(key)
         return outcome
 
-    def _renew(self, key: bytes) -> None:
+    def _mark_used(self, key: bytes) -> None:
         item = self.table.find(key)
         if item is not None:
-            item.state = self.usage.seen[item.state & MASK]
+            item.state = self.usage.used[item.state & MASK]
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `semantics.replace`."""
         return self._store("replace", key, flags, exptime, value, semantics.replace)
 
     def append(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
-        """Put behind the present value; see `semantics.append`."""
+        """Append to the value; see `semantics.append`."""
         return self._store("append", key, flags, exptime, value, semantics.append)
 
     def prepend(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
-        """Put before the present value; see `semantics.prepend`."""
+        """Prepend to the value; see `semantics.prepend`."""
         return self._store("prepend", key, flags, exptime, value, semantics.prepend)
 
     def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
-        """Store if unchanged; see `semantics.cas`. With ``-C`` nothing is ever unchanged."""
+        """Store if unchanged; see `semantics.cas`. With ``-C`` it never stores."""
 
         def decide(current: Item | None, new: Content) -> Decision:
             if current is not None:
-                current = self.numbered(current)
+                current = self.with_unique(current)
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
         outcome = self._store("cas", key, flags, exptime, value, decide)
@@ -322,13 +322,13 @@ class Engine:
         return self._carry_out(command, key, new, decide(current, new))
 
     def _carry_out(self, command: str, key: bytes, new: Content, decision: Decision) -> Outcome:
-        """Store what was decided on `new`, which a client has sent."""
+        """Store what was decided for `new`, the content that a client sent."""
         outcome, content = decision
         if content is not None and len(content.value) != len(new.value):
-            # Only append and prepend make a value longer than the parser let through.
+            # Only append and prepend produce a longer value than the parser has checked.
             total = item_total(len(key), content.flags, len(content.value), cas=self.cas_enabled)
             if total > self._item_size:
-                # memcached fails to allocate the joined item and says so by NOT_STORED.
+                # memcached fails to allocate the joined item, and replies NOT_STORED.
                 outcome, content = Outcome.NOT_STORED, None
         if self.observer is None:
             if content is not None:
@@ -349,7 +349,7 @@ class Engine:
         return outcome
 
     def _observe_replaced(self, command: str, key: bytes) -> None:
-        """Tell the observer what a storage command finds before it stores."""
+        """Notify the observer of what a storage command finds before it stores."""
         self._observe_present(key, self.table.get(key))
 
     def _observe_present(self, key: bytes, item: Item | None) -> None:
@@ -361,7 +361,7 @@ class Engine:
             self._observe_fetch(key, item, FOUND)
 
     def refuse_large(self, key: bytes, *, removes: bool, command: str = "set") -> None:
-        """Count a value over the item size; with `removes` (for set) an older item goes."""
+        """Count a value over the item size; with `removes` (for set), remove an older item."""
         self.counters.store_too_large += 1
         if self.observer is not None:
             self.observer.stored(command, key, 0, 0, 0, "too_large")
@@ -371,9 +371,9 @@ class Engine:
             self.table.delete(key)
 
     def _put_content(self, key: bytes, old: Item | None, content: Content) -> None:
-        value, flags, expires, marks = content
-        name = key if marks is None or nameable(key) else b""
-        self._put(key, old, wire_form(name, flags, value), expires, marks)
+        value, flags, expires, meta_flags = content
+        name = key if meta_flags is None or nameable(key) else b""
+        self._put(key, old, wire_form(name, flags, value), expires, meta_flags)
 
     def _put(
         self,
@@ -381,36 +381,36 @@ class Engine:
         old: Item | None,
         wire: bytes,
         expires: float,
-        marks: Marks | None = None,
+        meta_flags: MetaFlags | None = None,
     ) -> None:
         counters = self.counters
         try:
             if old is None:
                 item = Item(wire, self.usage.fresh)
-                if expires or marks is not None:
+                if expires or meta_flags is not None:
                     item = FullItem(wire, self.usage.fresh, expires)
-                    item.marks = marks
+                    item.meta_flags = meta_flags
                 if self.table.pop_flushed(key) is not None:
                     self._count_reclaimed(key, item)
                 self.table.put(key, item)
             else:
                 if old.state & FULL and old.expires and old.expires <= self.clock.now():
-                    self._count_renewed_expired(key, old)
-                state = self.usage.seen[old.state & FRESH_BITS]
-                self.table.renew(key, old, wire, expires, state, marks)
+                    self._count_overwritten_expired(key, old)
+                state = self.usage.used[old.state & FRESH_BITS]
+                self.table.overwrite(key, old, wire, expires, state, meta_flags)
         except OutOfMemoryError:
             counters.store_no_memory += 1
             raise
         counters.total_items += 1
 
-    def _count_renewed_expired(self, key: bytes, item: Item) -> None:
+    def _count_overwritten_expired(self, key: bytes, item: Item) -> None:
         if not item.fetched:
             self.counters.expired_unfetched += 1
         self._count_reclaimed(key, item)
 
     def _count_reclaimed(self, key: bytes, item: Item) -> None:
         self.counters.reclaimed += 1
-        self.sizes.gone[self.sizes.of_item(len(key), item)].reclaimed += 1
+        self.sizes.evictions[self.sizes.of_item(len(key), item)].reclaimed += 1
 
     # Changing and removing
 
@@ -455,14 +455,14 @@ class Engine:
         fetched = current is not None and current.fetched
         try:
             self._put_content(key, self.table.find(key), content)
-            # memcached writes a number that fits into the item it has, which is no new one.
+            # memcached writes a number that fits into the existing item, so it is not a new one.
             if in_place:
                 self.counters.total_items -= 1
                 item = self.table.get(key)
                 if item is not None and fetched:
                     item.state = shared(item.state | FETCHED)
         except OutOfMemoryError as error:
-            raise CommandError(b"SERVER_ERROR out of memory\r\n") from error
+            raise OutOfMemoryError(Shortage.NUMBER) from error
         return number
 
     def touch(self, key: bytes, exptime: int) -> bool:
@@ -478,26 +478,26 @@ class Engine:
             return None
         counters.touch_hits += 1
         expires = semantics.expiry(exptime, self.clock.now())
-        item = self.table.alter(key, item, expires, item.marks)
+        item = self.table.update_metadata(key, item, expires, item.meta_flags)
         self._bump(key, item)
         return item
 
     # Making room
 
     def count_eviction(self, key: bytes, item: Item) -> None:
-        """Count an item that made room for another."""
+        """Count an item that was evicted."""
         self.count_evictions([(line_of(key), item, 0)])
 
     def count_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:
-        """Count items that made room for others, as `Policy.evict` returns them."""
+        """Count evicted items, as `Policy.evict` returns them."""
         counters, sizes = self.counters, self.sizes
         second = self.clock.second - EPOCH
         for line, item, _ in gone:
-            counts = sizes.gone[sizes.of_item(len(line) - LINE_BESIDE_KEY, item)]
+            counts = sizes.evictions[sizes.of_item(len(line) - LINE_OVERHEAD, item)]
             state = item.state
             if state & FULL and item.expires:
                 if item.expires <= self.clock.now():
-                    # memcached's allocator takes an expired tail first, and calls that reclaiming.
+                    # memcached's allocator uses an expired tail first, and counts it as reclaimed.
                     counters.reclaimed += 1
                     counts.reclaimed += 1
                     if not item.fetched:

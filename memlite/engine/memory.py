@@ -1,18 +1,17 @@
-"""The engine served from memory alone: all items are in one table."""
+"""The engine for items in memory: all of them are in one table."""
 
-from memlite.backends import FullItem, Item, ItemTable
-from memlite.backends.usage import MASK
-from memlite.clock import Clock
+from memlite.core.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
-from memlite.stats import Counters
+from memlite.memory import FullItem, Item, ItemTable
+from memlite.memory.usage import MASK
+from memlite.telemetry.counters import Counters
 
 __all__ = ["MemoryEngine"]
 
 
-# Seconds from the end of one round of looking for expired items to the next. After a round that
-# found none it is twice as long.
+# Seconds between two crawls for expired items. The interval doubles after a crawl that found none.
 _INTERVAL = 60
 _LONGEST = 15 * 60
 
@@ -21,15 +20,15 @@ class MemoryEngine(MetaEngine):
     """Carries out commands on a table that holds every item.
 
     Args:
-        items: the table; its evictions are counted here.
-        clock: as for `Engine`, and likewise the others.
-        counters: see there.
-        item_size: see there.
-        cas: see there.
-        sizes: see there.
+        items: the table, whose evictions the engine counts.
+        clock: see `Engine`.
+        counters: see `Engine`.
+        item_size: see `Engine`.
+        cas: see `Engine`.
+        sizes: see `Engine`.
 
     Attributes:
-        crawls: whether expired items are looked for now and then (``lru_crawler enable``).
+        crawls: whether it crawls for expired items periodically (``lru_crawler enable``).
     """
 
     def __init__(
@@ -44,8 +43,8 @@ class MemoryEngine(MetaEngine):
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self._items = items
-        self._straight = self.usage.straight
-        self._stored = self.usage.stored
+        self._fast_read = self.usage.fast_read
+        self._fast_store = self.usage.fast_store
         self._version = 0
         self._flush_at = 0.0
         self.crawls = True
@@ -57,26 +56,26 @@ class MemoryEngine(MetaEngine):
         items.on_evict = self.count_evictions
 
     def hit(self, line: bytes) -> bytes | None:
-        r"""Return the whole reply to ``get <key>\r\n`` if that can be had at once; see `Engine`."""
-        asked = self._items.asked  # called by way of a local: faster than as if it were a method
-        item = asked(line)
+        r"""Return the complete reply to ``get <key>\r\n`` if it exists already; see `Engine`."""
+        get_by_line = self._items.get_by_line  # a local is called faster than a method
+        item = get_by_line(line)
         if item is None:
             return None
-        state = self._straight[item.state & MASK]
+        state = self._fast_read[item.state & MASK]
         if state:
             item.state = state
-        elif not self.look_closer(item):
+        elif not self.can_serve(item):
             return None
         self.counters.hits += 1
         return item.wire
 
     def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
         """Store like `set`; see `Engine`."""
-        asked = self._items.asked
-        old = asked(b"get %b\r\n" % key)
-        # What most sets do, to overwrite with as many bytes, without any further call.
+        get_by_line = self._items.get_by_line
+        old = get_by_line(b"get %b\r\n" % key)
+        # The most frequent case, an overwrite of the same size, without any further call.
         if old is not None and not exptime and len(wire) == len(old.wire):
-            state = self._stored[old.state & MASK]
+            state = self._fast_store[old.state & MASK]
             if state:
                 old.wire = wire
                 old.state = state
@@ -86,29 +85,29 @@ class MemoryEngine(MetaEngine):
                 return
         self._set_framed(key, old, exptime, wire)
 
-    def numbered(self, item: Item) -> Item:
-        """Return the item that is stored for `item` once that has its cas unique.
+    def with_unique(self, item: Item) -> Item:
+        """Return the stored item, after assigning its cas unique if it has none.
 
-        It is given out here, when somebody asks for it. Nobody can tell: what was never shown is
-        what no cas can have, and a number takes 48 bytes of memory.
+        Assigned only when a client asks for it, as it takes 48 bytes of memory. Clients cannot tell
+        the difference: no cas can contain a unique that was never shown.
         """
         if item.version or not self.cas_enabled:
             return item
         if not isinstance(item, FullItem):
-            stored = self._items.get(item.key)  # perhaps it is another by now, which has one
+            stored = self._items.get(item.key)  # it may be another object by now, with a unique
             if stored is None:
                 return item
             item = stored
-        marks = item.marks
-        if not item.version and (marks is None or marks.unique is None):
+        meta_flags = item.meta_flags
+        if not item.version and (meta_flags is None or meta_flags.unique is None):
             self._version += 1
-            item = self._items.number(item, self._version)
+            item = self._items.set_version(item, self._version)
         return item
 
     def flush_all(self, exptime: int) -> None:
-        """Make all items absent, now or, for a positive `exptime`, then.
+        """Make all items absent, now or, for a positive `exptime`, at that time.
 
-        A later call replaces an earlier one that is still waiting.
+        A later call replaces an earlier one that is still pending.
         """
         self._flush_at = 0.0
         if exptime > 0:
@@ -118,7 +117,7 @@ class MemoryEngine(MetaEngine):
             self._items.flush()
 
     def tick(self) -> None:
-        """Do what is due: a delayed flush, and to look for expired items."""
+        """Carry out a delayed flush that is due, and start a crawl that is due."""
         if self._flush_at and self._flush_at <= self.clock.now():
             self._flush_at = 0.0
             self._items.flush()
@@ -127,11 +126,11 @@ class MemoryEngine(MetaEngine):
 
     @property
     def flush_pending(self) -> float:
-        """The unix time of a delayed flush, 0 when there is none."""
+        """The unix time of a delayed flush, 0 if there is none."""
         return self._flush_at
 
     def crawl(self) -> None:
-        """Begin to look for expired items, with `sweep` (``lru_crawler crawl``)."""
+        """Start to look for expired items; `sweep` does the work (``lru_crawler crawl``)."""
         if not self._crawling:
             self._crawling = True
             self._found = 0
@@ -139,20 +138,20 @@ class MemoryEngine(MetaEngine):
 
     @property
     def crawling(self) -> bool:
-        """Whether expired items are being looked for."""
+        """Whether a crawl is in progress."""
         return self._crawling
 
     def compact(self) -> None:
-        """Begin to make what is small anew, with `sweep`, so that it lies together."""
+        """Start to compact memory; `sweep` does the work. See `ItemTable.compact`."""
         self._compacting = True
 
     @property
     def compacting(self) -> bool:
-        """Whether that is under way."""
+        """Whether compaction is in progress."""
         return self._compacting
 
     def sweep(self, at_most: int) -> bool:
-        """Free what was flushed, then what has expired, then compact, `at_most` items of each.
+        """Free flushed items, then expired ones, then compact; `at_most` items of each.
 
         Returns:
             Whether there is more to do.
@@ -166,7 +165,7 @@ class MemoryEngine(MetaEngine):
             self._next_crawl = self.clock.second + self._interval
         elif self._compacting and not self._crawling:
             self._compacting = items.compact(at_most)
-            return True  # it measures, and that may show that there is less room for items
+            return True  # compaction measures the overhead, which may leave less room for items
         return self._crawling or self._compacting
 
     def _look(self, key: bytes, item: Item) -> None:
@@ -175,5 +174,5 @@ class MemoryEngine(MetaEngine):
         if item.expires and item.expires <= self.clock.now():
             self._found += 1
             counters.crawler_reclaimed += 1
-            self.sizes.gone[self.sizes.of_item(len(key), item)].crawler_reclaimed += 1
+            self.sizes.evictions[self.sizes.of_item(len(key), item)].crawler_reclaimed += 1
             self._drop_expired(key, item)

@@ -1,28 +1,29 @@
-"""What the meta and binary protocols ask of the engine beyond the classic commands."""
+"""Commands of the meta and binary protocols that go beyond the classic ones."""
 
 from typing import NamedTuple
 
-from memlite.backends import Item, Marks, nameable
+from memlite.core.build import mypyc_attr
+from memlite.core.errors import OutOfMemoryError, Shortage
+from memlite.core.meta_flags import MetaFlags
 from memlite.engine import semantics
 from memlite.engine.engine import Engine
 from memlite.engine.semantics import Content, Mode, Outcome
-from memlite.errors import CommandError, OutOfMemoryError
-from memlite.native import mypyc_attr
+from memlite.memory import Item, nameable
 
 __all__ = ["Counted", "Found", "MetaEngine"]
 
 
 class Found(NamedTuple):
-    """An item, and how it was before it was asked for.
+    """An item, and its state before the command.
 
     Attributes:
-        item: as it is now. Its version may be 0 until the backend has given it one.
-        created: it was absent, and is there now, empty.
-        won: who asked is to store it anew; nobody was told so before.
-        sent: somebody was told so before.
-        expires: unix time in seconds at which it would have expired; 0 for never.
-        fetched: whether it was ever read.
-        accessed: unix second at which it was stored or last read.
+        item: the item as it is now. Its version may be 0 until the backend has assigned one.
+        created: whether it was absent, and the command has created it, empty.
+        won: whether this client is to recache it; no other client was told so before.
+        sent: whether another client was told to recache it.
+        expires: its expiry before, unix time in seconds; 0 for never.
+        fetched: whether it was read before.
+        accessed: unix second at which it was stored or last read before.
     """
 
     item: Item
@@ -35,14 +36,14 @@ class Found(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """How counting ended.
+    """The result of an increment or decrement.
 
     Attributes:
         outcome: STORED, or why there is no number.
-        number: the new one.
-        item: that of the number; None where there is none.
-        created: it was absent.
-        expires: unix time in seconds at which it would have expired; 0 for never.
+        number: the new number.
+        item: the item that holds it; None if there is no number.
+        created: whether the item was absent before.
+        expires: its expiry before, unix time in seconds; 0 for never.
     """
 
     outcome: Outcome
@@ -56,9 +57,10 @@ class Counted(NamedTuple):
 class MetaEngine(Engine):
     """Commands with conditions and options.
 
-    Wherever an argument is called `unique` it is the cas unique to give the item, None for one of
-    the engine's choice; `compare` is the one it must have for anything to happen, None for any.
-    `exptime` and `touch` are as on the wire. `binary` marks an item whose key came as base64.
+    Arguments have the same meaning in all methods. `unique` is the cas unique to assign to the
+    item, None for one of the engine's choice. `compare` is the cas unique that the item must have,
+    None for no condition. `exptime` and `touch` are as clients send them. `binary` says that the
+    key was sent as base64.
 
     Attributes:
         ordered: whether a greater cas unique is a newer one.
@@ -77,19 +79,20 @@ class MetaEngine(Engine):
         unique: int | None = None,
         bump: bool = True,
     ) -> Found | None:
-        """Return an item, and find out whether who asks is to store it anew.
+        """Return an item, and decide whether this client is to recache it.
 
-        That is told to one client: of a stale item, of one that was absent (with `vivify`), of
-        one that expires soon (with `recache`).
+        Exactly one client is told to recache an item that is stale, was absent (with `vivify`) or
+        expires soon (with `recache`).
 
         Args:
-            key: the item's.
-            touch: its new exptime; None to leave it.
-            vivify: the exptime of the empty item to store if the key is absent; None for not to.
-            recache: seconds left to live below which it is to be stored anew.
-            recache_first: compare that with the expiry before `touch`, not the one after.
-            unique: for an item that is made.
-            bump: whether it counts as read.
+            key: the key.
+            touch: the new exptime; None to keep the present one.
+            vivify: the exptime of the empty item to create if the key is absent; None to create
+                none.
+            recache: remaining seconds to live below which the item is to be recached.
+            recache_first: apply `recache` to the expiry before `touch`, not after it.
+            unique: the cas unique of an item that is created.
+            bump: whether the item counts as read.
         """
         now = self.clock.now()
         item = self._look_up(key)
@@ -98,29 +101,29 @@ class MetaEngine(Engine):
         created = item is None and vivify is not None
         if created:
             expires = semantics.expiry(vivify or 0, now)
-            marks = Marks(won=True, binary=not nameable(key), unique=unique)
+            meta_flags = MetaFlags(won=True, binary=not nameable(key), unique=unique)
             try:
-                self._put_content(key, None, Content(b"", 0, expires, marks))
+                self._put_content(key, None, Content(b"", 0, expires, meta_flags))
             except OutOfMemoryError:
                 created = False
             item = self.table.get(key)
         if item is None:
             self.counters.get_misses += 1
             return None
-        marks = item.marks or Marks()
+        meta_flags = item.meta_flags or MetaFlags()
         before = 0.0 if created else item.expires
         after = before if touch is None else semantics.expiry(touch, now)
-        sent = marks.won and not created
-        won = created or (marks.stale and not sent)
+        sent = meta_flags.won and not created
+        won = created or (meta_flags.stale and not sent)
         if recache is not None and not created and not sent:
             expires = before if recache_first else after
-            # In whole seconds, as memcached has them: what was stored a moment ago for so long as
-            # is asked for does not expire before.
+            # In whole seconds, as in memcached: an item that was stored a moment ago with the same
+            # number of seconds does not count as expiring earlier.
             won = won or bool(expires and int(expires) < int(semantics.expiry(recache, now)))
         found = Found(item, created, won, sent, before, item.fetched, item.accessed)
         if not created and (won or touch is not None):
-            changed = marks._replace(won=True) if won else item.marks
-            item = self.table.alter(key, item, after, changed)
+            changed = meta_flags._replace(won=True) if won else item.meta_flags
+            item = self.table.update_metadata(key, item, after, changed)
             found = found._replace(item=item)
         if touch is None:
             self.counters.hits += 1
@@ -148,19 +151,20 @@ class MetaEngine(Engine):
         """Store; see `semantics.store`. Returns the outcome, and the item if it was stored.
 
         Raises:
-            OutOfMemoryError: it does not fit and may not evict; for set, an older item is removed.
+            OutOfMemoryError: it does not fit and nothing may be evicted. For set, an older item is
+                removed.
         """
         self.counters.cmd_set += 1
         if self.prefixes is not None:
             self.prefixes.record_set(key)
         binary = binary or not nameable(key)
-        marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
-        new = Content(value, flags, semantics.expiry(exptime, self.clock.now()), marks)
+        meta = MetaFlags(binary=binary, unique=unique) if binary or unique is not None else None
+        new = Content(value, flags, semantics.expiry(exptime, self.clock.now()), meta)
         current = self.peek(key)
         if compare and current is not None and not self.cas_enabled:
             compare = 0
         if compare is not None and current is not None:
-            current = self.numbered(current)
+            current = self.with_unique(current)
         decision = semantics.store(
             current,
             new,
@@ -171,7 +175,7 @@ class MetaEngine(Engine):
             vivify=vivify,
         )
         try:
-            # A cas unique makes memcached take either for cas, which its log shows.
+            # With a cas unique, memcached treats and logs either as cas.
             is_cas = compare is not None and mode in (Mode.SET, Mode.REPLACE)
             command = "cas" if is_cas else mode.name.lower()
             outcome = self._carry_out(command, key, new, decision)
@@ -184,7 +188,7 @@ class MetaEngine(Engine):
         if outcome is Outcome.STORED:
             return outcome, self.table.get(key)
         if mode is Mode.ADD and current is not None:
-            self._renew(key)
+            self._mark_used(key)
         return outcome, None
 
     def remove(
@@ -199,20 +203,20 @@ class MetaEngine(Engine):
         unique: int | None = None,
         command: str = "md",
     ) -> Outcome:
-        """Delete a key, or leave its item there, empty or stale or both.
+        """Delete a key, or keep its item and make it empty, stale or both.
 
         Args:
-            key: the item's.
-            compare: see above.
-            empty: take its value away, and give it `flags` and the exptime `touch` (or none).
-            flags: the client's flags of an item made empty.
-            stale: show it as stale from now on, with the exptime `touch` (default: its own).
-            touch: as above.
-            unique: as above; one that is made empty keeps its own, unless it is stale.
-            command: what the observer is told it was.
+            key: the key.
+            compare: see the class.
+            empty: remove the value, and set `flags` and the exptime `touch` (or none).
+            flags: the client's flags of an item that is made empty.
+            stale: mark the item as stale, with the exptime `touch` (default: unchanged).
+            touch: see the class.
+            unique: see the class. An item that is made empty keeps its own, unless it is stale.
+            command: the name of the command for the observer.
 
         Raises:
-            OutOfMemoryError: as above.
+            OutOfMemoryError: see `store`.
         """
         if self.prefixes is not None:
             self.prefixes.record_delete(key)
@@ -222,24 +226,24 @@ class MetaEngine(Engine):
             counters.delete_misses += 1
             return Outcome.NOT_FOUND
         if compare is not None:
-            item = self.numbered(item)
+            item = self.with_unique(item)
             if self.unique(item) != compare:
                 counters.delete_misses += 1
                 return Outcome.EXISTS
         now = self.clock.now()
-        marks = item.marks or Marks()
+        meta_flags = item.meta_flags or MetaFlags()
         if empty:
             own = unique
             if unique is None and not stale and self.cas_enabled:
-                item = self.numbered(item)
+                item = self.with_unique(item)
                 own = item.unique
-            marks = Marks(stale=stale, binary=not nameable(key), unique=own)
+            meta_flags = MetaFlags(stale=stale, binary=not nameable(key), unique=own)
             expires = semantics.expiry(touch or 0, now)
-            self._put_content(key, item, Content(b"", flags, expires, marks))
+            self._put_content(key, item, Content(b"", flags, expires, meta_flags))
         elif stale:
             expires = item.expires if touch is None else semantics.expiry(touch, now)
-            marks = marks._replace(stale=True, won=False, unique=unique)
-            item = self.table.alter(key, item, expires, marks, renumber=True)
+            meta_flags = meta_flags._replace(stale=True, won=False, unique=unique)
+            item = self.table.update_metadata(key, item, expires, meta_flags, drop_version=True)
         else:
             self.table.delete(key)
         if not stale:
@@ -263,23 +267,23 @@ class MetaEngine(Engine):
         """Add `delta`, or subtract it; see `semantics.count`.
 
         Args:
-            key: the item's.
-            delta: by how much.
+            key: the key.
+            delta: the number to add or subtract.
             down: whether to subtract.
-            compare: see above.
-            initial: the number to store if the key is absent; None for none.
-            exptime: that of an item made so.
-            touch: the new exptime of one that was there; None to leave it.
-            unique: see above.
+            compare: see the class.
+            initial: the number to store if the key is absent; None to store none.
+            exptime: the exptime of an item that is created.
+            touch: the new exptime of an item that existed; None to keep the present one.
+            unique: see the class.
 
         Raises:
-            CommandError: it does not fit and may not evict.
+            OutOfMemoryError: it does not fit and nothing may be evicted.
         """
         current = self.peek(key)
         if current is None and initial is not None:
-            self._look_up(key)  # as those do that count below, each once
+            self._look_up(key)  # once, as `incr` and `decr` do below
             return self._begin_count(key, initial, exptime, unique)
-        # An empty value is no number, whatever its cas unique.
+        # An empty value is not a number, regardless of its cas unique.
         mismatch = current is not None and compare is not None and compare != self.unique(current)
         if current is not None and current.size and mismatch:
             self._look_up(key)
@@ -291,18 +295,18 @@ class MetaEngine(Engine):
         item = self.table.get(key)
         if item is not None and (touch is not None or unique is not None):
             until = item.expires if touch is None else semantics.expiry(touch, self.clock.now())
-            marks = item.marks
+            meta_flags = item.meta_flags
             if unique is not None:
-                marks = (marks or Marks())._replace(unique=unique)
-            item = self.table.alter(key, item, until, marks)
+                meta_flags = (meta_flags or MetaFlags())._replace(unique=unique)
+            item = self.table.update_metadata(key, item, until, meta_flags)
         return Counted(Outcome.STORED, result, item, expires=expires)
 
     def _begin_count(self, key: bytes, initial: int, exptime: int, unique: int | None) -> Counted:
         binary = not nameable(key)
-        marks = Marks(binary=binary, unique=unique) if binary or unique is not None else None
-        new = Content(b"%d" % initial, 0, semantics.expiry(exptime, self.clock.now()), marks)
+        meta = MetaFlags(binary=binary, unique=unique) if binary or unique is not None else None
+        new = Content(b"%d" % initial, 0, semantics.expiry(exptime, self.clock.now()), meta)
         try:
             self._carry_out("add", key, new, (Outcome.STORED, new))
         except OutOfMemoryError as error:
-            raise CommandError(b"SERVER_ERROR Out of memory allocating new item\r\n") from error
+            raise OutOfMemoryError(Shortage.NEW_NUMBER) from error
         return Counted(Outcome.STORED, initial, self.table.get(key), created=True)

@@ -1,43 +1,43 @@
-"""What can be seen of the engine at work, by whoever asks to be told."""
+"""The interface for observing what the engine does with items."""
 
 from typing import Protocol
 
-from memlite.backends import Item
+from memlite.memory import Item
 
 __all__ = ["EXPIRED", "FLUSHED", "FOUND", "NOT_FOUND", "Observer"]
 
 FOUND, NOT_FOUND, FLUSHED, EXPIRED = "found", "not_found", "flushed", "expired"
-"""What a lookup finds, in the words of memcached's ``watch fetchers``."""
+"""Results of a lookup, as memcached's ``watch fetchers`` names them."""
 
 
 class Observer(Protocol):
-    """Is told what happens to items; must neither change them nor wait.
+    """Is notified of what happens to items; must neither change them nor block.
 
     Attributes:
-        commands: whether it wants to know more than which items are evicted.
+        wants_commands: whether it wants to see commands, and not only evictions.
     """
 
-    commands: bool
+    wants_commands: bool
 
     def fetched(self, key: bytes, item: Item | None, state: str) -> None:
-        """Take note of a lookup: `FOUND` and the item, or why there is none."""
+        """Called after a lookup with `FOUND` and the item, or with the reason why there is none."""
 
     def stored(
         self, command: str, key: bytes, flags: int, size: int, expires: float, status: str
     ) -> None:
-        """Take note of an attempt to store.
+        """Called after an attempt to store, with what was stored or was to be stored.
 
         Args:
             command: set, add, replace, append, prepend or cas.
-            key: the item's.
-            flags: those that are stored, or of the attempt that failed.
-            size: bytes of the value, likewise.
-            expires: unix time in seconds, 0 for never, likewise.
+            key: the key.
+            flags: the client's flags.
+            size: bytes of the value.
+            expires: unix time in seconds, 0 for never.
             status: stored, not_stored, exists, not_found, too_large or no_memory.
         """
 
     def deleted(self, command: str, key: bytes, item: Item) -> None:
-        """Take note of an item removed by `command` (delete or md)."""
+        """Called after `command` (delete or md) has removed an item."""
 
     def evicted(self, key: bytes, item: Item) -> None:
-        """Take note of an item that made room for another before its time."""
+        """Called after an item that has not expired was evicted."""

@@ -1,19 +1,19 @@
 """Counters per key prefix (``stats detail``)."""
 
-from memlite.backends import nameable
+from memlite.memory import nameable
 
 __all__ = ["PrefixStats"]
 
 
 class PrefixStats:
-    """Counts gets, hits, sets and deletes of keys by what stands before their delimiter.
+    """Counts gets, hits, sets and deletes by the part of the key before a delimiter.
 
     Keys without the delimiter are not counted, as in memcached.
 
     Args:
         delimiter: one byte (``-D``, default a colon).
-        at_most: prefixes kept; those beyond are not counted, so that keys a peer makes up
-            cannot fill the memory.
+        at_most: number of prefixes; more are not counted, so that clients cannot fill the memory
+            with made-up keys.
     """
 
     def __init__(self, delimiter: bytes = b":", at_most: int = 100_000) -> None:
@@ -56,7 +56,7 @@ class PrefixStats:
     def dump(self) -> bytes:
         r"""Return ``PREFIX <prefix> get <n> hit <n> set <n> del <n>\r\n`` lines and END.
 
-        Prefixes that are no word, of binary keys, are left out: a line's end may be in them.
+        Prefixes that the text protocol cannot express are omitted, as they may contain line ends.
         """
         lines = [
             b"PREFIX %b get %d hit %d set %d del %d\r\n" % (prefix, gets, hits, sets, deletes)

@@ -1,15 +1,16 @@
 """What each read-modify-write command does, as pure functions.
 
-Each takes the current item (None when there is none, or it has expired) and returns an outcome
-and what to store, or None to leave things as they are. The rules are those of memcached 1.6's
-``doc/protocol.txt``; where that is silent, of ``do_store_item`` and ``do_add_delta``.
+Each takes the current item (None if there is none, or it has expired) and returns an outcome, and
+what to store, or None to store nothing. The rules are those of memcached 1.6's ``doc/protocol.txt``
+or, where that says nothing, of its functions ``do_store_item`` and ``do_add_delta``.
 """
 
 import enum
 import re
 from typing import Final, NamedTuple
 
-from memlite.backends import Item, Marks
+from memlite.core.meta_flags import MetaFlags
+from memlite.memory import Item
 
 __all__ = [
     "Content",
@@ -27,13 +28,13 @@ __all__ = [
 ]
 
 MAX_RELATIVE_EXPTIME: Final = 60 * 60 * 24 * 30
-"""Seconds up to which an exptime counts from now; above, it is a unix time."""
+"""Seconds up to which an exptime is relative; above, it is a unix time."""
 
 _LONG_AGO: Final = 1.0
 _COUNTER_END: Final = 2**64
-# strtoull(): leading white space, a sign; then white space, a NUL or the end of the value.
+# As strtoull(): leading white space, a sign, digits; then white space, a NUL or the end.
 _COUNTER: Final = re.compile(rb"[ \t\n\v\f\r]*(\+?[0-9]+)(?:[ \t\n\v\f\r\0]|$)", re.DOTALL)
-# memcached keeps longer values in chunks, and refuses to count in those.
+# memcached stores longer values in chunks, and refuses to increment those.
 _COUNTER_VALUE_MAX: Final = 512 * 1024
 
 
@@ -59,28 +60,28 @@ class Mode(enum.Enum):
 
 
 class Content(NamedTuple):
-    """What a command wants stored.
+    """What a command is to store.
 
     Attributes:
-        value: the bytes.
+        value: the value.
         flags: the client's flags.
         expires: unix time in seconds, 0 for never.
-        marks: see `Item`.
+        meta_flags: see `Item`.
     """
 
     value: bytes
     flags: int
     expires: float
-    marks: Marks | None = None
+    meta_flags: MetaFlags | None = None
 
 
 Decision = tuple[Outcome, Content | None]
 
 
 def expiry(exptime: int, now: float) -> float:
-    """Return the unix time at which an item with the wire's `exptime` expires, 0 for never.
+    """Return the unix time at which an item with a client's `exptime` expires, 0 for never.
 
-    Up to 30 days count from `now`; more is a unix time; below 0 has expired already.
+    Up to 30 days are relative to `now`; more is a unix time; negative means already expired.
     """
     if exptime == 0:
         return 0.0
@@ -97,7 +98,7 @@ def add(current: Item | None, new: Content) -> Decision:
 
 
 def always(current: Item | None, new: Content) -> Decision:
-    """Store, whatever is there (set)."""
+    """Store unconditionally (set)."""
     return Outcome.STORED, new
 
 
@@ -107,25 +108,25 @@ def replace(current: Item | None, new: Content) -> Decision:
 
 
 def append(current: Item | None, new: Content) -> Decision:
-    """Put the value behind the present one, whose flags and expiry stay."""
+    """Append to the value; flags and expiry stay."""
     if current is None:
         return Outcome.NOT_STORED, None
     return Outcome.STORED, _joined(current, current.value + new.value, new)
 
 
 def prepend(current: Item | None, new: Content) -> Decision:
-    """Put the value before the present one, whose flags and expiry stay."""
+    """Prepend to the value; flags and expiry stay."""
     if current is None:
         return Outcome.NOT_STORED, None
     return Outcome.STORED, _joined(current, new.value + current.value, new)
 
 
 def _joined(current: Item, value: bytes, new: Content) -> Content:
-    return Content(value, current.flags, current.expires, new.marks)
+    return Content(value, current.flags, current.expires, new.meta_flags)
 
 
 def cas(current: Item | None, new: Content, unique: int) -> Decision:
-    """Store only if nobody has stored since the version `unique` was read."""
+    """Store only if the item still has the cas unique `unique`."""
     if current is None:
         return Outcome.NOT_FOUND, None
     if current.unique != unique:
@@ -146,19 +147,19 @@ def store(
     ordered: bool = True,
     vivify: bool = False,
 ) -> Decision:
-    """Store as the meta and binary protocols do: any mode, perhaps on a condition.
+    """Store as the meta and binary protocols do: in any mode, optionally on a condition.
 
     Args:
-        current: what is there.
+        current: the current item.
         new: what to store.
-        mode: how.
-        unique: the cas unique that what is there must have; None for any. With 0, which none
-            has, set and replace never store, and append and prepend always.
-        accept_older: if what is there is newer than `unique`, store all the same, but as stale
-            and for as long as what is there had.
-        ordered: whether of two cas uniques the greater is the newer. Where nobody knows, one that
-            is not the current one is taken to be older, as it can only have been seen before.
-        vivify: append and prepend store what has nothing to be put to.
+        mode: how to store it.
+        unique: the cas unique that the current item must have; None for any. With 0, which no item
+            has, set and replace never store, and append and prepend always do.
+        accept_older: if the current item is newer than `unique`, store nonetheless, as stale and
+            with the expiry of the current item.
+        ordered: whether the greater of two cas uniques is the newer one. If not, a unique other
+            than the current one counts as older, as a client can only have seen it earlier.
+        vivify: whether append and prepend create an item that is absent.
     """
     replaces = mode in (Mode.SET, Mode.REPLACE)
     joins = mode in (Mode.APPEND, Mode.PREPEND)
@@ -178,17 +179,17 @@ def store(
 
 
 def _as_stale(current: Item, new: Content) -> Content:
-    won = current.marks is not None and current.marks.won
-    marks = (new.marks or Marks())._replace(stale=True, won=won)
-    return new._replace(expires=current.expires, marks=marks)
+    won = current.meta_flags is not None and current.meta_flags.won
+    meta_flags = (new.meta_flags or MetaFlags())._replace(stale=True, won=won)
+    return new._replace(expires=current.expires, meta_flags=meta_flags)
 
 
 def count(current: Item | None, delta: int) -> tuple[Outcome, int, Content | None]:
-    """Add `delta` to a decimal value: up wraps at 2**64, down (a negative delta) stops at 0.
+    """Add `delta` to a decimal value: wraps at 2**64, and stops at 0 if `delta` is negative.
 
     Returns:
-        The outcome, the new number, and what to store. The stored value keeps the old one's
-        length where the number fits, filled with spaces: "10" less 1 is stored as "9 ".
+        The outcome, the new number, and what to store. The stored value is not shorter than the
+        old one, but padded with spaces: "10" minus 1 is stored as "9 ".
     """
     if current is None:
         return Outcome.NOT_FOUND, 0, None
@@ -202,7 +203,7 @@ def count(current: Item | None, delta: int) -> tuple[Outcome, int, Content | Non
     number = max(0, number + delta) if delta < 0 else (number + delta) % _COUNTER_END
     digits = b"%d" % number
     stored = digits.ljust(len(value))
-    marks = current.marks
-    if marks is not None and marks.unique is not None:
-        marks = marks._replace(unique=None)
-    return Outcome.STORED, number, Content(stored, current.flags, current.expires, marks)
+    meta_flags = current.meta_flags
+    if meta_flags is not None and meta_flags.unique is not None:
+        meta_flags = meta_flags._replace(unique=None)
+    return Outcome.STORED, number, Content(stored, current.flags, current.expires, meta_flags)

@@ -1,85 +1,80 @@
-"""The engine over a backend that may have to be asked: read, decide, write, again if outrun."""
+"""The engine over a backend: optimistic transactions that read, decide, write and retry."""
 
 import asyncio
-import enum
+import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from memlite.backends import ANY, UNKNOWN, Anything, Backend, Item, Unknown
-from memlite.backends.item import key_of
-from memlite.clock import Clock
+from memlite.backends import ANY, UNKNOWN, Anything, Backend, Record
+from memlite.backends.conversion import item_of
+from memlite.core.clock import Clock
+from memlite.core.errors import CommandError, StorageError, VersionConflict
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.engine.transaction import Transaction
-from memlite.errors import StorageError, VersionConflict
-from memlite.stats import Counters
+from memlite.memory import Item
+from memlite.memory.item import FullItem, line_of
+from memlite.protocol.commands import Access
+from memlite.telemetry.counters import Counters
 
-__all__ = ["Reads", "StoreEngine"]
+__all__ = ["Attempt", "StoreEngine"]
 
 _Result = TypeVar("_Result")
 
-# Seconds a command may lose races with other servers before its client is told so, and the
-# longest pause after losing one.
+# Seconds for which a command is retried after conflicts with other servers before it fails, and the
+# longest pause between two attempts.
 _PATIENCE = 10.0
 _LONGEST_PAUSE = 0.1
-# Keys of one command that a backend is asked for at once: a line may have a million.
+# The most keys of one command to read from a backend at a time; a request may have a million.
 _KEYS_AT_ONCE = 256
 
 _log = logging.getLogger("memlite")
 
 
-class Reads(enum.Enum):
-    """What a command must know before it can be carried out."""
+class Attempt(Generic[_Result]):
+    """One attempt to carry out a command, based on the data read for it.
 
-    NOTHING = enum.auto()
-    """set stores whatever was there."""
-    CACHED = enum.auto()
-    """get may be answered by a near cache."""
-    CURRENT = enum.auto()
-    """gets shows the version that a cas will be compared with."""
-    CACHED_OR_CHANGE = enum.auto()
-    """mg is answered like get but now and then writes, like those that change."""
-    CURRENT_OR_CHANGE = enum.auto()
-    """The same with a version, as of gets."""
-    TO_CHANGE = enum.auto()
-    """The others write on the condition that nothing has changed."""
+    Attributes:
+        result: the command's result.
+        writes: awaited before the command is answered: its own writes, or those of other commands
+            whose values it has read.
+        counted: its counter increments, which apply only if the writes succeed; see
+            `StoreEngine.confirm`.
+    """
 
-    @property
-    def cached(self) -> bool:
-        """Whether a near cache will do."""
-        return self in (Reads.CACHED, Reads.CACHED_OR_CHANGE)
+    __slots__ = ("counted", "result", "writes")
 
-    @property
-    def writes(self) -> bool:
-        """Whether something may be written on a condition."""
-        return self in (Reads.CACHED_OR_CHANGE, Reads.CURRENT_OR_CHANGE, Reads.TO_CHANGE)
+    def __init__(
+        self, result: _Result, writes: Sequence[Awaitable[object]], counted: Mapping[str, int]
+    ) -> None:
+        self.result = result
+        self.writes = writes
+        self.counted = counted
 
 
 class StoreEngine(MetaEngine):
     """Carries out commands on a `Backend`, each as one transaction.
 
-    A command is run with the items it needs at hand (see `Transaction`); then its changes are
-    written on the condition that those items are still current, and if they are not it is run
-    again with what is there now. The command itself is the same code as for memory, and never
-    waits.
+    A command runs on items that have been read for it (see `Transaction`). Then its changes are
+    written on condition that those items are still current. If they are not, it runs again on the
+    current ones. Only the run whose writes succeed is counted. The command itself is the same
+    synchronous code as in memory.
 
     Args:
         backend: holds the items.
-        clock: as for `Engine`, and likewise the others.
-        counters: see there.
-        item_size: see there.
-        cas: see there.
-        sizes: see there.
+        clock: see `Engine`.
+        counters: see `Engine`.
+        item_size: see `Engine`.
+        cas: see `Engine`.
+        sizes: see `Engine`.
 
     Attributes:
         backend: as above.
-        counted: what the last `attempt` that wrote on a condition has counted. It is to be
-            subtracted from the counters if the write is found to conflict.
     """
 
     def __init__(
@@ -98,183 +93,232 @@ class StoreEngine(MetaEngine):
         )
         self.backend = backend
         self.ordered = backend.ordered
-        self.counted: tuple[int, ...] = ()
-        # Commands that change one key take turns: of those racing, all but one would lose.
+        self._counted = Counters()  # increments by the running command
+        # Commands that change the same key take turns: if they raced, all but one would fail.
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
 
-    def unnumbered(self, item: Item) -> bool:
-        """Return whether an item is yet to be given its cas unique by the backend."""
+    def awaits_version(self, item: Item) -> bool:
+        """Return whether the backend has yet to assign the item's version, i.e. its cas unique."""
         return not item.version
 
-    # What need not wait
+    # Without waiting
 
     def hit(self, line: bytes) -> bytes | None:
-        r"""Return the whole reply to ``get <key>\r\n`` if that can be had at once; see `Engine`."""
+        r"""Return the reply to ``get <key>\r\n`` if that is possible at once; see `Engine`."""
         if line[:4] != b"get " or line[-2:] != b"\r\n":
             return None
-        item = self.backend.peek_cached(key_of(line))
-        if item is None or item is UNKNOWN or not self.look_closer(item):
+        item = self.backend.peek_cached_item(line)
+        if not isinstance(item, Item) or not self.can_serve(item):
             return None
         self.counters.hits += 1
         return item.wire
 
     def attempt(
-        self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]
-    ) -> list[Awaitable[object]] | None:
-        """Carry out a command at once, if the backend need not be asked before it.
+        self, access: Access, keys: Sequence[bytes], run: Callable[[], _Result]
+    ) -> Attempt[_Result] | None:
+        """Carry out a command at once, if that is possible without reading from the backend.
 
         Args:
-            reads: what must be known.
-            keys: those it is about.
-            run: calls this engine's methods, and must be ready to be called again.
+            access: what the command must read.
+            keys: the command's keys.
+            run: carries out the command on this engine; it may be called again later.
 
         Returns:
-            What must be awaited before it is answered: its writes, or what it has read that is
-            still being written; or None when nothing was done and `carry_out` must do it.
+            The attempt, to be passed to `confirm` once its writes have finished; None if nothing
+            was done and `carry_out` must be used.
 
         Raises:
-            CommandError: it was refused.
-            VersionConflict: as in what is returned; `carry_out` must do it.
+            CommandError: the command failed.
+            VersionConflict: the item to be replaced is no longer current; `carry_out` must be used.
         """
-        items = {}
-        if reads is Reads.NOTHING:
+        items: dict[bytes, Item | Record] = {}
+        if access is Access.BLIND:
             if self._locks and any(key in self._locks for key in keys):
-                return None  # behind a command that has begun, or that would never get through
+                return None  # a command holds the lock, and must not be starved by blind writes
         else:
             backend = self.backend
-            peek = backend.peek_cached if reads.cached else backend.peek
+            peek = backend.peek_cached_item if access.cached else backend.peek_item
             for key in keys:
-                item = peek(key)
-                if item is UNKNOWN:
+                found = peek(b"get %b\r\n" % key)  # `line_of`, inlined
+                if found is UNKNOWN:
                     return None
-                if item is not None:
-                    items[key] = item
-        if not reads.writes:
-            return self._run(reads, keys, items, run)
-        before = self.counters.snapshot()
-        try:
-            writes = self._run(reads, keys, items, run)
-        except VersionConflict:
-            self.counters.subtract(self.counters.since(before))
-            raise
-        if writes:
-            self.counted = self.counters.since(before)
-        return writes
+                if found is not None:
+                    items[key] = found
+        return self._run(access, keys, items, run)
+
+    def confirm(self, attempt: Attempt[_Result]) -> _Result:
+        """Count a command whose writes have ended without a conflict, and return its result."""
+        if attempt.counted:
+            self.counters.add(attempt.counted)
+        return attempt.result
 
     def _run(
         self,
-        reads: Reads,
+        access: Access,
         keys: Sequence[bytes],
-        items: Mapping[bytes, Item],
-        run: Callable[[], None],
+        items: Mapping[bytes, Item | Record],
+        run: Callable[[], _Result],
+    ) -> Attempt[_Result]:
+        """Run a command on the items read, and start its writes; see `attempt` for arguments."""
+        transaction = self._transaction
+        transaction.begin(items)
+        if not access.conditional:
+            return Attempt(run(), self._begin_writes(access, keys, items), {})
+        counters, self.counters = self.counters, self._counted
+        try:
+            result = run()
+        except CommandError:
+            counters.add(self._counted.take())
+            raise
+        finally:
+            self.counters = counters
+        counted = self._counted.take()
+        try:
+            return Attempt(result, self._begin_writes(access, keys, items), counted)
+        except CommandError:
+            counters.add(counted)
+            raise
+
+    def _begin_writes(
+        self, access: Access, keys: Sequence[bytes], items: Mapping[bytes, Item | Record]
     ) -> list[Awaitable[object]]:
         transaction, backend = self._transaction, self.backend
-        transaction.begin(items)
-        run()
         writes: list[Awaitable[object]] = []
         changes = transaction.changes
         for key, item in changes.items():
-            read: Item | Anything | None = ANY if reads is Reads.NOTHING else items.get(key)
+            read: Item | Record | Anything | None
+            read = ANY if access is Access.BLIND else items.get(key)
             try:
                 if item is not None:
-                    writes.append(backend.put(key, item, read))
+                    writes.append(backend.put_item(key, item, read))
                 elif read is not None:
                     writes.append(backend.delete(key, read))
             except Exception as error:
                 if len(changes) == 1:
                     raise
-                # The others have begun, and must come to their end like this one.
+                # The other writes have started, and the caller must await them all.
                 writes.append(_failed(error))
         if transaction.flush_at is not None:
             writes.append(backend.flush(transaction.flush_at))
-        if not writes and not (reads is Reads.NOTHING or reads.cached):
-            # Where something is written, that cannot be done before what was read is.
+        if not writes and not (access is Access.BLIND or access.cached):
+            # Without writes of its own, the command must await pending writes of the items it read.
+            # A conditional write waits for them anyway.
             unsettled = backend.unsettled(keys)
             if unsettled is not None:
                 writes.append(unsettled)
         return writes
 
     def _observe_replaced(self, command: str, key: bytes) -> None:
-        """Tell the observer what a storage command finds; set has not looked, but may know."""
-        item: Item | Unknown | None = self.table.get(key)
+        """Notify the observer of the item a storage command replaces.
+
+        A set has not read the item; it is reported only if it is known without asking the backend.
+        """
+        item = self.table.get(key)
         if item is None and command == "set":
-            item = self.backend.peek(key)
-        if item is not UNKNOWN:
-            self._observe_present(key, item)
+            found = self.backend.peek_item(line_of(key))
+            if found is UNKNOWN:
+                return
+            item = item_of(found, FullItem) if isinstance(found, Record) else found
+        self._observe_present(key, item)
 
-    # What must wait
+    # With waiting
 
-    async def carry_out(self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]) -> None:
-        """Carry out a command, as often as it takes; the arguments are those of `attempt`.
+    async def carry_out(
+        self, access: Access, keys: Sequence[bytes], run: Callable[[], _Result]
+    ) -> _Result:
+        """Carry out a command, retrying after conflicts; see `attempt` for the arguments.
 
         Raises:
-            CommandError: it was refused, or could not be done.
+            CommandError: the command failed.
         """
-        if reads is Reads.NOTHING:
-            # Behind those that change the key on a condition, but in nobody's way.
-            async with self._turn(keys):
+        if access is Access.BLIND:
+            # Wait for conditional changes of the key, but do not hold up later ones.
+            async with self._lock_keys(keys):
                 pass
-        if not reads.writes:
-            await self.written(self._run(reads, keys, await self._read(reads, keys), run))
-            return
-        if reads is not Reads.TO_CHANGE and await self._try(reads, keys, run):
-            return
-        async with self._turn(keys):
+        if access is not Access.CHANGE:
+            try:
+                return await self._try(access, keys, run)
+            except VersionConflict:
+                if not access.conditional:
+                    raise
+        async with self._lock_keys(keys):
             deadline = self.clock.now() + _PATIENCE
             pause = 0.002
             while True:
-                if await self._try(Reads.TO_CHANGE, keys, run):
-                    return
+                with contextlib.suppress(VersionConflict):
+                    return await self._try(Access.CHANGE, keys, run)
                 if self.clock.now() > deadline:
                     raise StorageError("too many changes of this key at once")
                 await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _try(self, reads: Reads, keys: Sequence[bytes], run: Callable[[], None]) -> bool:
-        """Carry out a command; return False if what it has read was no longer there."""
-        items = await self._read(reads, keys)
-        before = self.counters.snapshot()
-        writes = self._run(reads, keys, items, run)
-        counted = self.counters.since(before)
+    async def _try(
+        self, access: Access, keys: Sequence[bytes], run: Callable[[], _Result]
+    ) -> _Result:
+        """Carry out a command once.
+
+        Raises:
+            VersionConflict: an item it has read is no longer current.
+        """
+        attempt = self._run(access, keys, await self._read(access, keys), run)
+        return await self.finish(attempt)
+
+    async def finish(self, attempt: Attempt[_Result]) -> _Result:
+        """Await a command's writes and return its result; raise the first exception, if any."""
         try:
-            await self.written(writes)
+            await self._await_writes(attempt.writes)
         except VersionConflict:
-            # Only the run that holds is counted.
-            self.counters.subtract(counted)
-            return False
-        return True
+            raise
+        except BaseException:
+            self.confirm(attempt)  # the command failed, but it did not lose a race
+            raise
+        return self.confirm(attempt)
 
     @asynccontextmanager
-    async def _turn(self, keys: Sequence[bytes]) -> AsyncIterator[None]:
+    async def _lock_keys(self, keys: Sequence[bytes]) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for key in sorted(set(keys)):  # in one order, or two could wait for each other
+            for key in sorted(set(keys)):  # a fixed order prevents deadlocks
                 lock = self._locks.get(key)
                 if lock is None:
                     self._locks[key] = lock = asyncio.Lock()
                 await stack.enter_async_context(lock)
             yield
 
-    async def _read(self, reads: Reads, keys: Sequence[bytes]) -> dict[bytes, Item]:
-        if reads is Reads.NOTHING:
+    async def _read(self, access: Access, keys: Sequence[bytes]) -> dict[bytes, Item | Record]:
+        if access is Access.BLIND:
             return {}
         backend = self.backend
-        if len(keys) == 1:
-            get = backend.get_cached if reads.cached else backend.get
-            found = [await get(keys[0])]
-        else:
-            keys = list(dict.fromkeys(keys))
-            found = []
-            for start in range(0, len(keys), _KEYS_AT_ONCE):
-                some = keys[start : start + _KEYS_AT_ONCE]
-                if reads.cached:
-                    found += await backend.get_many(some)
-                else:
-                    found += await _all(map(backend.get, some))
-        return {key: item for key, item in zip(keys, found, strict=True) if item is not None}
+        peek = backend.peek_cached_item if access.cached else backend.peek_item
+        read: dict[bytes, Item | Record] = {}
+        unknown = keys
+        if len(keys) > 1:
+            unknown = []
+            for key in dict.fromkeys(keys):
+                found = peek(line_of(key))
+                if found is UNKNOWN:
+                    unknown.append(key)
+                elif found is not None:
+                    read[key] = found
+        for start in range(0, len(unknown), _KEYS_AT_ONCE):
+            some = unknown[start : start + _KEYS_AT_ONCE]
+            if len(some) == 1:
+                get = backend.get_cached if access.cached else backend.get
+                records = [await get(some[0])]
+            elif access.cached:
+                records = await backend.get_many(some)
+            else:
+                records = await _all(map(backend.get, some))
+            read.update((one.key, self._in_memory(one)) for one in records if one is not None)
+        return read
+
+    def _in_memory(self, record: Record) -> Item | Record:
+        """Return the item itself if the backend keeps it in memory, so that its use is recorded."""
+        item = self.backend.peek_item(line_of(record.key))
+        return item if isinstance(item, Item) and item.version == record.version else record
 
     @staticmethod
-    async def written(writes: Sequence[Awaitable[object]]) -> None:
-        """Return once all `writes` have come to their end; raise what one of them raised."""
+    async def _await_writes(writes: Sequence[Awaitable[object]]) -> None:
+        """Await all `writes`; raise the first exception, if any."""
         if not writes:
             return
         if len(writes) == 1:
@@ -282,16 +326,16 @@ class StoreEngine(MetaEngine):
             return
         await _all(writes)
 
-    # Expiring and flushing
+    # Expiry and flushing
 
     def flush_all(self, exptime: int) -> None:
-        """Make all items absent, now or, for a positive `exptime`, then."""
+        """Make all items absent: now, or at `exptime` if that is positive."""
         now = self.clock.now()
         at = semantics.expiry(exptime, now) if exptime > 0 else 0.0
         self._transaction.flush(at if at > now else 0.0)
 
     def tick(self) -> None:
-        """Do what is due. What the backend raises is logged: time must go on."""
+        """Run the backend's periodic work; exceptions are logged, so that the ticker continues."""
         try:
             self.backend.tick()
         except Exception:  # noqa: BLE001 - a backend's bug
@@ -299,7 +343,7 @@ class StoreEngine(MetaEngine):
 
     @property
     def flush_pending(self) -> float:
-        """0: the backend sees to delayed flushes."""
+        """Always 0: the backend carries out delayed flushes."""
         return 0.0
 
     crawls = False
@@ -310,17 +354,17 @@ class StoreEngine(MetaEngine):
         self.counters.lru_crawler_starts += 1
 
     def sweep(self, at_most: int) -> bool:
-        """Free what was flushed of items that the backend keeps in memory.
+        """Free flushed items that the backend keeps in memory.
 
         Returns:
-            Whether there is more to do.
+            Whether there are more.
         """
         table = self.backend.table
         return table is not None and table.reclaim(at_most) > 0
 
 
 async def _all(work: Iterable[Awaitable[_Result]]) -> list[_Result]:
-    """Return what each results in, once all have come to their end; raise what one raised."""
+    """Await everything and return the results; raise the first exception, if any."""
     results = []
     for result in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(result, BaseException):
@@ -330,7 +374,7 @@ async def _all(work: Iterable[Awaitable[_Result]]) -> list[_Result]:
 
 
 def _failed(error: Exception) -> asyncio.Future[object]:
-    """Return what raises `error` when it is awaited."""
+    """Return a future that raises `error` when awaited."""
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     future.set_exception(error)
     return future

@@ -1,16 +1,16 @@
-"""What the engine works on."""
+"""The tables an engine can work on."""
 
 from typing import TypeAlias
 
-from memlite.backends import ItemTable
 from memlite.engine.transaction import Transaction
+from memlite.memory import ItemTable
 
 __all__ = ["Table"]
 
-# A union and no protocol: what is compiled calls the methods of these two directly.
+# A union, not a Protocol, so that compiled code calls the methods of the two directly.
 Table: TypeAlias = ItemTable | Transaction
-"""Items by key, at hand without waiting.
+"""Items by key, available without waiting.
 
-Served from memory it is all of them; before a backend that must be asked, those of one command.
-Whether an item that `get` or `find` returns has expired is the engine's to judge.
+In memory, a table has all items; on a backend, those of one command. The engine checks whether an
+item that `get` or `find` returns has expired.
 """

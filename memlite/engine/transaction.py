@@ -1,22 +1,26 @@
-"""One command's items, read before and written after it: the table of an engine over a backend."""
+"""One command's items, read before it and written after it: the table of an engine on a backend."""
 
 from collections.abc import Callable, Iterable, Mapping
 
-from memlite.backends import FullItem, Item, Marks
-from memlite.backends.item import MAIN
+from memlite.backends.conversion import item_of
+from memlite.backends.record import Record
+from memlite.core.meta_flags import MetaFlags
+from memlite.memory import FullItem, Item
+from memlite.memory.item import MAIN
 
 __all__ = ["Transaction"]
 
 
 class Transaction:
-    """Lets the engine carry out one command, and remembers what it wants changed.
+    """Lets the engine carry out one command on items that were read, and collects its changes.
 
-    Items that were read are never changed in place: a backend may hold on to them.
+    Items that were read are never changed in place, except for their state: a backend may refer
+    to them.
 
     Attributes:
-        get: returns a key's item or None, of those read; `find` is the same.
-        changes: what is to be stored by key; None for what is to be deleted.
-        flush_at: when to flush, as `Backend.flush` takes it; None for not at all.
+        get: returns the item of a key, or None, from those that were read; `find` is the same.
+        changes: the item to store for each key; None for a key to delete.
+        flush_at: when to flush, as for `Backend.flush`; None for no flush.
     """
 
     __slots__ = ("_items", "changes", "find", "flush_at", "get")
@@ -24,65 +28,74 @@ class Transaction:
     def __init__(self) -> None:
         self.begin({})
 
-    def begin(self, items: Mapping[bytes, Item]) -> None:
-        """Start the next command, for which `items` were read."""
-        self._items = dict(items)
+    def begin(self, read: Mapping[bytes, Item | Record]) -> None:
+        """Start the next command with what was read for it, by key."""
+        self._items: dict[bytes, Item] = {
+            key: item_of(found, FullItem) if isinstance(found, Record) else found
+            for key, found in read.items()
+        }
         self.get: Callable[[bytes], Item | None] = self._items.get
         self.find: Callable[[bytes], Item | None] = self.get
         self.changes: dict[bytes, FullItem | None] = {}
         self.flush_at: float | None = None
 
     def find_all(self, keys: list[bytes]) -> Iterable[Item | None]:
-        """Yield the item or None of each key, of those read."""
+        """Yield the item of each key, or None."""
         return map(self.find, keys)
 
     def put(self, key: bytes, item: Item) -> None:
-        """Store under a key that is absent."""
+        """Store an item under a key that is absent."""
         if not isinstance(item, FullItem):
-            item = FullItem(item.wire, item.state)  # as backends take them
+            item = FullItem(item.wire, item.state)  # which has room for a version
         self._items[key] = self.changes[key] = item
 
-    def renew(
-        self, key: bytes, item: Item, wire: bytes, expires: float, state: int, marks: Marks | None
+    def overwrite(
+        self,
+        key: bytes,
+        item: Item,
+        wire: bytes,
+        expires: float,
+        state: int,
+        meta_flags: MetaFlags | None,
     ) -> Item:
-        """Replace an item by one with a new value, and return that."""
-        new = FullItem(wire, state & ~MAIN, expires)  # where it is put is the backend's business
-        if marks is not None:
-            new.marks = marks
+        """Replace an item by one with a new value; return the new one."""
+        new = FullItem(wire, state & ~MAIN, expires)  # its place in a queue is up to the backend
+        if meta_flags is not None:
+            new.meta_flags = meta_flags
         self._items[key] = self.changes[key] = new
         return new
 
-    def alter(
+    def update_metadata(
         self,
         key: bytes,
         item: Item,
         expires: float,
-        marks: Marks | None,
+        meta_flags: MetaFlags | None,
         *,
-        renumber: bool = False,
+        drop_version: bool = False,
     ) -> Item:
-        """Replace an item by one with the same value and no version yet, and return that."""
+        """Replace an item by one with the same value and no version yet; return the new one."""
         new = self.changes.get(key)
-        if new is not item or new is None:  # or once more in one command: one is to be stored
+        if new is not item or new is None:  # a second change in one command applies to the first
             new = FullItem.like(item)
             self._items[key] = self.changes[key] = new
         new.expires = expires
-        new.marks = marks
+        new.meta_flags = meta_flags
         return new
 
     def delete(self, key: bytes) -> Item | None:
-        """Remove a key; return its item, or None when none was read."""
+        """Remove a key; return its item, or None if none was read."""
         self.changes[key] = None
         return self._items.pop(key, None)
 
     def drop(self, key: bytes) -> Item | None:
-        """Forget an expired item; the backend gets rid of it in its own time."""
+        """Forget an expired item; the backend removes it when it sees fit."""
         return self._items.pop(key, None)
 
     def pop_flushed(self, key: bytes) -> Item | None:
-        """Return None: a backend does not say what it has flushed."""
+        """Return None: a backend does not tell what it has flushed."""
         return None
 
     def flush(self, at: float) -> None:
-        """Make everything absent, now (0) or at a unix time."""
+        """Make all items absent, now (0) or at a unix time."""
         self.flush_at = at

@@ -1,8 +1,8 @@
-"""The load tester: concurrent clients, measurements, reports.
+"""The load tester: concurrent clients, measurements and reports.
 
-One way of data: a `Workload` says what clients do; workers, which are processes, carry it out
-against a target; what they measured is a `Results`, from which tables, pictures and the report are
-drawn, now or later.
+Data flows one way. A `Workload` describes what clients do. Worker processes run it against a
+target. Their measurements become a `Results`, from which the tables, plots and report are rendered,
+immediately or later.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""``memlite bench``: the load tester as a program."""
+"""The ``memlite bench`` command."""
 
 import argparse
 import contextlib
@@ -10,48 +10,52 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memlite import signals
-from memlite.errors import ConfigError, StartError
-from memlite.loadtest.experiment import KneeSearch, Level, Plan, run
+from memlite.client.tls import TlsSettings
+from memlite.core import signals
+from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import load, save
+from memlite.loadtest.knee import KneeSearch
+from memlite.loadtest.levels import Level
 from memlite.loadtest.lite import refuse_what_lite_lacks
 from memlite.loadtest.login import read_login
 from memlite.loadtest.options import parse
 from memlite.loadtest.pool import default_workers
-from memlite.loadtest.progress import watch
+from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
 from memlite.loadtest.summary import print_summary
-from memlite.loadtest.targets import Fresh, Target, parse_address, parse_backend
-from memlite.loadtest.tls import TlsClient
+from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
+from memlite.loadtest.tls import tls_context
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text, validate
 
 __all__ = ["main"]
 
-_ERRORS_SEEN = 1
-_INTERRUPTED = 130
-_MOST_CLIENTS = 1024
-_MOST_RATE = 1_000_000
+_EXIT_ERRORS = 1
+_EXIT_INTERRUPTED = 130
+# Default bounds of the search for the knee.
+_MAX_CLIENTS = 1024
+_MAX_RATE = 1_000_000
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the load tester.
 
     Args:
-        arguments: the command line behind the subcommand's name.
+        arguments: the command-line arguments after the subcommand's name.
 
     Returns:
-        The exit code: 0; 1 when requests failed or values were wrong; 130 when interrupted.
+        The exit code: 0 on success, 1 if requests failed or values were wrong, 130 if interrupted.
 
     Raises:
-        ConfigError: an argument, a workload or a file is wrong.
+        ConfigError: an argument, a workload or a file is invalid.
         StartError: a target cannot be started or reached, or results cannot be saved.
     """
     options = parse(arguments)
     if options is None:
         return 0
     signals.release()
-    # A process that is told to end saves what it has, as on Ctrl-C.
+    # SIGTERM saves partial results, as Ctrl-C does.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -62,26 +66,26 @@ def main(arguments: Sequence[str]) -> int:
         return _measure(options, arguments)
     except KeyboardInterrupt:
         sys.stderr.write("memlite: bench: interrupted before anything was measured\n")
-        return _INTERRUPTED
+        return _EXIT_INTERRUPTED
 
 
 def _show_workload(name: str | None) -> int:
     if name is not None:
         sys.stdout.write(preset_text(name))
         return 0
-    for one in preset_names():
-        sys.stdout.write(f"{one.ljust(12)} {load_workload(one).description}\n")
+    for preset in preset_names():
+        sys.stdout.write(f"{preset.ljust(12)} {load_workload(preset).description}\n")
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
     results = [load(path) for path in options.results]
     first, *others = options.results
-    beside = first if first.is_dir() else first.parent
-    # Of several, or one would lose its own.
-    folder = options.out or (_new_folder() if others else beside)
+    own_folder = first if first.is_dir() else first.parent
+    # A comparison gets a new folder, so that it does not overwrite the first run's report.
+    folder = options.out or (_new_folder() if others else own_folder)
     _prepare(folder)
-    _draw(results, folder, options.prices)
+    _write_report(results, folder, options.prices)
     return 0
 
 
@@ -110,10 +114,10 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     )
     _prepare(folder)
     try:
-        with watch(quiet=options.quiet) as watcher:
-            results = run(plan, watcher)
+        with progress_display(quiet=options.quiet) as display:
+            results = run(plan, display)
     except BaseException:
-        # Nothing was saved: leave no directory behind that only says when.
+        # Nothing was saved: remove the empty directory.
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
@@ -122,12 +126,12 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if options.no_report:
         sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
     else:
-        _draw([results], folder, options.prices)
+        _write_report([results], folder, options.prices)
     if results.partial:
-        sys.stderr.write("memlite: bench: interrupted; what was measured is saved as partial\n")
-        return _INTERRUPTED
+        sys.stderr.write("memlite: bench: interrupted; partial results were saved\n")
+        return _EXIT_INTERRUPTED
     failed = any(point.errors for point in (*results.points, *results.bursts))
-    return _ERRORS_SEEN if failed else 0
+    return _EXIT_ERRORS if failed else 0
 
 
 def _new_folder() -> Path:
@@ -135,7 +139,7 @@ def _new_folder() -> Path:
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder, and see that it can be written to, before anything is measured."""
+    """Create the folder and check that it is writable, before anything is measured."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".memlite-bench"
@@ -145,8 +149,8 @@ def _prepare(folder: Path) -> None:
         raise StartError(f"bench: --out {folder}: {error.strerror}") from None
 
 
-def _draw(results: Sequence[Results], folder: Path, prices: Path | None) -> None:
-    # Imported here: drawing needs libraries that take a second.
+def _write_report(results: Sequence[Results], folder: Path, prices: Path | None) -> None:
+    # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest import prices as price_table
     from memlite.loadtest.report import write_report
 
@@ -194,10 +198,10 @@ def _levels(options: argparse.Namespace, workload: Workload) -> list[Level]:
 def _knee(options: argparse.Namespace) -> KneeSearch | None:
     if not options.find_knee:
         if options.slo is not None or options.most is not None:
-            raise ConfigError("bench: --slo and --most are for --find-knee")
+            raise ConfigError("bench: --slo and --most require --find-knee")
         return None
-    most = options.most or (_MOST_RATE if options.rate else _MOST_CLIENTS)
-    return KneeSearch(most, (options.slo or 0.0) * 1e6)
+    max_load = options.most or (_MAX_RATE if options.rate else _MAX_CLIENTS)
+    return KneeSearch(max_load, (options.slo or 0.0) * 1e6)
 
 
 def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
@@ -206,27 +210,29 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     lite = options.dialect == "lite"
     if options.command == "run":
         return [parse_address(options.address, tls=tls, login=login, lite=lite)]
-    how = Fresh(options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency)
+    settings = LaunchSettings(
+        options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency
+    )
     if options.data_dir and not options.data_dir.is_dir():
-        raise ConfigError(f"bench: --data-dir {options.data_dir} is no directory")
-    targets: list[Target] = [parse_backend(text, how) for text in options.backends]
+        raise ConfigError(f"bench: --data-dir {options.data_dir} is not a directory")
+    targets: list[Target] = [parse_backend(text, settings) for text in options.backends]
     targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
-        raise ConfigError("bench: two targets have the same name; give one another: HOST:PORT=name")
+        raise ConfigError("bench: two targets have the same name; rename one: HOST:PORT=name")
     if not targets:
         raise ConfigError("bench: nothing to compare")
     return targets
 
 
-def _tls(options: argparse.Namespace) -> TlsClient | None:
+def _tls(options: argparse.Namespace) -> TlsSettings | None:
     files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
     if not options.tls:
         if any(files) or options.tls_skip_verify:
-            raise ConfigError("bench: --tls-... options are for --tls")
+            raise ConfigError("bench: --tls-... options require --tls")
         return None
     if options.tls_key and not options.tls_cert:
-        raise ConfigError("bench: --tls-key is for --tls-cert")
-    tls = TlsClient(*files, verify=not options.tls_skip_verify)
-    tls.context()  # what is wrong with it is said now
+        raise ConfigError("bench: --tls-key requires --tls-cert")
+    tls = TlsSettings(*files, verify=not options.tls_skip_verify)
+    tls_context(tls)  # report invalid files before anything starts
     return tls

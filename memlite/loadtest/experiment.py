@@ -1,80 +1,46 @@
-"""A run: every target under every load, in rounds that are interleaved."""
+"""A run: measures every target at every load level, with the targets' repetitions interleaved."""
 
 import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from memlite.loadtest.knee import KneeSearch, find_knee
+from memlite.loadtest.levels import Level
 from memlite.loadtest.machine import machine, versions
 from memlite.loadtest.measure import measure
+from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
-from memlite.loadtest.progress import Watcher
+from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.results import Knee, Point, Repetition, Results, TargetInfo
 from memlite.loadtest.statistics import point
 from memlite.loadtest.targets import Target
 from memlite.loadtest.units import short
 from memlite.loadtest.values import mean_size
-from memlite.loadtest.worker import Task
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import as_dict, load_workload
 
-__all__ = ["KneeSearch", "Level", "Plan", "run"]
-
-# Throughput that grows by less with twice the load has stopped growing.
-_GROWTH = 1.05
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """How much load.
-
-    Attributes:
-        clients: connections at once.
-        rate: operations a second in open loop, 0 in closed loop.
-        value_size: bytes of each value, 0 for the workload's own.
-    """
-
-    clients: int
-    rate: float = 0.0
-    value_size: int = 0
-
-    def __str__(self) -> str:
-        text = f"{self.clients} clients" if self.clients != 1 else "1 client"
-        if self.rate:
-            text += f", {short(self.rate)}/s"
-        return text + (f", {self.value_size} bytes" if self.value_size else "")
-
-
-@dataclass(frozen=True, slots=True)
-class KneeSearch:
-    """How far to look for where a target is saturated.
-
-    Attributes:
-        most: of clients, or in open loop of operations a second.
-        slo: the 99th percentile of the response time that must not be passed, in µs; 0 for any.
-    """
-
-    most: float
-    slo: float = 0.0
+__all__ = ["Plan", "run"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure.
+    """The plan of a run.
 
     Attributes:
-        title: for the report's head.
+        title: the report's title.
         workload: what clients do.
-        targets: what is measured; they are started here.
-        levels: under how much load; of a search for the knee the first.
-        workers: processes that run clients.
-        seed: of all that is random.
-        command: the command line, to be shown.
+        targets: the servers to measure; `run` starts and stops them.
+        levels: the load levels; a search for the knee starts at the first.
+        workers: number of worker processes.
+        seed: the seed of all randomness.
+        command: the command line, for the report.
         client: ``text`` or ``pymemcache``.
         verify: whether to check values.
-        timeout: seconds for a request.
-        bursts: whether to measure new clients that all come at once, too.
-        knee: how far to look for it; None not to.
+        timeout: the longest wait for a reply, in seconds.
+        bursts: whether to measure bursts of new clients as well.
+        knee: the bounds of the search for the knee; None for no search.
     """
 
     title: str
@@ -91,21 +57,21 @@ class Plan:
     knee: KneeSearch | None = None
 
 
-def run(plan: Plan, watcher: Watcher) -> Results:
-    """Measure; when the user interrupts it, return what there is, marked as partial.
+def run(plan: Plan, display: ProgressDisplay) -> Results:
+    """Run a plan. If the user interrupts it, the results so far are returned, marked as partial.
 
     Raises:
         StartError: a target cannot be started or reached.
-        ConfigError: the workload makes no sense.
-        KeyboardInterrupt: the user interrupted it before anything was measured.
+        ConfigError: the workload is invalid.
+        KeyboardInterrupt: the user interrupted the run before anything was measured.
     """
-    return _Run(plan, watcher).run()
+    return _Run(plan, display).run()
 
 
 class _Run:
-    def __init__(self, plan: Plan, watcher: Watcher) -> None:
+    def __init__(self, plan: Plan, display: ProgressDisplay) -> None:
         self._plan = plan
-        self._watcher = watcher
+        self._display = display
         self._steady: dict[tuple[str, Level], list[Repetition]] = {}
         self._bursts: dict[tuple[str, Level], list[Repetition]] = {}
         self._knees: list[Knee] = []
@@ -119,13 +85,13 @@ class _Run:
         infos: list[TargetInfo] = []
         partial = False
         with contextlib.ExitStack() as stack:
-            self._watcher.begin("starting")
+            self._display.start_step("starting")
             self._pool = stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
                 infos.append(target.info())
             try:
-                self._measure()
+                self._measure_all()
             except (Interrupted, KeyboardInterrupt):
                 partial = True
                 if not any((*self._steady.values(), *self._bursts.values())):
@@ -148,71 +114,74 @@ class _Run:
             knees=self._knees,
         )
 
-    def _measure(self) -> None:
+    def _measure_all(self) -> None:
         plan = self._plan
         repetitions = plan.workload.load.repetitions
         if plan.knee is not None:
             self._preload(plan.levels[0].value_size)
             for target in plan.targets:
-                self._find_knee(target, plan.knee)
+                measure_point = partial(self._measure_point, target)
+                self._knees.append(find_knee(plan.levels[0], plan.knee, measure_point))
             return
         rounds = len(plan.levels) * len(plan.targets) * repetitions
-        self._watcher.expect(rounds * (2 if plan.bursts else 1))
-        stored = None
+        self._display.expect_measurements(rounds * (2 if plan.bursts else 1))
+        preloaded_size = None
         for level in plan.levels:
-            if level.value_size != stored:
-                stored = level.value_size
-                self._preload(stored)
+            if level.value_size != preloaded_size:
+                preloaded_size = level.value_size
+                self._preload(preloaded_size)
             for number in range(1, repetitions + 1):
                 for target in plan.targets:
                     if plan.bursts:
-                        self._burst(target, level, number)
-                    self._repeat(target, level, number)
+                        self._measure_burst(target, level, number)
+                    self._measure_steady(target, level, number)
 
     # One measurement
 
     def _preload(self, value_size: int) -> None:
-        """Store all keys with values of that size, 0 for the workload's own."""
+        """Store all keys with values of that size; 0 for the workload's sizes."""
         plan = self._plan
         if not plan.workload.preload or plan.workload.kind != "steady" or plan.workload.trace:
             return
         for target in plan.targets:
-            self._watcher.begin(f"{target.name}: storing {short(plan.workload.keys.count)} keys")
+            self._display.start_step(
+                f"{target.name}: storing {short(plan.workload.keys.count)} keys"
+            )
             level = Level(plan.workers, 0.0, value_size)
             tasks = [replace(task, preload=True) for task in self._tasks(target, level)]
-            recording = self._pool.run(tasks, self._watcher.glance)
+            recording = self._pool.run(tasks, self._display.update)
             errors = recording.counts.errors
             if errors:
                 kind = max(errors, key=lambda kind: errors[kind])
-                self._watcher.say(
+                self._display.message(
                     f"{target.name}: {sum(errors.values())} keys were not stored: {kind}"
                 )
 
-    def _repeat(self, target: Target, level: Level, number: int) -> Repetition:
-        self._watcher.begin(f"{target.name}, {level}")
+    def _measure_steady(self, target: Target, level: Level, number: int) -> Repetition:
+        self._display.start_step(f"{target.name}, {level}")
         found = self._steady.setdefault((target.name, level), [])
-        return self._take(target, self._tasks(target, level), number, found)
+        return self._record(target, self._tasks(target, level), number, found)
 
-    def _burst(self, target: Target, level: Level, number: int) -> None:
-        self._watcher.begin(f"{target.name}, {level} at once")
+    def _measure_burst(self, target: Target, level: Level, number: int) -> None:
+        self._display.start_step(f"{target.name}, {level} at once")
         workload = load_workload("concurrent")
         tasks = self._tasks(target, level, workload)
         found = self._bursts.setdefault((target.name, level), [])
-        self._take(target, tasks, number, found)
+        self._record(target, tasks, number, found)
 
-    def _take(
+    def _record(
         self, target: Target, tasks: Sequence[Task], number: int, found: list[Repetition]
     ) -> Repetition:
         try:
-            repetition = measure(self._pool, target, tasks, number, self._watcher)
+            repetition = measure(self._pool, target, tasks, number, self._display)
         except Interrupted as interrupted:
-            # A fragment says something only where there is nothing else.
-            one = interrupted.repetition
-            if one is not None and one.operations and not found:
-                found.append(one)
+            # Keep a partial repetition only if there is no complete one.
+            fragment = interrupted.repetition
+            if fragment is not None and fragment.operations and not found:
+                found.append(fragment)
             raise
         found.append(repetition)
-        self._watcher.done()
+        self._display.finish_measurement()
         return repetition
 
     def _tasks(self, target: Target, level: Level, workload: Workload | None = None) -> list[Task]:
@@ -222,7 +191,7 @@ class _Run:
         if level.value_size:
             values = replace(workload.values, distribution="fixed", size=level.value_size)
             workload = replace(workload, values=values)
-        # Other numbers in each measurement, the same ones in each run.
+        # Each measurement has its own seed; the sequence of seeds is the same in every run.
         self._task_seed += 1
         workers = min(plan.workers, level.clients)
         tasks = []
@@ -235,7 +204,7 @@ class _Run:
                     connections=connections,
                     worker=worker,
                     workers=workers,
-                    first=self._next_client,
+                    first_client=self._next_client,
                     seed=self._task_seed,
                     client=plan.client,
                     verify=plan.verify,
@@ -269,61 +238,10 @@ class _Run:
             if repetitions
         ]  # fmt: skip
 
-    # The knee
-
-    def _find_knee(self, target: Target, search: KneeSearch) -> None:
-        """Double the load until that brings no more, then look in between."""
-        level = self._plan.levels[0]
-        best = self._look(target, level)
-        too_slow = search.slo and best.response["all"].p99 > search.slo
-        reason = "start" if too_slow else "limit"
-        low = high = _load(level)
-        while reason == "limit" and high < search.most:
-            high = min(2 * high, search.most)
-            found = self._look(target, _with_load(level, high))
-            reason = _why_no_more(best, found, search) or "limit"
-            if reason == "limit":
-                best, low = found, high
-        if reason in ("throughput", "slo"):
-            for _ in range(2):
-                middle = _middle(level, low, high)
-                if middle in (low, high):
-                    break
-                found = self._look(target, _with_load(level, middle))
-                if _why_no_more(best, found, search, (middle / low) ** 0.07):
-                    high = middle
-                else:
-                    best, low = found, middle
-        self._knees.append(
-            Knee(
-                target.name, best.clients, best.rate, best.throughput.mean,
-                best.response["all"].p99, reason,
-            )
-        )  # fmt: skip
-
-    def _look(self, target: Target, level: Level) -> Point:
+    def _measure_point(self, target: Target, level: Level) -> Point:
         repetitions = [
-            self._repeat(target, level, number)
+            self._measure_steady(target, level, number)
             for number in range(1, self._plan.workload.load.repetitions + 1)
         ]
         size = level.value_size or mean_size(self._plan.workload.values)
         return point(target.name, level.clients, level.rate, size, repetitions)
-
-
-def _load(level: Level) -> float:
-    return level.rate or level.clients
-
-
-def _with_load(level: Level, load: float) -> Level:
-    return replace(level, rate=load) if level.rate else replace(level, clients=round(load))
-
-
-def _middle(level: Level, low: float, high: float) -> float:
-    middle = (low * high) ** 0.5
-    return float(middle if level.rate else round(middle))
-
-
-def _why_no_more(before: Point, after: Point, search: KneeSearch, growth: float = _GROWTH) -> str:
-    if search.slo and after.response["all"].p99 > search.slo:
-        return "slo"
-    return "" if after.throughput.mean >= before.throughput.mean * growth else "throughput"

@@ -1,4 +1,4 @@
-"""Results on disk: ``results.json``, which can be read again, and ``results.csv`` for sheets."""
+"""Results on disk: ``results.json``, which can be loaded, and ``results.csv`` for spreadsheets."""
 
 import csv
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.results import FORMAT, VERSION, Latency, Point, Repetition, Results
 
 __all__ = ["COLUMNS", "CSV_NAME", "JSON_NAME", "load", "save", "write"]
@@ -48,24 +48,24 @@ COLUMNS = (
     "generator_cpu_us",
     "lateness_us",
 )
-"""The columns of ``results.csv``; a row is a repetition, empty fields are unknown.
+"""The columns of ``results.csv``. Each row is a repetition; unknown values are empty.
 
-The kind is the workload's; of clients that come at once beside a steady one, ``concurrent``.
+``kind`` is the workload's kind, or ``concurrent`` for the bursts measured beside a steady workload.
 """
 
 
 def save(results: Results, folder: Path) -> list[Path]:
-    """Write both files; each is there in full or not at all.
+    """Write both files, each atomically.
 
     Args:
-        results: what to write.
-        folder: where to; made if it is not there.
+        results: the results to save.
+        folder: the destination directory; created if missing.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        ConfigError: they cannot be written.
+        ConfigError: a file cannot be written.
     """
     content = orjson.dumps(results, default=str, option=orjson.OPT_INDENT_2)
     files = {folder / JSON_NAME: content + b"\n", folder / CSV_NAME: _csv(results).encode()}
@@ -75,14 +75,14 @@ def save(results: Results, folder: Path) -> list[Path]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file so that it is there in full or not at all.
+    """Write a file atomically.
 
     Args:
-        path: of the file; its folder is made if it is not there.
-        content: all of it.
+        path: the file's path; its directory is created if missing.
+        content: the complete content.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def write(path: Path, content: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            # A temporary file is its owner's alone; a result is as any other file.
+            # Temporary files are private to their owner; give this one the usual permissions.
             Path(temporary).chmod(0o666 & ~_umask())
             Path(temporary).replace(path)
         except BaseException:
@@ -101,18 +101,18 @@ def write(path: Path, content: bytes) -> None:
 
 
 def load(path: Path) -> Results:
-    """Read results again.
+    """Load saved results.
 
-    Fields this version does not know are left out: later ones only add to the format.
+    Unknown fields are ignored, because later versions only add fields.
 
     Args:
-        path: of ``results.json``, or of the folder it is in.
+        path: of ``results.json``, or of the directory that contains it.
 
     Returns:
-        What was saved; sequences are tuples.
+        The results; sequences are tuples.
 
     Raises:
-        ConfigError: there is no such file, or it is not what `save` writes.
+        ConfigError: the file cannot be read, or is not a valid results file.
     """
     file = path / JSON_NAME if path.is_dir() else path
     try:
@@ -122,24 +122,24 @@ def load(path: Path) -> Results:
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{file} is not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ConfigError(f"{file} is not a file of results: its format is not {FORMAT!r}")
+        raise ConfigError(f"{file} is not a results file: its format is not {FORMAT!r}")
     version = document.get("version")
     if not isinstance(version, int) or version < 1:
-        raise ConfigError(f"{file} is not a file of results: its version is not a number")
+        raise ConfigError(f"{file} is not a results file: its version is not a number")
     if version > VERSION:
         raise ConfigError(
-            f"{file} was written by a newer memlite: it has version {version} of the format, "
-            f"and this memlite reads up to {VERSION}"
+            f"{file} was written by a newer memlite: it uses version {version} of the format, "
+            f"and this memlite supports up to {VERSION}"
         )
     try:
         results: Results = _build(Results, document, "")
-    except _WrongError as error:
-        raise ConfigError(f"{file} is not a file of results: {error}") from None
+    except _InvalidFieldError as error:
+        raise ConfigError(f"{file} is not a results file: {error}") from None
     return results
 
 
 def _umask() -> int:
-    """Return the process's umask, which can only be read by setting it."""
+    """Return the process's umask; it can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -148,12 +148,12 @@ def _umask() -> int:
 # Dataclasses from JSON
 
 
-class _WrongError(Exception):
-    """A field is not what it has to be; the text says which."""
+class _InvalidFieldError(Exception):
+    """A field is missing or has the wrong type; the message names it."""
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:
-    """Return what `kind`, a type as the contract's dataclasses spell it, makes of JSON."""
+    """Convert a JSON value to `kind`, one of the types that occur in the dataclasses."""
     if kind is Any:
         return value
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -186,14 +186,14 @@ def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
         if field.name in members:
             found[field.name] = _build(hints[field.name], members[field.name], name)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise _WrongError(f"{name} is missing")
+            raise _InvalidFieldError(f"{name} is missing")
     return kind(**found)
 
 
 def _checked(value: Any, kind: Any, where: str) -> Any:
-    # In Python, though not in JSON, true is a number.
+    # In Python, unlike in JSON, a boolean is a number.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise _WrongError(f"{where or 'it'} is of the wrong type")
+        raise _InvalidFieldError(f"{where or 'the document'} has the wrong type")
     return value
 
 

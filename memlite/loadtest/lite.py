@@ -1,8 +1,8 @@
-"""Loads in the lite dialect, which has sets and gets of one key and nothing else."""
+"""Loads in the lite dialect, which has nothing but sets and gets of one key."""
 
 import argparse
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.workload import Workload
 
 __all__ = ["lite_set", "refuse_what_lite_lacks"]
@@ -16,14 +16,14 @@ def lite_set(key: bytes, value: bytes) -> bytes:
 
 
 def refuse_what_lite_lacks(options: argparse.Namespace, workload: Workload) -> None:
-    """Refuse loads that cannot be put on in the lite dialect.
+    """Refuse loads that the lite dialect cannot express.
 
     Args:
-        options: the command line's.
+        options: those of the command line.
         workload: what clients are to do.
 
     Raises:
-        ConfigError: it says which.
+        ConfigError: the load is one of these; the text names the option.
     """
     load = workload.load
     others = {kind for kind, weight in workload.mix.items() if weight} - _OPERATIONS
@@ -35,7 +35,7 @@ def refuse_what_lite_lacks(options: argparse.Namespace, workload: Workload) -> N
         "--noreply": load.noreply,
         "--ttl": workload.ttl != 0,
         f"{', '.join(sorted(others))} in the mix: it has get and set": bool(others),
-        "servers started for it: --target has those it is for": (
+        "servers that bench starts: name running ones with --target": (
             options.command == "compare" and not options.target
         ),
     }

@@ -1,4 +1,4 @@
-"""What the measurements were made on, for whoever reads them elsewhere."""
+"""The machine and package versions that a measurement ran on."""
 
 import importlib.metadata
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from memlite import __version__
+from memlite.core.version import __version__
 
 __all__ = ["cores", "machine", "versions"]
 
@@ -16,7 +16,7 @@ _PACKAGES = ("uvloop", "orjson", "hdrhistogram", "pymemcache", "google-cloud-sto
 
 
 def machine() -> dict[str, Any]:
-    """Return what this machine is."""
+    """Describe this machine: processor, cores, memory, system and Python."""
     return {
         "hostname": platform.node(),
         "cpu": _processor(),
@@ -28,14 +28,14 @@ def machine() -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of memlite and of the packages that matter, as far as installed."""
+    """Return the versions of memlite and of those relevant packages that are installed."""
     found = {"memlite": __version__}
     for name in _PACKAGES:
         try:

@@ -1,46 +1,46 @@
-"""One measurement: workers carry a task out, and what they wrote down becomes a `Repetition`."""
+"""One measurement: workers run a task, and their recordings become a `Repetition`."""
 
 import time
 from collections.abc import Mapping, Sequence
 
+from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
-from memlite.loadtest.progress import Watcher
+from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.recorder import Recording, Tally, percentile
 from memlite.loadtest.results import Latency, Repetition, ServerUse, Slice
 from memlite.loadtest.statistics import latency, new_histogram
 from memlite.loadtest.targets import Target
-from memlite.loadtest.worker import Task
 
 __all__ = ["measure", "repetition_of"]
 
 
 def measure(
-    pool: Pool, target: Target, tasks: Sequence[Task], number: int, watcher: Watcher
+    pool: Pool, target: Target, tasks: Sequence[Task], number: int, display: ProgressDisplay
 ) -> Repetition:
-    """Carry out a measurement.
+    """Run one repetition.
 
     Args:
         pool: the workers.
-        target: what is measured.
-        tasks: for each worker.
-        number: the repetition's.
-        watcher: is told how it goes.
+        target: the server to measure.
+        tasks: one for each worker.
+        number: the repetition's number.
+        display: shows the progress.
 
     Raises:
-        StartError: the target cannot be reached, or has died.
-        Interrupted: the user wants it to end; with what was measured by then.
+        StartError: the target cannot be reached or has died.
+        Interrupted: the user interrupted the run; carries what was measured by then.
     """
     target.check()
     started = time.time()
     before = target.usage()
     began = time.perf_counter()
 
-    def note() -> None:
+    def mark_start() -> None:
         nonlocal before, began, started
         before, began, started = target.usage(), time.perf_counter(), time.time()
 
     try:
-        recording = pool.run(tasks, watcher.glance, note)
+        recording = pool.run(tasks, display.update, mark_start)
     except Interrupted as interrupted:
         if interrupted.recording is None:
             raise
@@ -59,7 +59,7 @@ def measure(
 def repetition_of(
     recording: Recording, number: int, started: float, use: ServerUse | None
 ) -> Repetition:
-    """Return what was written down, in the form in which it is saved."""
+    """Convert a recording to the form in which it is saved."""
     counts = recording.counts
     seconds = max(recording.ended - recording.began, 1) / 1e9
     return Repetition(

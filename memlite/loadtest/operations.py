@@ -1,7 +1,7 @@
-"""What one connection sends: an endless stream of operations, each with its request's bytes.
+"""An endless stream of operations, each with the bytes of its request.
 
-Kinds, keys and sizes are drawn many at once, which costs little for each; requests are built when
-they are taken, as those of large values would fill the memory.
+Kinds, keys and sizes are drawn in batches, which is cheap. Requests are built only when they are
+taken, because a batch of large values would fill the memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,26 +14,29 @@ import numpy.typing as npt
 
 from memlite.loadtest.keys import key_chooser
 from memlite.loadtest.lite import lite_set
-from memlite.loadtest.requests import plain, storage
+from memlite.loadtest.requests import command_request, storage_request
 from memlite.loadtest.values import ValueSource
 from memlite.loadtest.workload import OPERATIONS, Workload
 
 __all__ = ["Follow", "Operation", "Operations"]
 
 Follow = Callable[[int | None], bytes]
-"""Takes the unique that a first step's reply brought, None for a miss, or for a get, which brings
-none; returns the second step's request, which brings one reply, never noreply."""
+"""Builds the second step's request from the unique value in the first step's reply.
+
+The unique value is None after a miss and after a get, which returns none. The second step always
+has exactly one reply; it is never sent with noreply.
+"""
 
 
 class Operation(NamedTuple):
     """One operation.
 
     Attributes:
-        request: a complete request of the text protocol.
-        kind: what its latency is recorded as.
-        keys: asked for, if it is a retrieval or begins with one, else 0.
-        replies: that `request` brings: 1, or 0 with noreply.
-        follow: of rmw and cas the second step.
+        request: a complete text-protocol request.
+        kind: the name under which its latency is recorded.
+        keys: number of keys requested, if the operation is or starts with a retrieval, else 0.
+        replies: number of replies to `request`: 1, or 0 with noreply.
+        follow: for rmw and cas, builds the second step.
     """
 
     request: bytes
@@ -43,61 +46,64 @@ class Operation(NamedTuple):
     follow: Follow | None
 
 
-# Takes the key's number, or a tuple of several where several are asked for, and the value's size or
-# how many keys a scan asks for.
+# Arguments: the key's number, or a tuple of numbers for a multiget; and the value's size, or a
+# scan's number of keys.
 _Build = Callable[[Any, int], Operation]
 _Drawn = tuple[_Build, int | tuple[int, ...], int]
 _Numbers = npt.NDArray[np.int64]
 
-# Operation(…) takes 0.32 µs, this 0.17, of 0.6 for an operation in all.
+# 0.17 µs instead of the 0.32 µs of Operation(…), out of 0.6 µs per operation in total.
 _new: Final = tuple.__new__
 
-# Operations drawn at once. Fewer where there are many clients: each operation drawn and not yet
-# taken takes some 100 bytes.
-_CHUNK: Final = 4096
-_CHUNK_LEAST: Final = 64
-_CHUNK_OF_ALL: Final = 1 << 18
+# Operations drawn per batch. Many clients use smaller batches: an operation that has been drawn but
+# not yet taken occupies about 100 bytes.
+_MAX_BATCH: Final = 4096
+_MIN_BATCH: Final = 64
+_MAX_DRAWN_IN_TOTAL: Final = 1 << 18
 
-_SCAN_MOST: Final = 100
+_MAX_SCAN_KEYS: Final = 100
 
-# One in so many appends and prepends is sent as a set instead, so that items do not grow for ever.
+# This share of appends and prepends is sent as a set instead, so that items do not grow forever.
 _RESET_SHARE: Final = 1 / 16
 _RESET: Final = "reset"
 _GROWING: Final = ("append", "prepend")
 _COUNTING: Final = ("incr", "decr")
 _SIZED: Final = frozenset(("set", "add", "replace", "insert", "cas", "rmw", _RESET, *_GROWING))
-# What own keys of such operations have between prefix and number: no other key looks like that.
+# Inserted between prefix and number to keep the keys of these operations separate from all others.
 _COUNTER_MARK: Final = b"n"
 _GROWING_MARK: Final = b"a"
 
 
 class Operations(Iterator[Operation]):
-    """The operations of one client of a workload, without end.
+    """The endless stream of operations of one client.
 
-    The same workload, seed and client give the same operations; other clients get others.
+    The same workload, seed and client always give the same operations; different clients get
+    different ones.
 
-    ``incr`` and ``decr`` use keys of their own, whose values are numbers; so do ``append`` and
-    ``prepend``, of which one in sixteen is a ``set`` instead, recorded as such, so that items do
-    not grow without bound. Both choose them as other operations do, among the keys there were at
-    first. ``insert`` sets the number count + client + n * clients the n-th time. ``scan`` asks for
-    keys that follow each other, from 1 to 100 or, where `Load.multiget` is more than 1, that many;
-    behind the last comes the first. ``get`` and ``gets`` ask for `Load.multiget` keys. The second
-    step of ``cas`` is an ``add`` where the key was not there. Second steps are never ``noreply``.
+    - ``get`` and ``gets`` request `Load.multiget` keys.
+    - ``incr`` and ``decr`` use separate keys with numeric values. ``append`` and ``prepend`` use
+      separate keys too, and one in sixteen is sent (and recorded) as a ``set`` so that items do not
+      grow without bound. Both draw these keys like other operations, from the initial keyspace.
+    - ``insert`` sets key number count + client + n * clients the n-th time.
+    - ``scan`` requests consecutive keys, wrapping around after the last: 1 to 100 of them, or
+      exactly `Load.multiget` if that is more than 1.
+    - The second step of ``cas`` is an ``add`` if the key was missing. Second steps never use
+      ``noreply``.
 
-    Of a ``concurrent`` workload it is a set and a get, in turn, of the key with the client's
-    number.
+    For a ``concurrent`` workload the stream alternates between a set and a get of the key with the
+    client's number.
 
     Args:
-        workload: a valid one; its trace is `Trace`'s business.
-        seed: of all that is random, from 0 on.
-        client: its number, from 0.
-        clients: how many there are.
-        verify: whether values are made so that `check` can check them.
-        inserted: keys that this client inserted in an earlier run, which are not inserted again.
-        lite: whether requests are the lite dialect's, of a workload that has no others.
+        workload: a validated workload; its trace is ignored, see `Trace`.
+        seed: the seed of all randomness, 0 or more.
+        client: the client's number, from 0.
+        clients: the number of clients.
+        verify: whether values are generated so that `check` can check them.
+        inserted: number of keys this client inserted in an earlier run; it does not repeat them.
+        lite: whether requests use the lite dialect; the workload must contain only get and set.
 
     Raises:
-        ConfigError: the file of sizes cannot be read, or is wrong.
+        ConfigError: the file of sizes cannot be read or is malformed.
     """
 
     def __init__(
@@ -120,23 +126,23 @@ class Operations(Iterator[Operation]):
         self._values = ValueSource(workload.values)
         self._rng = np.random.default_rng((seed, client))
         self._chooser = key_chooser(workload.keys, client=client, clients=clients)
-        self._chooser.inserted(inserted)
+        self._chooser.note_inserted(inserted)
         self._inserted = inserted
         self._prefix = workload.keys.prefix.encode()
         self._multiget = workload.load.multiget if workload.kind == "steady" else 1
-        # Unique among all clients' writes.
+        # Unique among the writes of all clients.
         self._sequence = client
         self._drawn: Iterator[_Drawn] = iter(())
-        share = _CHUNK_OF_ALL // clients // self._multiget
-        self._chunk = max(_CHUNK_LEAST, min(_CHUNK, share))
+        share = _MAX_DRAWN_IN_TOTAL // clients // self._multiget
+        self._batch_size = max(_MIN_BATCH, min(_MAX_BATCH, share))
 
-        kinds, weights = _split(workload)
+        kinds, weights = _kinds_and_weights(workload)
         self.kinds = kinds
         self._weights = np.cumsum(weights) / sum(weights)
         builders = [self._builder(kind) for kind in kinds]
         self._builders = np.empty(len(builders), dtype=object)
         self._builders[:] = builders
-        self._wide = np.array([kind in ("get", "gets") for kind in kinds])
+        self._retrievals = np.array([kind in ("get", "gets") for kind in kinds])
         self._inserts = np.array([kind == "insert" for kind in kinds])
         self._scans = np.array([kind == "scan" for kind in kinds])
         self._any_sized = not _SIZED.isdisjoint(kinds)
@@ -154,30 +160,30 @@ class Operations(Iterator[Operation]):
         return taken
 
     def draw(self) -> tuple[npt.NDArray[np.intp], _Numbers]:
-        """Return the next operations of a plain workload, some thousands, in two columns.
+        """Return the next batch of operations of a plain workload, as two arrays.
 
         Returns:
-            Positions in `kinds`, and the numbers of the keys; `build` makes requests of them.
+            Indices into `kinds`, and key numbers; `build` turns them into operations.
         """
         kinds = self._draw_kinds()
         return kinds, self._choose(np.zeros(len(kinds), dtype=np.int64))
 
     def build(self, kind: int, number: int, size: int) -> Operation:
-        """Return an operation.
+        """Build one operation.
 
         Args:
-            kind: its position in `kinds`.
-            number: the key's.
-            size: the value's, in bytes.
+            kind: index into `kinds`.
+            number: the key's number.
+            size: the value's size in bytes.
         """
         built: Operation = self._builders[kind](number, size)
         return built
 
     def preload(self) -> Iterator[Operation]:
-        """Yield sets of this client's share of the keys: those with number % clients == client.
+        """Yield sets for this client's share of the keys: those with number % clients == client.
 
-        With incr or decr in the mix there are sets of numbers as well, with append or prepend of
-        what they add to. All bring a reply.
+        If the mix contains incr or decr, their counters are set too, and likewise the items of
+        append and prepend. Every set has a reply.
         """
         mix = self._workload.mix
         counting = any(mix.get(kind) for kind in _COUNTING)
@@ -185,36 +191,36 @@ class Operations(Iterator[Operation]):
         exptime = self._workload.ttl
         rng = np.random.default_rng((self._seed, self._client, 1))
         numbers = range(self._client, self._workload.keys.count, self._clients)
-        for start in range(0, len(numbers), self._chunk):
-            chunk = numbers[start : start + self._chunk]
+        for start in range(0, len(numbers), self._batch_size):
+            chunk = numbers[start : start + self._batch_size]
             for number, size in zip(
                 chunk, self._values.sizes(rng, len(chunk)).tolist(), strict=True
             ):
-                own = {b"": self._content(number, size)}
+                values = {b"": self._content(number, size)}
                 if counting:
-                    own[_COUNTER_MARK] = b"0"
+                    values[_COUNTER_MARK] = b"0"
                 if growing:
-                    own[_GROWING_MARK] = self._content(number, size)
-                for mark, value in own.items():
+                    values[_GROWING_MARK] = self._content(number, size)
+                for mark, value in values.items():
                     key = self._key(number, mark)
                     if self._lite:
                         request = lite_set(key, value)
                     else:
-                        request = storage(b"set", key, value, exptime=exptime)
+                        request = storage_request(b"set", key, value, exptime=exptime)
                     yield Operation(request, "set", 0, 1, None)
 
     @property
     def inserted(self) -> int:
-        """How many keys the operations taken so far insert, with those of earlier runs."""
+        """The number of keys inserted by the operations taken so far, including earlier runs."""
         return self._inserted
 
     def check(self, key: bytes, value: bytes) -> bool:
-        """Return whether `value`, which a retrieval brought, is one that was made for `key`.
+        """Return whether a retrieved `value` was generated for `key`.
 
-        Only of use with `verify`, and if nothing else writes keys with that prefix.
+        Only meaningful with `verify`, and if nothing else writes keys with that prefix.
         """
         number = key[len(self._prefix) :]
-        # 19 digits are all of an int64's.
+        # An int64 has at most 19 digits.
         if not key.startswith(self._prefix) or not number.isdigit() or len(number) > 19:
             return False
         return self._values.check(int(number), value)
@@ -222,7 +228,7 @@ class Operations(Iterator[Operation]):
     # Drawing
 
     def _draw(self) -> Iterable[_Drawn]:
-        """Return the next operations: what builds each, its key or keys, and its size or length."""
+        """Return a batch of operations: builder, key number or numbers, and size or scan length."""
         if self._workload.kind == "concurrent":
             size = int(self._values.sizes(self._rng, 1)[0])
             return [(build, self._client, size) for build in self._builders]
@@ -230,59 +236,61 @@ class Operations(Iterator[Operation]):
         return zip(
             self._builders[kinds].tolist(),
             self._draw_numbers(kinds),
-            self._draw_extras(kinds),
-            strict=False,  # what all have in common is repeated without end
+            self._draw_sizes(kinds),
+            strict=False,  # a fixed size is repeated endlessly
         )
 
     def _draw_kinds(self) -> npt.NDArray[np.intp]:
-        # The last sum may be less than 1 by rounding, and a draw between the two.
-        drawn = self._weights.searchsorted(self._rng.random(self._chunk), side="right")
+        # Rounding may leave the last sum slightly below 1, and a draw may fall in between.
+        drawn = self._weights.searchsorted(self._rng.random(self._batch_size), side="right")
         return np.minimum(drawn, len(self._weights) - 1)
 
     def _draw_numbers(self, kinds: npt.NDArray[np.intp]) -> list[int] | list[int | tuple[int, ...]]:
-        """Return the key number of each operation; of those that ask for several, all of them."""
+        """Return each operation's key number, or for a multiget a tuple of numbers."""
         inserts = self._inserts[kinds]
-        before = np.cumsum(inserts) - inserts
+        inserted_before = np.cumsum(inserts) - inserts
         if self._multiget == 1:
-            numbers: list[int] | list[int | tuple[int, ...]] = self._choose(before).tolist()
+            numbers: list[int] | list[int | tuple[int, ...]] = self._choose(
+                inserted_before
+            ).tolist()
         else:
-            wide = self._wide[kinds]
-            asked = np.repeat(before, np.where(wide, self._multiget, 1))
-            flat: Iterator[int] = iter(self._choose(asked).tolist())
+            retrievals = self._retrievals[kinds]
+            repeated = np.repeat(inserted_before, np.where(retrievals, self._multiget, 1))
+            flat: Iterator[int] = iter(self._choose(repeated).tolist())
             numbers = [
-                tuple(islice(flat, self._multiget)) if several else next(flat)
-                for several in wide.tolist()
+                tuple(islice(flat, self._multiget)) if retrieval else next(flat)
+                for retrieval in retrievals.tolist()
             ]
-        # Ahead of `_inserted`, which counts what is taken.
-        self._chooser.inserted(int(inserts.sum()))
+        # The chooser runs ahead of `_inserted`, which counts only the operations taken.
+        self._chooser.note_inserted(int(inserts.sum()))
         return numbers
 
-    def _choose(self, before: _Numbers) -> _Numbers:
-        return self._chooser.choose(self._rng, len(before), before)
+    def _choose(self, inserted_before: _Numbers) -> _Numbers:
+        return self._chooser.choose(self._rng, len(inserted_before), inserted_before)
 
-    def _draw_extras(self, kinds: npt.NDArray[np.intp]) -> Iterable[int]:
-        """Return the size of each operation's value; of scans how many keys they ask for."""
+    def _draw_sizes(self, kinds: npt.NDArray[np.intp]) -> Iterable[int]:
+        """Return each operation's value size, or for a scan its number of keys."""
         fixed = self._values.fixed
         scans = self._scans[kinds]
         if fixed is not None and not scans.any():
             return repeat(fixed)
         if self._any_sized:
-            extras = self._values.sizes(self._rng, len(kinds))
+            sizes = self._values.sizes(self._rng, len(kinds))
         else:
-            extras = np.zeros(len(kinds), dtype=np.int64)
+            sizes = np.zeros(len(kinds), dtype=np.int64)
         if scans.any():
-            lengths = self._rng.integers(1, _SCAN_MOST, len(kinds), endpoint=True)
+            lengths = self._rng.integers(1, _MAX_SCAN_KEYS, len(kinds), endpoint=True)
             if self._multiget > 1:
                 lengths[:] = self._multiget
-            extras = np.where(scans, np.minimum(lengths, self._workload.keys.count), extras)
-        sized: list[int] = extras.tolist()
+            sizes = np.where(scans, np.minimum(lengths, self._workload.keys.count), sizes)
+        sized: list[int] = sizes.tolist()
         return sized
 
-    # Building: each method returns what builds one kind of operation.
+    # Building: each method returns the builder of one kind of operation.
 
     def _builder(self, kind: str) -> _Build:
         if kind in ("get", "gets"):
-            return self._retrieval(kind) if self._multiget == 1 else self._wide_retrieval(kind)
+            return self._retrieval(kind) if self._multiget == 1 else self._multiget_retrieval(kind)
         if kind in ("set", "add", "replace"):
             return self._storage(kind, kind, b"")
         if kind == _RESET:
@@ -296,12 +304,12 @@ class Operations(Iterator[Operation]):
         if kind == "cas":
             return self._two_steps(b"gets", "cas", self._compare_and_set)
         if kind == "rmw":
-            return self._two_steps(b"get", "rmw", self._set_anyway)
+            return self._two_steps(b"get", "rmw", self._set_after_get)
         if kind in _COUNTING:
-            return self._change(kind, b" 1", _COUNTER_MARK)
+            return self._command(kind, b" 1", _COUNTER_MARK)
         if kind == "touch":
-            return self._change(kind, b" %d" % self._workload.ttl, b"")
-        return self._change(kind, b"", b"")
+            return self._command(kind, b" %d" % self._workload.ttl, b"")
+        return self._command(kind, b"", b"")
 
     def _retrieval(self, kind: str) -> _Build:
         line = b"%b%b\r\n" % (kind.encode(), self._key_format())
@@ -311,7 +319,7 @@ class Operations(Iterator[Operation]):
 
         return build
 
-    def _wide_retrieval(self, kind: str) -> _Build:
+    def _multiget_retrieval(self, kind: str) -> _Build:
         keys = self._multiget
         line = b"%b%b\r\n" % (kind.encode(), self._key_format() * keys)
 
@@ -332,7 +340,7 @@ class Operations(Iterator[Operation]):
         return build
 
     def _storage(self, command: str, kind: str, mark: bytes) -> _Build:
-        end, replies = self._ending()
+        end, replies = self._line_end()
         key = self._key_format(mark)
         if self._lite:
             line = b"set%b %%d\r\n" % key
@@ -340,7 +348,7 @@ class Operations(Iterator[Operation]):
             line = b"%b%b 0 %d %%d%b\r\n" % (command.encode(), key, self._workload.ttl, end)
         line += b"%b\r\n"
         content = self._content
-        # Own keys are those there were at first; others may have been inserted.
+        # Separate keys exist only for the initial keyspace; inserts add none.
         count = self._workload.keys.count if mark else 0
 
         def build(number: int, size: int) -> Operation:
@@ -362,8 +370,8 @@ class Operations(Iterator[Operation]):
 
         return build
 
-    def _change(self, command: str, argument: bytes, mark: bytes) -> _Build:
-        end, replies = self._ending()
+    def _command(self, command: str, argument: bytes, mark: bytes) -> _Build:
+        end, replies = self._line_end()
         key = self._key_format(mark)
         line = b"%b%b%b%b\r\n" % (command.encode(), key, argument, end)
         count = self._workload.keys.count if mark else 0
@@ -379,13 +387,13 @@ class Operations(Iterator[Operation]):
         self, command: bytes, kind: str, second: Callable[[int, int, int | None], bytes]
     ) -> _Build:
         def build(number: int, size: int) -> Operation:
-            request = plain([command, self._key(number)])
+            request = command_request([command, self._key(number)])
             return _new(Operation, (request, kind, 1, 1, partial(second, number, size)))
 
         return build
 
     def _compare_and_set(self, number: int, size: int, unique: int | None) -> bytes:
-        return storage(
+        return storage_request(
             b"add" if unique is None else b"cas",
             self._key(number),
             self._content(number, size),
@@ -393,13 +401,13 @@ class Operations(Iterator[Operation]):
             unique=unique,
         )
 
-    def _set_anyway(self, number: int, size: int, unique: int | None) -> bytes:
+    def _set_after_get(self, number: int, size: int, unique: int | None) -> bytes:
         value = self._content(number, size)
-        return storage(b"set", self._key(number), value, exptime=self._workload.ttl)
+        return storage_request(b"set", self._key(number), value, exptime=self._workload.ttl)
 
     def _content(self, number: int, size: int) -> bytes:
         if not self._verify:
-            return self._values.plain(size)
+            return self._values.filler(size)
         self._sequence += self._clients
         return self._values.make(number, self._sequence, size)
 
@@ -407,16 +415,16 @@ class Operations(Iterator[Operation]):
         return b"%b%b%d" % (self._prefix, mark, number)
 
     def _key_format(self, mark: bytes = b"") -> bytes:
-        """Return a space and the key, its number to be filled in."""
+        """Return a space followed by the key, with a placeholder for its number."""
         return b" %b%b%%d" % (self._prefix.replace(b"%", b"%%"), mark)
 
-    def _ending(self) -> tuple[bytes, int]:
-        """Return what ends the line of a change, and how many replies it brings."""
+    def _line_end(self) -> tuple[bytes, int]:
+        """Return the end of a write's command line, and its number of replies."""
         return (b" noreply", 0) if self._workload.load.noreply else (b"", 1)
 
 
-def _split(workload: Workload) -> tuple[list[str], list[float]]:
-    """Return what operations are drawn from and their weights, in the order of `OPERATIONS`."""
+def _kinds_and_weights(workload: Workload) -> tuple[list[str], list[float]]:
+    """Return the kinds to draw from and their weights, in the order of `OPERATIONS`."""
     if workload.kind == "concurrent":
         return ["set", "get"], [1.0, 1.0]
     kinds, weights = [], []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.login import PASSWORD_VARIABLE
 from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 
@@ -34,10 +34,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
-    """Return what the command line says; None when it asked for help, which is printed.
+    """Parse the command line; returns None after printing help.
 
     Raises:
-        ConfigError: it is wrong.
+        ConfigError: the command line is invalid.
     """
     try:
         options = _parser().parse_args(arguments)
@@ -49,8 +49,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=_NAME,
-        description="Spawns concurrent clients, measures servers that speak memcached's\n"
-        "protocol, and reports what it found.",
+        description="Load-tests servers that speak memcached's protocol with concurrent\n"
+        "clients, and reports throughput and latency.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -63,35 +63,40 @@ def _parser() -> argparse.ArgumentParser:
         type=_list,
         default=["memory", "file", "gcs"],
         metavar="LIST",
-        help="of memory, file, gcs (an emulated bucket) and URLs such as gs://bucket/prefix, "
-        "each perhaps followed by =name (default: memory,file,gcs)",
+        help="memory, file, gcs (an emulated bucket) or URLs such as gs://bucket/prefix, "
+        "each optionally followed by =NAME (default: memory,file,gcs)",
     )
     add(
         "--target",
         action="append",
         default=[],
         metavar="HOST:PORT[=NAME]",
-        help="a server that runs already, to compare with; may be repeated",
+        help="a running server to compare with; may be repeated",
     )
     add(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help="where the file backend keeps its file: the disk that is measured (default: --out)",
+        help="directory of the file backend's file, on the disk to be measured (default: --out)",
     )
     add(
         "--gcs-read-latency",
         default=READ_LATENCY,
         metavar="DIST",
-        help="of the emulated bucket, as gcs-emulator takes it; empty for none "
+        help="read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none "
         "(default: %(default)s)",
     )
-    add("--gcs-write-latency", default=WRITE_LATENCY, metavar="DIST", help="(default: %(default)s)")
+    add(
+        "--gcs-write-latency",
+        default=WRITE_LATENCY,
+        metavar="DIST",
+        help="its write latency (default: %(default)s)",
+    )
     _add_measuring(compare, clients="10:100:10")
-    run = _command(commands, "run", "drive one server that runs already")
+    run = _command(commands, "run", "measure one running server")
     run.add_argument("address", metavar="HOST:PORT[=NAME]", help="or the path of a UNIX socket")
     _add_measuring(run, clients="50")
-    report = _command(commands, "report", "draw a report from saved results, or compare several")
+    report = _command(commands, "report", "write a report from saved results, or compare several")
     report.add_argument(
         "results", nargs="+", type=Path, metavar="RESULTS", help="results.json, or its directory"
     )
@@ -99,11 +104,13 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         type=Path,
         metavar="DIR",
-        help="(default: beside the results; of several, bench-results/<time>)",
+        help="output directory (default: that of the results; for several, bench-results/<time>)",
     )
     _add_prices(report)
-    workload = _command(commands, "workload", "print a preset, to copy and change")
-    workload.add_argument("name", nargs="?", metavar="NAME", help="without it, they are listed")
+    workload = _command(commands, "workload", "print a preset, as a starting point for your own")
+    workload.add_argument(
+        "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
+    )
     return parser
 
 
@@ -125,7 +132,7 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         type=_checked(_numbers),
         default=clients,
         metavar="LIST",
-        help="at once: 50, or 1,10,100, or first:last:step (default: %(default)s)",
+        help="concurrent clients: 50, or 1,10,100, or first:last:step (default: %(default)s)",
     )
     add(
         "--workload",
@@ -133,65 +140,78 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         metavar="NAME|FILE",
         help="a preset, see 'memlite bench workload', or a TOML file (default: %(default)s)",
     )
-    add("--title", default="", help="for the report's head")
-    add("--out", type=Path, metavar="DIR", help="(default: bench-results/<time>)")
+    add("--title", default="", help="title of the report")
+    add("--out", type=Path, metavar="DIR", help="output directory (default: bench-results/<time>)")
     _add_prices(parser)
-    add("--no-report", action="store_true", help="save results, and draw nothing")
-    add("-q", "--quiet", action="store_true", help="no progress")
-    _add_knobs(parser)
+    add("--no-report", action="store_true", help="save the results without writing a report")
+    add("-q", "--quiet", action="store_true", help="do not show progress")
+    _add_workload_overrides(parser)
     _add_login(parser)
-    how = parser.add_argument_group("clients")
-    add = how.add_argument
+    clients_group = parser.add_argument_group("clients")
+    add = clients_group.add_argument
     add(
         "--client",
         choices=("text", "pymemcache"),
         default="text",
-        help="the built-in client, or real pymemcache clients in threads (default: text)",
+        help="the built-in client, or pymemcache clients in threads (default: text)",
     )
     add(
         "--dialect",
         choices=("memcached", "lite"),
         default="memcached",
-        help="of servers that run already: memcached's, or the classroom's lite, which has get "
-        "and set alone (default: memcached)",
+        help="of running servers: memcached's, or the classroom's lite dialect, which has only "
+        "get and set (default: memcached)",
     )
-    add("--workers", type=_checked(_positive), metavar="NUM", help="processes that run them "
-        "(default: half the processors)")  # fmt: skip
-    add("--timeout", type=_checked(_duration), default=5.0, metavar="TIME", help="(default: 5s)")
-    add("--verify", action="store_true", help="check that each value is one that was stored")
-    add("--seed", type=_checked(int), default=1, metavar="NUM", help="(default: %(default)s)")
+    add("--workers", type=_checked(_positive), metavar="NUM", help="worker processes that run the "
+        "clients (default: half the cores)")  # fmt: skip
+    add(
+        "--timeout",
+        type=_checked(_duration),
+        default=5.0,
+        metavar="TIME",
+        help="longest wait for a reply (default: 5s)",
+    )
+    add("--verify", action="store_true", help="check that every value read is one that was stored")
+    add(
+        "--seed",
+        type=_checked(int),
+        default=1,
+        metavar="NUM",
+        help="random seed (default: %(default)s)",
+    )
     _add_tls(parser)
     knee = parser.add_argument_group("saturation")
     add = knee.add_argument
     add(
         "--find-knee",
         action="store_true",
-        help="raise clients (with --rate: the rate) from the first until throughput stops growing",
+        help="raise clients (with --rate: the rate) from the first value until throughput stops "
+        "growing",
     )
-    add("--slo", type=_checked(_duration), metavar="TIME", help="or until p99 is above this")
-    add("--most", type=_checked(_number), metavar="NUM", help="and no further than this "
+    add("--slo", type=_checked(_duration), metavar="TIME", help="also stop when p99 exceeds this")
+    add("--most", type=_checked(_number), metavar="NUM", help="highest load to try "
         "(default: 1024 clients, 1000000/s)")  # fmt: skip
 
 
 def _add_login(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("authentication, by servers that run already")
-    group.add_argument("--user", metavar="NAME", help="who clients say they are")
+    group = parser.add_argument_group("authentication, for running servers")
+    group.add_argument("--user", metavar="NAME", help="user name")
     group.add_argument(
         "--password-file",
         type=Path,
         metavar="FILE",
-        help=f"its first line is the user's password (default: of {PASSWORD_VARIABLE})",
+        help=f"file whose first line is the password (default: ${PASSWORD_VARIABLE})",
     )
 
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("TLS, to servers that run already").add_argument
-    add("--tls", action="store_true", help="speak it")
+    add = parser.add_argument_group("TLS, for running servers").add_argument
+    add("--tls", action="store_true", help="connect with TLS")
     add(
         "--tls-ca-cert",
         default="",
         metavar="FILE",
-        help="PEM file the server's certificate is checked against (default: this machine's)",
+        help="PEM file of trusted CA certificates (default: the system's)",
     )
     add("--tls-cert", default="", metavar="FILE", help="PEM file with the client's certificate")
     add(
@@ -200,63 +220,115 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="PEM file with its private key (default: in --tls-cert)",
     )
-    add("--tls-skip-verify", action="store_true", help="take any certificate of the server's")
+    add("--tls-skip-verify", action="store_true", help="do not verify the server's certificate")
 
 
-def _add_knobs(parser: argparse.ArgumentParser) -> None:
-    """Add the options that stand for a field of the workload; `dest` says which."""
-    knobs = parser.add_argument_group("workload, in place of what the preset or file says")
-    add = knobs.add_argument
+def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
+    """Add the options that override a field of the workload; `dest` names the field."""
+    overrides = parser.add_argument_group("workload, overriding the preset or file")
+    add = overrides.add_argument
     add("--mix", type=_checked(_mix), metavar="OP=SHARE,...", help="such as get=10,set=1")
-    add("--keys", dest="keys.count", type=_checked(_count), metavar="NUM", help="how many")
+    add(
+        "--keys",
+        dest="keys.count",
+        type=_checked(_count),
+        metavar="NUM",
+        help="number of keys",
+    )
     add(
         "--distribution",
         dest="keys.distribution",
         metavar="NAME",
         help="uniform, zipfian, latest, hotspot or sequential",
     )
-    add("--theta", dest="keys.theta", type=_checked(float), metavar="NUM", help="of zipfian")
+    add(
+        "--theta",
+        dest="keys.theta",
+        type=_checked(float),
+        metavar="NUM",
+        help="skew of zipfian and latest",
+    )
     add(
         "--value-size",
         type=_checked(_sizes),
         metavar="LIST",
         help="bytes: 100, or 100,1k,10k to measure each",
     )
-    add("--ttl", dest="ttl", type=_checked(int), metavar="SECONDS", help="of what is stored")
-    add("--trace", dest="trace", metavar="FILE", help="replay it (CSV: time,operation,key,size)")
+    add("--ttl", dest="ttl", type=_checked(int), metavar="SECONDS", help="expiry of stored items")
+    add(
+        "--trace",
+        dest="trace",
+        metavar="FILE",
+        help="trace to replay (CSV: time,operation,key,size)",
+    )
     add(
         "--pipeline",
         dest="load.pipeline",
         type=_checked(_positive),
         metavar="NUM",
-        help="requests a connection may have under way",
+        help="most requests in flight on a connection",
     )
     add(
         "--multiget",
         dest="load.multiget",
         type=_checked(_positive),
         metavar="NUM",
-        help="keys of a get, 1 to 100",
+        help="keys per get, 1 to 100",
     )
-    add("--noreply", dest="load.noreply", action="store_true", default=None, help="of changes")
+    add(
+        "--noreply",
+        dest="load.noreply",
+        action="store_true",
+        default=None,
+        help="send writes with noreply",
+    )
     add(
         "--rate",
         type=_checked(_rates),
         metavar="LIST",
-        help="open loop: operations a second of all clients together; a list measures each",
+        help="open loop: operations per second over all clients; a list measures each",
     )
-    add("--arrivals", dest="load.arrivals", choices=("constant", "poisson"))
-    add("--think-time", dest="load.think_time", type=_checked(_duration), metavar="TIME")
+    add(
+        "--arrivals",
+        dest="load.arrivals",
+        choices=("constant", "poisson"),
+        help="arrival process of an open loop",
+    )
+    add(
+        "--think-time",
+        dest="load.think_time",
+        type=_checked(_duration),
+        metavar="TIME",
+        help="pause between a reply and the next request",
+    )
     add("--operations", dest="load.operations", type=_checked(_count), metavar="NUM",
-        help="of all clients in a repetition, instead of a duration")  # fmt: skip
-    add("--duration", dest="load.duration", type=_checked(_duration), metavar="TIME")
-    add("--warm-up", dest="load.warm_up", type=_checked(_duration), metavar="TIME")
-    add("--repetitions", dest="load.repetitions", type=_checked(_positive), metavar="NUM")
+        help="operations per repetition over all clients, instead of --duration")  # fmt: skip
+    add(
+        "--duration",
+        dest="load.duration",
+        type=_checked(_duration),
+        metavar="TIME",
+        help="length of a repetition",
+    )
+    add(
+        "--warm-up",
+        dest="load.warm_up",
+        type=_checked(_duration),
+        metavar="TIME",
+        help="unmeasured load before each repetition",
+    )
+    add(
+        "--repetitions",
+        dest="load.repetitions",
+        type=_checked(_positive),
+        metavar="NUM",
+        help="number of repetitions",
+    )
 
 
 def _add_prices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--prices", type=Path, metavar="FILE", help="price table to use instead of memlite's"
+        "--prices", type=Path, metavar="FILE", help="price table (default: memlite's own)"
     )
 
 
@@ -265,10 +337,10 @@ def _checked(parse_text: Callable[[str], _T]) -> Callable[[str], _T]:
         try:
             return parse_text(text)
         except ValueError as error:
-            said = str(error)
-            if "literal" in said or "convert" in said:
-                said = f"not a number: {text!r}"
-            raise argparse.ArgumentTypeError(said) from None
+            message = str(error)
+            if "literal" in message or "convert" in message:
+                message = f"not a number: {text!r}"
+            raise argparse.ArgumentTypeError(message) from None
 
     return parse_one
 
@@ -285,7 +357,7 @@ def _positive(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    """Return a number such as 1000, 10k, 2m."""
+    """Parse a number such as 1000, 10k or 2m."""
     found = re.fullmatch(r"(\d+)([km]?)", text.strip().lower(), re.ASCII)
     if found is None:
         raise ValueError(f"not a number: {text!r}")
@@ -311,7 +383,7 @@ def _numbers(text: str) -> list[int]:
             raise ValueError(f"{last} is less than {start}")
         numbers += range(start, last + 1, step)
     if not numbers:
-        raise ValueError("no number")
+        raise ValueError("empty list")
     return list(dict.fromkeys(numbers))
 
 
@@ -330,10 +402,10 @@ def _sizes(text: str) -> list[int]:
 
 
 def _duration(text: str) -> float:
-    """Return seconds of 2, 1.5s, 250ms, 2m."""
+    """Parse a duration such as 2, 1.5s, 250ms or 2m; returns seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m|)", text.strip(), re.ASCII)
     if found is None:
-        raise ValueError(f"not a time such as 250ms or 2s: {text!r}")
+        raise ValueError(f"not a duration such as 250ms or 2s: {text!r}")
     return float(found[1]) * _TIMES[found[2]]
 
 

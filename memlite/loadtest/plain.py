@@ -1,4 +1,4 @@
-"""Gets and sets of values that are all as large: operations that cost next to nothing to make."""
+"""Gets and sets of values of one size: operations that cost next to nothing to make."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from memlite.loadtest.workload import Workload
 
 __all__ = ["PlainOperations", "is_plain"]
 
-# What a get is answered with that finds its item, and a set that stores: see `outliner`.
+# The expected replies, a hit and STORED: see `memlite.client.scanner.fixed_size_matcher`.
 _LETTERS = {"get": b"V", "set": b"S"}
-# Requests that are kept once made: so many at most, with values of so many bytes at most.
+# Requests are made once and kept: at most so many, for values of at most so many bytes.
 _KEPT_MOST = 1 << 17
 _KEPT_SIZE = 256
 
@@ -27,17 +27,17 @@ def is_plain(workload: Workload) -> bool:
 
 
 class PlainOperations:
-    """The operations of a plain workload: requests joined, and the replies hoped for.
+    """The operations of a plain workload: requests joined, and the expected replies.
 
-    They are those that `operations` would give one by one.
+    They are the same that `operations` would return one by one.
 
     Args:
-        operations: where they come from; their workload is plain, and not verified.
+        operations: the source of operations; its workload is plain and not verified.
         size: of values, in bytes.
 
     Attributes:
-        left: how many there are to be; None for no end.
-        size: as above.
+        left: how many are still to be returned; None for no end.
+        size: of values, in bytes.
     """
 
     def __init__(self, operations: Operations, size: int) -> None:
@@ -47,13 +47,14 @@ class PlainOperations:
         self._requests = _Requests(operations, size)
         letters = b"".join(_LETTERS[kind] for kind in operations.kinds)
         self._letter_of = np.frombuffer(letters, np.uint8)
-        # Of operations that are drawn: a number for each, from its kind and key, and its letter.
+        # Operations that were drawn and not taken: a number made of kind and key for each, and the
+        # letter of its expected reply.
         self._codes: list[int] = []
         self._letters = b""
         self._taken = 0
 
     def take(self, count: int) -> tuple[bytes, bytes]:
-        """Return the next `count` requests, fewer when there are no more, and a letter for each."""
+        """Return `count` requests, fewer when there are no more, and a letter for each."""
         if self.left is not None:
             count = min(count, self.left)
             self.left -= count
@@ -77,7 +78,7 @@ class PlainOperations:
 
 
 class _Requests(dict[int, bytes]):
-    """Requests by code, made when they are first asked for."""
+    """Requests by code, made when they are first needed."""
 
     def __init__(self, operations: Operations, size: int) -> None:
         self._operations = operations

@@ -1,4 +1,4 @@
-"""The parent's side of the workers: it starts them, and adds up what they saw."""
+"""The parent's side of the worker processes: starts them and sums their recordings."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -7,12 +7,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Self
 
-from memlite import signals
-from memlite.errors import StartError
+from memlite.core import signals
+from memlite.core.errors import StartError
 from memlite.loadtest.machine import cores
+from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
 from memlite.loadtest.recorder import Recording
 from memlite.loadtest.results import Repetition
-from memlite.loadtest.worker import Began, Failed, Glance, Ready, Task, main
+from memlite.loadtest.worker import main
 
 __all__ = ["Interrupted", "Pool", "default_workers"]
 
@@ -20,16 +21,16 @@ _STOP_SECONDS = 5.0
 
 
 def default_workers() -> int:
-    """Return how many workers suit this machine: half its processors, the server has the others."""
+    """Return the default number of workers: half the cores, leaving the rest to the server."""
     return max(1, cores() // 2)
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error
-    """The user wants it to end.
+    """The user interrupted the run.
 
     Attributes:
-        recording: what was written down by then; None when nothing was.
-        repetition: what was measured, when somebody has made that of it.
+        recording: what had been recorded by then; None if nothing.
+        repetition: the measurement derived from `recording`, once there is one.
     """
 
     def __init__(self, recording: Recording | None, repetition: Repetition | None = None) -> None:
@@ -39,10 +40,10 @@ class Interrupted(Exception):  # noqa: N818 - not an error
 
 
 class Pool:
-    """Worker processes, to be used as a context manager.
+    """A pool of worker processes; a context manager.
 
     Args:
-        count: how many.
+        count: the number of processes.
     """
 
     def __init__(self, count: int) -> None:
@@ -52,7 +53,7 @@ class Pool:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context("spawn")
-        signals.hold()  # which they inherit: Ctrl-C is for the parent
+        signals.hold()  # inherited by the workers: only the parent handles Ctrl-C
         try:
             for number in range(self.count):
                 mine, theirs = context.Pipe()
@@ -79,75 +80,75 @@ class Pool:
     def run(
         self,
         tasks: Sequence[Task],
-        on_glance: Callable[[Sequence[Glance]], None],
-        on_began: Callable[[], None] = lambda: None,
+        on_progress: Callable[[Sequence[ProgressUpdate]], None],
+        on_start: Callable[[], None] = lambda: None,
     ) -> Recording:
-        """Carry out a task in each worker, all beginning together.
+        """Run one task in each worker, all starting together.
 
         Args:
-            tasks: at most as many as there are workers.
-            on_glance: is told now and then how it goes in each of them.
-            on_began: is told when the first of them begins to measure.
+            tasks: at most one for each worker.
+            on_progress: called from time to time with one update from each worker.
+            on_start: called when the first worker starts measuring.
 
         Raises:
-            StartError: one of them cannot.
-            Interrupted: the user wants it to end; the workers have stopped.
+            StartError: a worker cannot run its task.
+            Interrupted: the user interrupted the run; the workers have stopped.
         """
         pipes = self._pipes[: len(tasks)]
-        going = False
+        running = False
         try:
             for pipe, task in zip(pipes, tasks, strict=True):
                 pipe.send(task)
             self._collect(pipes, Ready)
             for pipe in pipes:
                 pipe.send("go")
-            going = True
-            return _sum(self._collect(pipes, Recording, on_glance, on_began))
+            running = True
+            return _total(self._collect(pipes, Recording, on_progress, on_start))
         except (EOFError, ConnectionError):
-            raise StartError("bench: a worker has died") from None
+            raise StartError("bench: a worker process died") from None
         except KeyboardInterrupt:
-            signals.hold()  # once is enough
-            recording = self._stop(pipes) if going else None
+            signals.hold()  # ignore further interrupts
+            recording = self._stop(pipes) if running else None
             raise Interrupted(recording) from None
 
     def _collect(
         self,
         pipes: Sequence[Connection],
         kind: type,
-        on_glance: Callable[[Sequence[Glance]], None] | None = None,
-        on_began: Callable[[], None] | None = None,
+        on_progress: Callable[[Sequence[ProgressUpdate]], None] | None = None,
+        on_start: Callable[[], None] | None = None,
     ) -> list[object]:
-        """Return a message of that kind from each."""
+        """Wait for a message of type `kind` from each worker, and return them."""
         found: dict[Connection, object] = {}
-        glances: dict[Connection, Glance] = {}
+        updates: dict[Connection, ProgressUpdate] = {}
         while len(found) < len(pipes):
             for pipe in wait([one for one in pipes if one not in found]):
                 assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
                 message = pipe.recv()
                 if isinstance(message, Failed):
-                    raise StartError(f"bench: {message.text}")
+                    raise StartError(f"bench: {message.reason}")
                 if isinstance(message, kind):
                     found[pipe] = message
-                elif isinstance(message, Began):
-                    if on_began is not None:
-                        on_began()
-                        on_began = None
-                elif isinstance(message, Glance):
-                    glances[pipe] = message
-                    if on_glance is not None and len(glances) == len(pipes):
-                        on_glance(list(glances.values()))
-                        glances.clear()
+                elif isinstance(message, MeasurementStarted):
+                    if on_start is not None:
+                        on_start()
+                        on_start = None
+                elif isinstance(message, ProgressUpdate):
+                    updates[pipe] = message
+                    if on_progress is not None and len(updates) == len(pipes):
+                        on_progress(list(updates.values()))
+                        updates.clear()
         return list(found.values())
 
     def _stop(self, pipes: Sequence[Connection]) -> Recording | None:
         with suppress(OSError, EOFError, StartError):
             for pipe in pipes:
                 pipe.send("stop")
-            return _sum(self._collect(pipes, Recording))
+            return _total(self._collect(pipes, Recording))
         return None
 
 
-def _sum(recordings: Sequence[object]) -> Recording:
+def _total(recordings: Sequence[object]) -> Recording:
     total = Recording()
     for one in recordings:
         assert isinstance(one, Recording)  # noqa: S101 - for the type checker

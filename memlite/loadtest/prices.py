@@ -1,14 +1,14 @@
-"""What a million operations cost, from measured throughput and a table of prices.
+"""Estimate the cost of a million operations from measured throughput and a price table.
 
 ::
 
-    machine = price of an hour / operations in an hour × 1,000,000
-    disk    = price of a GiB's month × GiB / 730 hours / operations in an hour × 1,000,000
+    machine = price per hour / operations per hour × 1,000,000
+    disk    = price per GiB and month × GiB / 730 hours / operations per hour × 1,000,000
     reads   = share of reads × price of a class B operation × 1,000,000
     writes  = share of writes × price of a class A operation × 1,000,000
 
-``memory`` and other servers cost the machine; ``file`` the machine and the disk; ``gcs`` the
-machine, reads and writes.
+``memory`` and other servers incur the cost of the machine, ``file`` that of the machine and the
+disk, and ``gcs`` that of the machine, reads and writes.
 """
 
 import math
@@ -19,32 +19,32 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest import selection, units
 from memlite.loadtest.results import Point, Results
 
 __all__ = ["Cost", "Prices", "assumptions", "costs", "load"]
 
 _MILLION = 1_000_000
-_HOURS_A_MONTH = 730
+_HOURS_PER_MONTH = 730
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """A table of prices.
+    """A price table.
 
     Attributes:
-        name: whose prices, and where.
-        date: as of when.
-        currency: of all of them, its code.
-        machine: the machine's type.
-        machine_hour: what an hour of it costs.
-        disk: the disk's type.
-        disk_gib: its size.
-        disk_gib_month: what a GiB of it costs for a month.
+        name: the provider and region.
+        date: the date of the prices.
+        currency: the currency's code.
+        machine: the machine type.
+        machine_hour: price of the machine per hour.
+        disk: the disk type.
+        disk_gib: size of the disk in GiB.
+        disk_gib_month: price of the disk per GiB and month.
         bucket: the bucket's storage class.
-        class_a: what 1,000 writing operations cost.
-        class_b: what 1,000 reading operations cost.
+        class_a: price of 1,000 class A (write) operations.
+        class_b: price of 1,000 class B (read) operations.
     """
 
     name: str
@@ -62,17 +62,17 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a million operations on a target cost, in the table's currency.
+    """The cost of a million operations on a target, in the currency of the price table.
 
     Attributes:
-        target: its name.
-        clients: at which load.
-        rate: likewise, 0 in closed loop.
-        throughput: measured there, operations a second.
-        machine: its share.
-        disk: likewise; 0 without.
-        reads: class B operations; 0 without a bucket.
-        writes: class A operations; likewise.
+        target: the target's name.
+        clients: number of clients at the load the estimate is based on.
+        rate: for an open loop, operations per second at that load; 0 for a closed loop.
+        throughput: throughput at that load, in operations per second.
+        machine: cost of the machine.
+        disk: cost of the disk; 0 if there is none.
+        reads: cost of class B operations; 0 without a bucket.
+        writes: cost of class A operations; 0 without a bucket.
     """
 
     target: str
@@ -86,28 +86,28 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The total cost."""
         return self.machine + self.disk + self.reads + self.writes
 
 
 def load(path: Path | None = None) -> Prices:
-    """Read a table of prices.
+    """Load a price table.
 
     Args:
-        path: a TOML file; without one, the table that comes with memlite.
+        path: a TOML file; None for the table that ships with memlite.
 
     Raises:
-        ConfigError: it cannot be read, or a price is missing or is none.
+        ConfigError: the file cannot be read, or a price is missing or invalid.
     """
     where = "prices" if path is None else str(path)
     try:
-        text = _default() if path is None else path.read_text(encoding="utf-8")
+        text = _default_text() if path is None else path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}") from None
     except ValueError as error:  # not TOML, or not even UTF-8
         raise ConfigError(f"{where} is not a TOML file: {error}") from None
-    reader = _Reader(where, table)
+    reader = _TableReader(where, table)
     return Prices(
         name=reader.text("name"),
         date=reader.text("date"),
@@ -124,29 +124,29 @@ def load(path: Path | None = None) -> Prices:
 
 
 def costs(results: Results, prices: Prices) -> list[Cost]:
-    """Return what a million operations cost on each target, at its highest throughput.
+    """Return the cost of a million operations for each target, at its highest throughput.
 
     Args:
-        results: targets that did nothing without error are left out.
-        prices: of the machine, the disk and the bucket.
+        results: the measurements; targets without a single successful operation are left out.
+        prices: the price table.
     """
     kinds = {target.name: target.kind for target in results.targets}
     points = selection.closed_loop(results) or selection.open_loop(results)
-    groups = selection.by_target(results, selection.of_main_size(points))
+    groups = selection.by_target(results, selection.with_main_value_size(points))
     found = (
-        _cost(selection.best(of_one), kinds.get(name, "server"), prices)
+        _cost(selection.highest_throughput(of_one), kinds.get(name, "server"), prices)
         for name, of_one in groups.items()
     )
     return [cost for cost in found if cost is not None]
 
 
 def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list[str]:
-    """Return, in sentences, what the costs take for granted.
+    """Return the assumptions behind the costs, as sentences.
 
     Args:
-        prices: the table.
-        costs: what was worked out from it.
-        results: what it was worked out for.
+        prices: the price table.
+        costs: the costs calculated from it.
+        results: the measurements they are based on.
     """
     kinds = {target.name: target.kind for target in results.targets}
     used = {kinds.get(cost.target, "server") for cost in costs}
@@ -155,26 +155,29 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
         return units.money(amount, prices.currency)
 
     sentences = [
-        f"{prices.name}, as of {prices.date}; no discounts, taxes, network traffic or people.",
         (
-            f"The server has a machine of its own ({prices.machine}, {money(prices.machine_hour)} "
-            "an hour), is as fast there as it was here, and is kept busy at the measured "
-            "throughput the whole time: half as busy, the machine's share of each operation costs "
-            "twice as much."
+            f"{prices.name}, as of {prices.date}; excluding discounts, taxes, network traffic and "
+            "staff."
+        ),
+        (
+            f"The server has its own machine ({prices.machine}, {money(prices.machine_hour)} "
+            "an hour), is as fast there as it was here, and runs at the measured throughput all "
+            "the time: at half the utilisation, the machine's share of each operation's cost "
+            "doubles."
         ),
     ]
     if "file" in used:
         sentences.append(
             f"The file backend has a {prices.disk} of {units.grouped(prices.disk_gib)} GiB at "
-            f"{money(prices.disk_gib_month)} for a GiB and month of {_HOURS_A_MONTH} hours."
+            f"{money(prices.disk_gib_month)} per GiB and month of {_HOURS_PER_MONTH} hours."
         )
     if "gcs" in used:
         sentences.append(
             f"The bucket is {prices.bucket}: each key read is a class B operation "
-            f"({money(prices.class_b)} for 1,000) and each change a class A operation "
-            f"({money(prices.class_a)} for 1,000); removals are free. What the near cache answers "
-            "and what is written together costs less; what a change reads first, and the space "
-            "values take up, is not counted."
+            f"({money(prices.class_b)} per 1,000) and each write a class A operation "
+            f"({money(prices.class_a)} per 1,000); deletions are free. Reads answered by the near "
+            "cache and combined writes cost less; the reads that precede some writes, and the "
+            "storage for the values, are not included."
         )
     return sentences
 
@@ -193,33 +196,35 @@ def _cost(point: Point, kind: str, prices: Prices) -> Cost | None:
         rate=point.rate,
         throughput=throughput,
         machine=hours * prices.machine_hour,
-        disk=hours * month / _HOURS_A_MONTH if kind == "file" else 0.0,
+        disk=hours * month / _HOURS_PER_MONTH if kind == "file" else 0.0,
         reads=reads * prices.class_b * _MILLION / 1000 if in_bucket else 0.0,
         writes=writes * prices.class_a * _MILLION / 1000 if in_bucket else 0.0,
     )
 
 
 def _shares(point: Point) -> tuple[float, float]:
-    """Return the shares of reads, and of changes other than removals, as they were measured."""
+    """Return the measured shares of reads, and of writes other than deletions."""
     operations = sum(one.operations for one in point.repetitions)
     reads = min(operations, sum(one.hits + one.misses for one in point.repetitions))
-    removals = point.response["delete"].count if "delete" in point.response else 0
-    return reads / operations, max(0, operations - reads - removals) / operations
+    deletions = point.response["delete"].count if "delete" in point.response else 0
+    return reads / operations, max(0, operations - reads - deletions) / operations
 
 
-def _default() -> str:
+def _default_text() -> str:
     return resources.files("memlite.loadtest").joinpath("prices.toml").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _TableReader:
+    """Reads typed values from a TOML table; `where` names the file in error messages."""
+
     where: str
     table: Mapping[str, Any]
 
     def text(self, name: str) -> str:
         value = self._value(name)
         if not isinstance(value, str):
-            raise ConfigError(f"{self.where}: {name} must be a text")
+            raise ConfigError(f"{self.where}: {name} must be a string")
         return value
 
     def price(self, name: str) -> float:

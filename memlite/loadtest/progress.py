@@ -1,4 +1,4 @@
-"""What the user sees while it runs: a bar on a terminal, lines elsewhere."""
+"""Progress display: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -15,16 +15,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from memlite.loadtest.messages import ProgressUpdate
 from memlite.loadtest.units import duration, short
-from memlite.loadtest.worker import Glance
 
-__all__ = ["Watcher", "watch"]
+__all__ = ["ProgressDisplay", "progress_display"]
 
 _LINE_SECONDS = 5.0
 
 
-class Watcher:
-    """Is told how a run goes, and tells nobody; a context manager."""
+class ProgressDisplay:
+    """The interface of progress displays; this base class shows nothing. A context manager."""
 
     def __enter__(self) -> Self:
         return self
@@ -37,35 +37,35 @@ class Watcher:
     ) -> None:
         pass
 
-    def expect(self, measurements: int) -> None:
-        """Learn how many measurements there will be."""
+    def expect_measurements(self, measurements: int) -> None:
+        """Set the total number of measurements."""
 
-    def begin(self, what: str) -> None:
-        """Learn what is done next."""
+    def start_step(self, description: str) -> None:
+        """Start a step, such as a measurement."""
         self._operations, self._time = 0, time.monotonic()
 
-    def glance(self, glances: Sequence[Glance]) -> None:
-        """Learn how it goes."""
-        operations = sum(one.operations for one in glances)
+    def update(self, updates: Sequence[ProgressUpdate]) -> None:
+        """Show the workers' combined progress."""
+        operations = sum(one.operations for one in updates)
         now = time.monotonic()
         if operations < self._operations:  # the warm-up is over
             self._operations = 0
         rate = (operations - self._operations) / max(now - self._time, 1e-9)
         self._operations, self._time = operations, now
-        self.show(rate, max(one.p99 for one in glances), sum(one.errors for one in glances))
+        self.show(rate, max(one.p99 for one in updates), sum(one.errors for one in updates))
 
     def show(self, rate: float, p99: float, errors: int) -> None:
-        """Show operations a second, the 99th percentile in µs, and errors so far."""
+        """Show the rate in operations per second, the 99th percentile in µs, and all errors."""
 
-    def done(self) -> None:
-        """Learn that a measurement is done."""
+    def finish_measurement(self) -> None:
+        """Count a measurement as finished."""
 
-    def say(self, text: str) -> None:
-        """Show a line that stays."""
+    def message(self, text: str) -> None:
+        """Print a permanent line."""
 
 
-class _Bar(Watcher):
-    """A bar with what goes on behind it."""
+class _Bar(ProgressDisplay):
+    """A progress bar followed by the current rate, latency and errors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._progress = Progress(
@@ -86,59 +86,59 @@ class _Bar(Watcher):
     def __exit__(self, *details: object) -> None:
         self._progress.stop()
 
-    def expect(self, measurements: int) -> None:
+    def expect_measurements(self, measurements: int) -> None:
         self._progress.update(self._task, total=measurements)
 
-    def begin(self, what: str) -> None:
-        super().begin(what)
-        self._progress.update(self._task, description=what, now="")
+    def start_step(self, description: str) -> None:
+        super().start_step(description)
+        self._progress.update(self._task, description=description, now="")
 
     def show(self, rate: float, p99: float, errors: int) -> None:
         text = f"{short(rate)}/s p99 {duration(p99)}" + (f" {errors} errors" if errors else "")
         self._progress.update(self._task, now=text)
 
-    def done(self) -> None:
+    def finish_measurement(self) -> None:
         self._progress.advance(self._task)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False)
 
 
-class _Lines(Watcher):
-    """A line for each thing that is done, and every few seconds one on how it goes."""
+class _Lines(ProgressDisplay):
+    """One line for each finished measurement, and a progress line every few seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._total = self._done = 0
-        self._what = ""
-        self._next = 0.0
+        self._total = self._finished = 0
+        self._step = ""
+        self._next_line = 0.0
 
-    def expect(self, measurements: int) -> None:
+    def expect_measurements(self, measurements: int) -> None:
         self._total = measurements
 
-    def begin(self, what: str) -> None:
-        super().begin(what)
-        self._what = what
-        self._next = time.monotonic() + _LINE_SECONDS
+    def start_step(self, description: str) -> None:
+        super().start_step(description)
+        self._step = description
+        self._next_line = time.monotonic() + _LINE_SECONDS
 
     def show(self, rate: float, p99: float, errors: int) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_SECONDS
+        if time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_SECONDS
             failed = f", {errors} errors" if errors else ""
-            self.say(f"  {self._what}: {short(rate)}/s, p99 {duration(p99)}{failed}")
+            self.message(f"  {self._step}: {short(rate)}/s, p99 {duration(p99)}{failed}")
 
-    def done(self) -> None:
-        self._done += 1
+    def finish_measurement(self) -> None:
+        self._finished += 1
         total = f"/{self._total}" if self._total else ""
-        self.say(f"[{self._done}{total}] {self._what}")
+        self.message(f"[{self._finished}{total}] {self._step}")
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
 
-def watch(*, quiet: bool, stream: TextIO = sys.stderr) -> Watcher:
-    """Return what shows progress on `stream`."""
+def progress_display(*, quiet: bool, stream: TextIO = sys.stderr) -> ProgressDisplay:
+    """Return a progress display for `stream`; one that shows nothing if `quiet`."""
     if quiet:
-        return Watcher()
+        return ProgressDisplay()
     return _Bar(stream) if stream.isatty() else _Lines(stream)

@@ -1,4 +1,4 @@
-"""What one worker measures, as cheaply as it can be written down."""
+"""Low-overhead recording of one worker's measurements."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ _SECOND = 1_000_000_000
 _NEVER = 1 << 63
 
 Tally = dict[int, int]
-"""How often each latency, in microseconds, was seen."""
+"""The number of times each latency, in microseconds, was observed."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted beside latencies.
+    """Counters kept beside the latencies.
 
     Attributes:
-        operations: finished without error.
+        operations: operations completed without error.
         hits: keys found.
-        misses: keys asked for and not found.
-        sent: bytes.
-        received: bytes.
-        errors: by kind.
+        misses: keys requested but not found.
+        sent: bytes sent.
+        received: bytes received.
+        errors: errors by kind.
     """
 
     operations: int = 0
@@ -33,7 +33,7 @@ class Counts:
     errors: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
-        """Add what another counted."""
+        """Add the counts of `other`."""
         self.operations += other.operations
         self.hits += other.hits
         self.misses += other.misses
@@ -45,18 +45,18 @@ class Counts:
 
 @dataclass(slots=True)
 class Recording:
-    """What a worker measured; all of them are added up.
+    """What one worker recorded, or the sum over several workers.
 
     Attributes:
-        counts: as above.
-        response: tallies by operation.
-        service: likewise; empty in closed loop.
-        lateness: tally of how late requests were sent in open loop.
-        seconds: tally of all operations, operations and errors, by second.
-        began: when the first request was to be sent, by the monotonic clock, in nanoseconds.
-        ended: when the last reply came.
-        cpu: seconds of processor time the workers took.
-        busiest: those of the one that took most.
+        counts: the counters.
+        response: tallies of response times by operation.
+        service: tallies of service times by operation; empty for a closed loop.
+        lateness: for an open loop, tally of how late requests were sent.
+        seconds: by second: a tally over all operations, the number of operations, and of errors.
+        began: when the first request was due, on the monotonic clock, in nanoseconds.
+        ended: when the last reply arrived, on the same clock.
+        cpu: processor time of all workers, in seconds.
+        busiest: processor time of the busiest worker, in seconds.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -70,7 +70,7 @@ class Recording:
     busiest: float = 0.0
 
     def add(self, other: "Recording") -> None:
-        """Add what another worker measured at the same time."""
+        """Add what another worker recorded at the same time."""
         self.counts.add(other.counts)
         for mine, theirs in (
             (self.response, other.response),
@@ -90,16 +90,17 @@ class Recording:
 
 
 class Recorder:
-    """Tallies, which a worker's clients write into directly: a call for each would cost too much.
+    """Tallies that a worker's clients update directly; a call per operation would cost too much.
 
     Attributes:
-        response: tally of the second that runs, by operation.
-        service: tally by operation.
-        lateness: a tally.
-        counts: as above.
-        turn: when the next second begins, in nanoseconds; whoever writes after it calls
-            `next_second` first.
-        measuring: whether what happens now counts.
+        response: tallies of response times in the current second, by operation.
+        service: tallies of service times, by operation.
+        lateness: tally of how late requests were sent.
+        counts: the counters.
+        turn: when the next second begins, in nanoseconds; a client that records something at or
+            after that time calls `next_second` first.
+        last: when the last reply arrived or the last error occurred, in nanoseconds.
+        measuring: whether the measurement is running.
     """
 
     def __init__(self) -> None:
@@ -120,12 +121,12 @@ class Recorder:
         self.last = now
 
     def begin(self, now: int) -> None:
-        """Start measuring; what was written before is forgotten."""
+        """Start measuring, and discard everything recorded so far."""
         self._clear(now)
         self.measuring = True
 
     def end(self) -> Recording:
-        """Return what was measured; the caller adds its processor time."""
+        """Stop measuring and return the recording; the caller adds its processor time."""
         self.measuring = False
         self.turn = _NEVER
         self._close_second()
@@ -137,27 +138,27 @@ class Recorder:
         return recording
 
     def next_second(self, now: int) -> None:
-        """Close the seconds that are over."""
+        """Close all seconds that have ended by `now`."""
         while now >= self.turn:
             self._close_second()
             self._second += 1
             self.turn += _SECOND
 
     def _close_second(self) -> None:
-        all_of_it: Tally = {}
+        overall: Tally = {}
         for kind, tally in self.response.items():
-            _add(all_of_it, tally)
+            _add(overall, tally)
             _add(self._recording.response.setdefault(kind, {}), tally)
             tally.clear()
         operations = self.counts.operations - self._operations
         errors = sum(self.counts.errors.values()) - self._errors
         if operations or errors:
-            self._recording.seconds[self._second] = (all_of_it, operations, errors)
+            self._recording.seconds[self._second] = (overall, operations, errors)
         self._operations += operations
         self._errors += errors
 
     def glance(self) -> tuple[int, int, float]:
-        """Return operations and errors so far, and the 99th percentile of this second, in µs."""
+        """Return the operations and errors so far and this second's 99th percentile, in µs."""
         tally: Tally = {}
         for one in self.response.values():
             _add(tally, one)
@@ -170,11 +171,11 @@ def _add(mine: Tally, other: Tally) -> None:
 
 
 def percentile(tally: Tally, share: float) -> float:
-    """Return the latency that `share` of all do not exceed; 0 when there are none."""
-    left = share * sum(tally.values())
+    """Return the latency that a `share` of the values do not exceed; 0 for an empty tally."""
+    remaining = share * sum(tally.values())
     value = 0
     for value in sorted(tally):
-        left -= tally[value]
-        if left <= 0:
+        remaining -= tally[value]
+        if remaining <= 0:
             break
     return float(value)

@@ -1,21 +1,21 @@
-"""Requests of the text protocol, one at a time, where speed does not matter."""
+"""Build single text-protocol requests, off the hot path."""
 
-__all__ = ["plain", "storage"]
+__all__ = ["command_request", "storage_request"]
 
 
-def plain(words: list[bytes], *, noreply: bool = False) -> bytes:
-    """Return a request without a value.
+def command_request(words: list[bytes], *, noreply: bool = False) -> bytes:
+    """Return a request that carries no value.
 
     Args:
-        words: the command, its key and what else it takes.
-        noreply: whether the server is to keep silent.
+        words: the command, its key and its remaining arguments.
+        noreply: whether the server suppresses the reply.
     """
     if noreply:
         words = [*words, b"noreply"]
     return b" ".join(words) + b"\r\n"
 
 
-def storage(
+def storage_request(
     command: bytes,
     key: bytes,
     value: bytes,
@@ -24,17 +24,17 @@ def storage(
     unique: int | None = None,
     noreply: bool = False,
 ) -> bytes:
-    """Return a request with a value.
+    """Return a request that stores a value.
 
     Args:
-        command: such as ``set``.
-        key: which.
-        value: what is stored.
-        exptime: in seconds; 0 for none.
-        unique: of cas, what `gets` answered.
-        noreply: whether the server is to keep silent.
+        command: a storage command, such as ``set``.
+        key: the item's key.
+        value: the value to store.
+        exptime: expiry in seconds; 0 for none.
+        unique: for ``cas``, the unique value that ``gets`` returned.
+        noreply: whether the server suppresses the reply.
     """
     words = [command, key, b"0", b"%d" % exptime, b"%d" % len(value)]
     if unique is not None:
         words.append(b"%d" % unique)
-    return plain(words, noreply=noreply) + value + b"\r\n"
+    return command_request(words, noreply=noreply) + value + b"\r\n"

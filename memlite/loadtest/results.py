@@ -1,7 +1,7 @@
-"""What was measured, as it is saved: ``results.json``.
+"""The results of a run, as saved in ``results.json``.
 
-Times are in seconds where a name says nothing else; latencies in microseconds. The fields are
-documented, and may only be added to, in one version of the format.
+Times are in seconds unless a name says otherwise; latencies are in microseconds. Within a version
+of the format, documented fields stay and new ones may be added.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ class Interval:
     """A mean over repetitions and its 95% confidence interval (Student's t).
 
     Attributes:
-        mean: of the repetitions.
-        low: the interval's lower end; None with one repetition, which says nothing about it.
-        high: its upper end.
+        mean: mean over the repetitions.
+        low: lower bound of the interval; None if there was only one repetition.
+        high: upper bound of the interval; likewise.
     """
 
     mean: float
@@ -46,16 +46,16 @@ class Latency:
     """A distribution of latencies, in microseconds.
 
     Attributes:
-        count: how many were recorded.
+        count: number of recorded latencies.
         mean: their mean.
         least: the shortest.
-        p50: half of them are at most this.
-        p90: 90% of them are.
-        p99: 99% of them are.
-        p999: 99.9% of them are.
+        p50: the median.
+        p90: the 90th percentile.
+        p99: the 99th percentile.
+        p999: the 99.9th percentile.
         most: the longest.
-        histogram: all of them, as HdrHistogram's base64 text (V2, compressed), 3 significant
-            digits.
+        histogram: the whole distribution as an HdrHistogram in base64 (V2, compressed, 3
+            significant digits).
     """
 
     count: int = 0
@@ -71,14 +71,14 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A second of a repetition.
+    """One second of a repetition.
 
     Attributes:
-        second: its number, from 0; the last one may be shorter.
-        operations: finished in it.
-        errors: seen in it.
-        p50: of the response times of those that finished in it, in microseconds; None without any.
-        p99: likewise.
+        second: its number, from 0; the last one may be shorter than a second.
+        operations: operations completed in it.
+        errors: errors in it.
+        p50: median response time of those operations, in microseconds; None if there were none.
+        p99: 99th percentile of their response times; likewise.
     """
 
     second: int
@@ -90,12 +90,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class ServerUse:
-    """What a local server took in a repetition.
+    """The resources a local server used in a repetition.
 
     Attributes:
-        cpu_seconds: of processor time, user and system.
-        cpu_share: that by the repetition's length: 1.0 is one core kept busy.
-        memory_bytes: resident at the end.
+        cpu_seconds: processor time, user and system.
+        cpu_share: CPU utilisation: processor time divided by the repetition's length, 1.0 being
+            one fully used core.
+        memory_bytes: resident memory at the end.
     """
 
     cpu_seconds: float
@@ -108,26 +109,27 @@ class Repetition:
     """One measurement.
 
     Attributes:
-        number: from 1.
-        started: unix time.
-        seconds: how long it took; of a ``concurrent`` workload the total execution time, from the
-            first client's start to the last one's end.
-        operations: finished without error, each key of a multi-get counted.
-        hits: of the keys asked for, those found.
-        misses: the others.
+        number: its number, from 1.
+        started: start time, unix time.
+        seconds: its length; for a ``concurrent`` workload the total execution time, from the first
+            client's start to the last client's end.
+        operations: operations completed without error; each key of a multiget counts.
+        hits: requested keys that were found.
+        misses: requested keys that were not found.
         errors: errors and timeouts by kind, such as ``SERVER_ERROR out of memory storing object``,
             ``timeout``, ``connection refused``, ``connection reset``, ``wrong value``.
-        bytes_sent: by clients.
-        bytes_received: by clients.
-        response: response times by operation, ``all`` for all of them: in open loop from the time a
-            request was to be sent, else from when it was.
-        service: in open loop, times from when a request was sent; empty in closed loop.
-        series: second by second.
-        server: what a local server took; None for others.
-        generator_share: processor time of the busiest worker by the repetition's length.
-        generator_cpu: microseconds of processor time the generator took for an operation.
-        lateness: in open loop, the 99th percentile of how late requests were sent though their
-            connection was free, in microseconds.
+        bytes_sent: bytes sent by clients.
+        bytes_received: bytes received by clients.
+        response: response times by operation, and ``all`` for all operations. In an open loop they
+            are measured from when a request was due, in a closed loop from when it was sent.
+        service: for an open loop, service times: measured from when a request was sent. Empty for a
+            closed loop.
+        series: the time series, second by second.
+        server: resources used by a local server; None for a remote one.
+        generator_share: CPU utilisation of the busiest worker, 1.0 being one fully used core.
+        generator_cpu: processor time of the generator per operation, in microseconds.
+        lateness: for an open loop, the 99th percentile of how late requests were sent although
+            their connection was free, in microseconds.
     """
 
     number: int
@@ -149,32 +151,34 @@ class Repetition:
 
     @property
     def throughput(self) -> float:
-        """Operations a second."""
+        """Operations per second."""
         return self.operations / self.seconds if self.seconds else 0.0
 
     @property
     def failed(self) -> int:
-        """How many errors there were."""
+        """The number of errors of all kinds."""
         return sum(self.errors.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One target under one load: what its repetitions, and all of them together, came to.
+    """One target at one load level: its repetitions and their summary.
 
     Attributes:
-        target: its name.
-        clients: connections at once.
-        rate: operations a second that were to be sent, 0 in closed loop.
-        value_size: bytes of a value, the mean where they differ.
-        repetitions: each measurement.
-        throughput: operations a second.
-        seconds: how long a repetition took.
-        p50: response time of all operations, in microseconds.
-        p99: likewise.
-        response: of all repetitions merged, by operation, ``all`` for all of them.
-        service: likewise; empty in closed loop.
-        generator_limited: whether the generator, not the server, was the limit.
+        target: the target's name.
+        clients: number of concurrent connections.
+        rate: for an open loop, the rate at which operations were due, per second; 0 for a closed
+            loop.
+        value_size: size of a value in bytes; the mean if sizes vary.
+        repetitions: the measurements.
+        throughput: operations per second.
+        seconds: length of a repetition.
+        p50: median response time of all operations, in microseconds.
+        p99: 99th percentile of the response times of all operations, in microseconds.
+        response: response times of all repetitions merged, by operation, and ``all`` for all
+            operations.
+        service: service times, likewise; empty for a closed loop.
+        generator_limited: whether the generator, rather than the server, was the bottleneck.
     """
 
     target: str
@@ -192,7 +196,7 @@ class Point:
 
     @property
     def errors(self) -> dict[str, int]:
-        """Errors by kind, of all repetitions."""
+        """Errors by kind, summed over the repetitions."""
         total: dict[str, int] = {}
         for repetition in self.repetitions:
             for kind, count in repetition.errors.items():
@@ -202,16 +206,17 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """Where a target is saturated.
+    """The load at which a target saturates.
 
     Attributes:
-        target: its name.
-        clients: at the knee.
-        rate: likewise, 0 in closed loop.
-        throughput: there, operations a second.
-        p99: there, in microseconds.
-        reason: why no more: ``throughput`` stopped growing; ``slo`` was passed; ``start``, it was
-            passed from the first on; or ``limit``: it was not found with as many as were allowed.
+        target: the target's name.
+        clients: number of clients at the knee.
+        rate: for an open loop, the rate at the knee, in operations per second; 0 for a closed loop.
+        throughput: throughput at the knee, in operations per second.
+        p99: 99th percentile of response times at the knee, in microseconds.
+        reason: why the search ended: ``throughput``, it stopped growing; ``slo``, a higher load
+            exceeds the SLO; ``start``, the first load already exceeded it; ``limit``, the highest
+            allowed load was reached.
     """
 
     target: str
@@ -224,14 +229,15 @@ class Knee:
 
 @dataclass(frozen=True, slots=True)
 class TargetInfo:
-    """What was measured.
+    """A measured server.
 
     Attributes:
-        name: for people, unique among the targets.
-        kind: ``memory``, ``file``, ``gcs`` for servers started for it, ``server`` for others.
-        address: where it listened.
-        server: its name and version, such as ``memlite 0.1.0`` or ``memcached 1.6.18``.
-        details: what else matters: durability, latency profile of the emulator, ….
+        name: its display name, unique among the targets.
+        kind: ``memory``, ``file`` or ``gcs`` for servers launched by the load tester, ``server``
+            for others.
+        address: the address it listened on.
+        server: the version it reports, such as ``1.6.18``.
+        details: other relevant facts, such as durability or the emulator's latency profile.
     """
 
     name: str
@@ -243,28 +249,28 @@ class TargetInfo:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All of a run.
+    """The results of a whole run.
 
     Attributes:
         format: `FORMAT`.
         version: `VERSION`.
-        title: for the report's head.
-        started: unix time.
-        seconds: how long it all took.
-        partial: whether it was interrupted.
+        title: the report's title.
+        started: start time, unix time.
+        seconds: duration of the whole run.
+        partial: whether the run was interrupted.
         command: the command line.
-        seed: of all that was random.
-        client: ``text``, the built-in one, or ``pymemcache``.
-        workers: processes that ran clients.
-        machine: what it ran on: ``cpu``, ``cores``, ``memory_bytes``, ``system``, ``python``,
-            ``hostname`` ….
-        versions: of memlite and of what matters beside it.
-        workload: as in a workload file.
-        targets: what was measured.
-        points: target by target, in the order of load.
-        bursts: likewise, of new clients that all come at once, each with a set and a get of its own
-            key: measured beside a ``steady`` workload when targets are compared.
-        knees: where they were looked for.
+        seed: the seed of all randomness.
+        client: ``text``, the built-in client, or ``pymemcache``.
+        workers: number of worker processes.
+        machine: the machine of the load generator: ``cpu``, ``cores``, ``memory_bytes``,
+            ``system``, ``python``, ``hostname`` and so on.
+        versions: versions of memlite and of the packages it uses.
+        workload: the workload, laid out as in a workload file.
+        targets: the measured servers.
+        points: the measurements, by target and load.
+        bursts: measurements of bursts, in which new clients arrive all at once and each sets and
+            gets its own key. Comparisons with a ``steady`` workload include them.
+        knees: the results of searches for the knee.
     """
 
     title: str

@@ -1,54 +1,54 @@
-"""Which of the points a sentence, a picture or a price is about."""
+"""Select the points that a sentence, a plot or a cost estimate is based on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memlite.loadtest.results import Point, Results
 
 __all__ = [
     "PLATEAU",
     "at_common_load",
-    "best",
     "bursts",
     "by_target",
     "closed_loop",
+    "highest_throughput",
     "is_concurrent",
-    "of_main_size",
     "open_loop",
     "saturation",
     "value_sizes",
+    "with_main_value_size",
 ]
 
 PLATEAU = 0.95
-"""A throughput of at least this share of the highest counts as the highest."""
+"""A throughput of at least this share of the highest counts as saturated."""
 
 
 def is_concurrent(results: Results) -> bool:
-    """Return whether clients came, did their work once and left; else they stayed."""
+    """Return whether the workload was ``concurrent``: each client connected, ran once and left."""
     return results.workload.get("kind") == "concurrent"
 
 
 def bursts(results: Results) -> list[Point]:
-    """Return the points at which clients came, did their work once and left."""
+    """Return the points measured with new clients that all arrived at once."""
     return list(results.points if is_concurrent(results) else results.bursts)
 
 
 def closed_loop(results: Results) -> list[Point]:
-    """Return the points at which clients waited for replies before they went on."""
+    """Return the closed-loop points: clients waited for each reply before the next request."""
     return [point for point in results.points if not point.rate]
 
 
 def open_loop(results: Results) -> list[Point]:
-    """Return the points at which requests were sent at a given rate."""
+    """Return the open-loop points: requests were sent at a given rate."""
     return [point for point in results.points if point.rate]
 
 
 def value_sizes(points: Sequence[Point]) -> list[float]:
-    """Return the sizes of values that occur, in bytes, from the smallest on."""
+    """Return the distinct value sizes in bytes, in ascending order."""
     return sorted({point.value_size for point in points})
 
 
-def of_main_size(points: Sequence[Point]) -> list[Point]:
-    """Return the points with the size of values that most of them have, else the smallest."""
+def with_main_value_size(points: Sequence[Point]) -> list[Point]:
+    """Return the points with the most common value size; on a tie, with the smallest of those."""
     sizes = value_sizes(points)
     if len(sizes) < 2:
         return list(points)
@@ -57,9 +57,9 @@ def of_main_size(points: Sequence[Point]) -> list[Point]:
 
 
 def by_target(results: Results, points: Sequence[Point]) -> dict[str, list[Point]]:
-    """Return the points of each target, in the order of load.
+    """Group points by target, each group in order of load.
 
-    Targets are in the order in which results name them; those without points are left out.
+    Targets keep the order of the results; targets without points are left out.
     """
     names = dict.fromkeys([target.name for target in results.targets])
     names.update(dict.fromkeys(point.target for point in points))
@@ -73,37 +73,37 @@ def by_target(results: Results, points: Sequence[Point]) -> dict[str, list[Point
     return {name: points for name, points in found.items() if points}
 
 
-def at_common_load(groups: dict[str, list[Point]]) -> list[Point]:
-    """Return one point of each target, at the highest load that all of them had.
+def at_common_load(groups: Mapping[str, Sequence[Point]]) -> list[Point]:
+    """Return one point for each target, at the highest load measured for all of them.
 
     Args:
-        groups: as `by_target` returns them.
+        groups: the points of each target, as returned by `by_target`.
 
     Returns:
-        The points; with no load in common, those at each target's own highest.
+        The points; if the targets have no load in common, each target's own highest load.
     """
     loads = [{(point.rate, point.clients): point for point in points} for points in groups.values()]
     if not loads:
         return []
     common = set(loads[0]).intersection(*loads[1:])
-    return [of_one[max(common or of_one)] for of_one in loads]
+    return [by_load[max(common or by_load)] for by_load in loads]
 
 
-def best(points: Sequence[Point]) -> Point:
+def highest_throughput(points: Sequence[Point]) -> Point:
     """Return the point with the highest throughput."""
     return max(points, key=lambda point: point.throughput.mean)
 
 
 def saturation(points: Sequence[Point]) -> Point:
-    """Return where throughput stops growing.
+    """Return the point at which throughput stops growing.
 
     Args:
-        points: of one target, one or more.
+        points: one or more points of one target.
 
     Returns:
-        The one with the fewest clients whose mean throughput is within 5% of the highest.
+        The point with the fewest clients whose mean throughput is within 5% of the highest.
     """
-    highest = best(points).throughput.mean
+    highest = highest_throughput(points).throughput.mean
     return min(
         (point for point in points if point.throughput.mean >= PLATEAU * highest),
         key=lambda point: point.clients,

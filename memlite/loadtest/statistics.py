@@ -1,4 +1,4 @@
-"""What repetitions come to: merged histograms, means and their confidence intervals."""
+"""Statistics over repetitions: merged histograms, means and their confidence intervals."""
 
 import functools
 import math
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.results import Interval, Latency, Point, Repetition
 
 _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 __all__ = [
-    "BUSY",
     "CONFIDENCE",
     "HIGHEST",
-    "LATE",
     "LOWEST",
+    "MAX_LATENESS",
+    "MAX_WORKER_UTILISATION",
     "SIGNIFICANT_DIGITS",
     "curve",
     "decode",
@@ -29,42 +29,42 @@ __all__ = [
 ]
 
 LOWEST = 1
-"""Microseconds: the shortest time a histogram tells from others."""
+"""The shortest latency a histogram can distinguish, in microseconds."""
 HIGHEST = 3_600_000_000
-"""Microseconds, an hour: the longest time a histogram takes."""
+"""The longest latency a histogram can hold, in microseconds: an hour."""
 SIGNIFICANT_DIGITS = 3
 CONFIDENCE = 0.95
 
-BUSY = 0.9
-"""The share of a core from which a worker counts as the limit, in closed loop."""
-LATE = 1000.0
-"""Microseconds: a generator that sends later than this, in open loop, counts as the limit."""
+MAX_WORKER_UTILISATION = 0.9
+"""In a closed loop, a worker that uses more than this share of a core counts as the bottleneck."""
+MAX_LATENESS = 1000.0
+"""In an open loop, a generator later than this, in microseconds, counts as the bottleneck."""
 
 
 def new_histogram() -> HdrHistogram:
-    """Return an empty histogram of microseconds, of the kind all of a run's are."""
+    """Return an empty latency histogram in microseconds; all histograms share one configuration."""
     return HdrHistogram(LOWEST, HIGHEST, SIGNIFICANT_DIGITS)
 
 
 def latency(histogram: HdrHistogram) -> Latency:
-    """Sum a histogram up.
+    """Summarise a histogram.
 
     Args:
-        histogram: of microseconds.
+        histogram: latencies in microseconds.
 
     Returns:
-        Its percentiles, and itself as text; an empty `Latency` for an empty histogram.
+        Its percentiles and its encoded form; an empty `Latency` for an empty histogram.
     """
     count = histogram.get_total_count()
     if not count:
         return Latency()
-    if histogram.counts_len != len(_values()):
+    if histogram.counts_len != len(_bucket_midpoints()):
         histogram, other = new_histogram(), histogram
         histogram.add(other)
     at = histogram.get_percentile_to_value_dict([50, 90, 99, 99.9])
     return Latency(
         count=int(count),
-        mean=float(_counts(histogram) @ _values()) / count,
+        mean=float(_bucket_counts(histogram) @ _bucket_midpoints()) / count,
         least=float(histogram.get_min_value()),
         p50=float(at[50]),
         p90=float(at[90]),
@@ -76,27 +76,27 @@ def latency(histogram: HdrHistogram) -> Latency:
 
 
 def decode(latency: Latency) -> HdrHistogram:
-    """Return the histogram that a `Latency` carries as text.
+    """Decode the histogram of a `Latency`.
 
     Args:
-        latency: as `latency` makes it; without text the histogram is empty.
+        latency: as returned by `latency`; if it has no encoded histogram, the result is empty.
 
     Raises:
-        ConfigError: the text is no histogram.
+        ConfigError: the text is not an encoded histogram.
     """
     if not latency.histogram:
         return new_histogram()
     try:
         return HdrHistogram.decode(latency.histogram)
-    except Exception as error:  # noqa: BLE001 - zlib's, base64's, ctypes' and its own
+    except Exception as error:  # noqa: BLE001 - from zlib, base64, ctypes or the library itself
         raise ConfigError(f"a histogram of latencies cannot be read: {error}") from None
 
 
 def merge(latencies: Iterable[Latency]) -> Latency:
-    """Return one distribution of all that was recorded.
+    """Merge distributions.
 
     Args:
-        latencies: any number of them, in microseconds.
+        latencies: any number of distributions, in microseconds.
 
     Raises:
         ConfigError: a histogram cannot be read.
@@ -108,46 +108,46 @@ def merge(latencies: Iterable[Latency]) -> Latency:
 
 
 def curve(latency: Latency) -> list[tuple[float, float]]:
-    """Return a distribution as a curve.
+    """Return a cumulative distribution.
 
     Args:
-        latency: with a histogram.
+        latency: a distribution with a histogram.
 
     Returns:
-        For each time that was recorded, from the shortest on: which share of all took at most as
-        long, and the time in microseconds. The last share is 1.
+        For each recorded latency in ascending order: the share of all latencies that do not exceed
+        it, and the latency in microseconds. The last share is 1.
 
     Raises:
         ConfigError: the histogram cannot be read.
     """
     histogram = new_histogram()
     histogram.add(decode(latency))
-    counts = _counts(histogram)
+    counts = _bucket_counts(histogram)
     recorded = np.flatnonzero(counts)
     shares = np.cumsum(counts[recorded]) / max(1, histogram.get_total_count())
-    return list(zip(shares.tolist(), _values()[recorded].tolist(), strict=True))
+    return list(zip(shares.tolist(), _bucket_midpoints()[recorded].tolist(), strict=True))
 
 
 @functools.cache
-def _values() -> _Floats:
-    """Return the middle of what each count of a histogram stands for, in microseconds.
+def _bucket_midpoints() -> _Floats:
+    """Return the midpoint of each bucket of a histogram, in microseconds.
 
-    The library's own walk over a histogram, which it takes for a mean, lasts 40 ms.
+    Computing a mean with the library's own iteration over the buckets takes 40 ms.
     """
     histogram = new_histogram()
     lowest = [histogram.get_value_from_index(index) for index in range(histogram.counts_len)]
     return np.array([histogram._hdr_median_equiv_value(value) for value in lowest], dtype=float)
 
 
-def _counts(histogram: HdrHistogram) -> _Floats:
+def _bucket_counts(histogram: HdrHistogram) -> _Floats:
     return np.ctypeslib.as_array(histogram.counts).astype(float)
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of values and its 95% confidence interval, by Student's t.
+    """Return the mean of values and its 95% confidence interval, using Student's t.
 
     Args:
-        values: one or more; one alone has no interval.
+        values: one or more; a single value has no interval.
 
     Raises:
         ValueError: there are no values.
@@ -158,7 +158,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean = math.fsum(values) / count
     if count == 1:
         return Interval(mean)
-    # Imported here: it takes longer than a short measurement.
+    # Imported here because importing scipy takes longer than a short measurement.
     from scipy import stats
 
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
@@ -174,12 +174,12 @@ def point(
     value_size: float,
     repetitions: Sequence[Repetition],
 ) -> Point:
-    """Sum up the repetitions of one target under one load.
+    """Summarise the repetitions of one target at one load level.
 
     Args:
-        target: its name.
-        clients: connections at once.
-        rate: operations a second that were to be sent; 0 in closed loop.
+        target: the target's name.
+        clients: number of concurrent connections.
+        rate: for an open loop, operations per second; 0 for a closed loop.
         value_size: bytes of a value.
         repetitions: one or more.
 
@@ -211,11 +211,11 @@ def point(
 
 
 def _names(mappings: Iterable[Iterable[str]]) -> list[str]:
-    """Return each name once, in the order they come up."""
+    """Return the distinct names in order of first appearance."""
     return list(dict.fromkeys(name for mapping in mappings for name in mapping))
 
 
 def _generator_limited(repetition: Repetition, rate: float) -> bool:
     if rate:
-        return repetition.lateness > LATE
-    return repetition.generator_share > BUSY
+        return repetition.lateness > MAX_LATENESS
+    return repetition.generator_share > MAX_WORKER_UTILISATION

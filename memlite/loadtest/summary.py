@@ -1,4 +1,4 @@
-"""The table at the end, in the terminal."""
+"""The summary table printed at the end of a run."""
 
 from typing import TextIO
 
@@ -15,13 +15,15 @@ _WIDTH = 79
 
 
 def print_summary(results: Results, stream: TextIO) -> None:
-    """Print what was measured, and what that says."""
+    """Print the measurements and the verdict."""
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, highlight=False)
     console.print(_table(results))
-    for one in results.points:
-        for kind, number in sorted(one.errors.items()):
+    for point in results.points:
+        for kind, number in sorted(point.errors.items()):
             console.print(
-                f"{one.target}, {one.clients} clients: {number} × {kind}", markup=False, style="red"
+                f"{point.target}, {point.clients} clients: {number} × {kind}",
+                markup=False,
+                style="red",
             )
     console.print()
     for sentence in verdict(results):
@@ -30,33 +32,33 @@ def print_summary(results: Results, stream: TextIO) -> None:
 
 def _table(results: Results) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    rates = any(one.rate for one in results.points)
-    sizes = len({one.value_size for one in results.points}) > 1
+    show_rate = any(point.rate for point in results.points)
+    show_size = len({point.value_size for point in results.points}) > 1
     table.add_column("target")
-    for wanted, title in ((True, "clients"), (rates, "rate"), (sizes, "bytes")):
-        if wanted:
+    for shown, title in ((True, "clients"), (show_rate, "rate"), (show_size, "bytes")):
+        if shown:
             table.add_column(title, justify="right")
     for title in ("ops/s", "±", "p50", "p99", "p99.9", "errors"):
         table.add_column(title, justify="right")
-    for one in results.points:
-        table.add_row(*_row(one, rates, sizes))
+    for point in results.points:
+        table.add_row(*_row(point, show_rate, show_size))
     return table
 
 
-def _row(one: Point, rates: bool, sizes: bool) -> list[str]:
-    every = one.response.get("all")
-    row = [one.target, str(one.clients)]
-    if rates:
-        row.append(short(one.rate))
-    if sizes:
-        row.append(short(one.value_size))
-    row += [short(one.throughput.mean), _spread(one.throughput)]
-    row += [duration(value) for value in (every.p50, every.p99, every.p999)] if every else ["–"] * 3
-    errors = sum(one.errors.values())
+def _row(point: Point, show_rate: bool, show_size: bool) -> list[str]:
+    times = point.response.get("all")
+    row = [point.target, str(point.clients)]
+    if show_rate:
+        row.append(short(point.rate))
+    if show_size:
+        row.append(short(point.value_size))
+    row += [short(point.throughput.mean), _relative_half_width(point.throughput)]
+    row += [duration(value) for value in (times.p50, times.p99, times.p999)] if times else ["–"] * 3
+    errors = sum(point.errors.values())
     return [*row, str(errors) if errors else ""]
 
 
-def _spread(interval: Interval) -> str:
+def _relative_half_width(interval: Interval) -> str:
     if interval.low is None or not interval.mean:
         return ""
     return f"{(interval.mean - interval.low) / interval.mean:.0%}"

@@ -1,4 +1,4 @@
-"""Servers to measure: those that run already, and those started for it."""
+"""The servers to measure: already running ones, and ones launched for the measurement."""
 
 import contextlib
 import os
@@ -7,52 +7,60 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import psutil
 
-from memlite.errors import ConfigError, StartError
-from memlite.loadtest.login import Login, LoginRefusedError
+from memlite.client import address as addresses
+from memlite.client.login import LoginRefusedError, TextLogin
+from memlite.client.tls import TlsSettings
+from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.results import TargetInfo
-from memlite.loadtest.tls import TlsClient
+from memlite.loadtest.tls import tls_context
 from memlite.protocol import replies
+from memlite.testing import process
 
-__all__ = ["KINDS", "Fresh", "Running", "Target", "parse_address", "parse_backend"]
+__all__ = [
+    "BACKEND_NAMES",
+    "LaunchSettings",
+    "RunningServer",
+    "Target",
+    "parse_address",
+    "parse_backend",
+]
 
-KINDS = ("memory", "file", "gcs")
-"""Backends that a server is started on by this name alone."""
+BACKEND_NAMES = ("memory", "file", "gcs")
+"""Backends that can be selected by name alone, without a URL."""
 
 READ_LATENCY = "lognormal:median=15ms,p99=60ms"
 WRITE_LATENCY = "lognormal:median=30ms,p99=120ms"
-"""What the emulated bucket waits: what a bucket in the same region takes for small objects."""
+"""Latencies of the emulated bucket: those of small objects in a bucket of the same region."""
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
-_ANSWER_SECONDS = 5.0
-_MEGABYTES = "1024"
+_VERSION_TIMEOUT = 5.0  # seconds
+_MEMORY_MEGABYTES = 1024
 _BUCKET = "memlite-bench"
-_HOST = "127.0.0.1"
 
 
 class Target:
-    """Something that speaks memcached's protocol; a context manager, inside which it can be used.
+    """A server that speaks memcached's protocol; a context manager that makes it available.
 
     Attributes:
-        name: for people.
+        name: its display name.
         kind: as in `TargetInfo`.
-        address: host and port, or a path; known inside.
+        address: host and port, or the path of a UNIX socket; valid inside the context.
         details: as in `TargetInfo`.
-        login: who clients say they are; None for nobody.
-        tls: how to speak it with the server; None for not.
+        login: the clients' credentials; None for no login.
+        tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
     """
 
-    login: Login | None = None
-    tls: TlsClient | None = None
+    login: TextLogin | None = None
+    tls: TlsSettings | None = None
     lite: bool = False
 
     def __init__(self, name: str, kind: str) -> None:
@@ -69,12 +77,12 @@ class Target:
         pass
 
     def info(self) -> TargetInfo:
-        """Return what it is; it is asked for its version.
+        """Describe the target, after asking the server for its version.
 
         Raises:
-            StartError: it does not answer.
+            StartError: the server cannot be reached, or does not answer as expected.
         """
-        text = self.address if isinstance(self.address, str) else _join(*self.address)
+        text = str(addresses.Address.of(self.address))
         return TargetInfo(self.name, self.kind, text, self._version(), dict(self.details))
 
     def _version(self) -> str:
@@ -83,16 +91,18 @@ class Target:
         except LoginRefusedError as error:
             raise StartError(f"bench: {self.name}: {error}") from None
         except OSError as error:
-            text = self.address if isinstance(self.address, str) else _join(*self.address)
+            text = str(addresses.Address.of(self.address))
             reason = error.strerror or "no answer"
             raise StartError(f"bench: {text}: {reason}") from None
         if reply.startswith(replies.UNAUTHENTICATED):
-            raise StartError(f"bench: {self.name} asks for a password: --user, --password-file")
+            raise StartError(
+                f"bench: {self.name} requires a password: use --user and --password-file"
+            )
         known = reply.startswith(b"VERSION ")
         if self.lite:
             if known:
                 raise StartError(f"bench: {self.name} does not speak the lite dialect")
-            return "memcached-lite"  # which has no word for its version
+            return "memcached-lite"  # the lite dialect has no version command
         if not known:
             hint = " (--dialect lite?)" if reply.startswith(replies.ERROR) else ""
             raise StartError(f"bench: {self.name} does not speak memcached's protocol{hint}")
@@ -101,10 +111,10 @@ class Target:
     def _ask_version(self) -> bytes:
         if isinstance(self.address, str):
             connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(_ANSWER_SECONDS)
+            connection.settimeout(_VERSION_TIMEOUT)
             connection.connect(self.address)
         else:
-            connection = socket.create_connection(self.address, _ANSWER_SECONDS)
+            connection = socket.create_connection(self.address, _VERSION_TIMEOUT)
             if self.tls:
                 connection = self._encrypt(connection, self.address[0], self.tls)
         with connection, connection.makefile("rb") as lines:
@@ -117,17 +127,17 @@ class Target:
             raise ConnectionResetError
         return line
 
-    def _encrypt(self, connection: socket.socket, host: str, tls: TlsClient) -> ssl.SSLSocket:
+    def _encrypt(self, connection: socket.socket, host: str, tls: TlsSettings) -> ssl.SSLSocket:
         with contextlib.ExitStack() as stack:
             stack.enter_context(connection)
-            encrypted = tls.context().wrap_socket(connection, server_hostname=host)
+            encrypted = tls_context(tls).wrap_socket(connection, server_hostname=host)
             stack.pop_all()
         cipher = encrypted.cipher()
         self.details["TLS"] = f"{encrypted.version()}, {cipher[0] if cipher else 'no cipher'}"
         return encrypted
 
     def usage(self) -> tuple[float, int] | None:
-        """Return processor seconds and resident bytes of a local server; None for others."""
+        """Return a local server's processor seconds and resident bytes; None for a remote one."""
         if self._process is None:
             return None
         try:
@@ -138,18 +148,18 @@ class Target:
             return None
 
     def check(self) -> None:
-        """See that a server started for this has not died.
+        """Check that a launched server is still running.
 
         Raises:
-            StartError: it has.
+            StartError: the server has died.
         """
 
 
-class Running(Target):
-    """A server that runs already.
+class RunningServer(Target):
+    """A server that is already running.
 
     Args:
-        name: for people.
+        name: its display name.
         address: host and port, or the path of a UNIX socket.
         login: see `Target`.
         tls: see `Target`.
@@ -161,8 +171,8 @@ class Running(Target):
         name: str,
         address: tuple[str, int] | str,
         *,
-        login: Login | None = None,
-        tls: TlsClient | None = None,
+        login: TextLogin | None = None,
+        tls: TlsSettings | None = None,
         lite: bool = False,
     ) -> None:
         super().__init__(name, "server")
@@ -175,18 +185,19 @@ class Running(Target):
 
     def __enter__(self) -> Self:
         if not isinstance(self.address, str):
-            self._process = _listener(*self.address)
+            self._process = _listening_process(*self.address)
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """How servers are started.
+class LaunchSettings:
+    """How servers are launched.
 
     Attributes:
-        folder: where files go.
-        read_latency: of the emulated bucket, as ``memlite gcs-emulator`` takes it; empty for none.
-        write_latency: likewise.
+        folder: the parent directory of temporary files.
+        read_latency: read latency of the emulated bucket, in the syntax of ``memlite
+            gcs-emulator``; empty for none.
+        write_latency: its write latency, likewise.
     """
 
     folder: Path
@@ -194,58 +205,50 @@ class Fresh:
     write_latency: str = WRITE_LATENCY
 
 
-class Server(Target):
-    """A memlite of this version, started for the measurement and stopped behind it.
+class LaunchedServer(Target):
+    """A memlite of this version, launched for the measurement and stopped afterwards.
 
     Args:
-        name: for people.
-        kind: one of `KINDS`, or a backend's URL.
-        how: see there.
+        name: its display name.
+        backend: one of `BACKEND_NAMES`, or a backend's URL.
+        settings: how to launch it.
     """
 
-    def __init__(self, name: str, kind: str, how: Fresh) -> None:
-        super().__init__(name, "gcs" if kind.startswith(("gs:", "gcs:")) else kind)
-        self._backend = kind
-        self._how = how
+    def __init__(self, name: str, backend: str, settings: LaunchSettings) -> None:
+        super().__init__(name, "gcs" if backend.startswith(("gs:", "gcs:")) else backend)
+        self._backend = backend
+        self._settings = settings
         self._stack = contextlib.ExitStack()
-        self._server: subprocess.Popen[str] | None = None
+        self._server: process.ServerProcess | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             scratch = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(dir=self._how.folder, prefix="."))
-            )
-            url = self._url(stack, scratch)
-            ports = scratch / "ports"
-            self._server = server = stack.enter_context(
-                _process(
-                    ["--backend", url, "-l", _HOST, "-p", "-1", "-c", "8192", "-m", _MEGABYTES],
-                    {"MEMCACHED_PORT_FILENAME": str(ports)},
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(dir=self._settings.folder, prefix=".")
                 )
             )
-            deadline = time.monotonic() + _START_SECONDS
-            while not self._answers(ports):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise StartError(f"bench: {self.name}: {_last_line(server)}")
-                time.sleep(0.01)
-            self._process = psutil.Process(server.pid)
+            launched = process.server(
+                backend=self._backend_url(stack, scratch),
+                conn_limit=8192,
+                memory_limit=_MEMORY_MEGABYTES,
+                environment=os.environ,
+                start_timeout=_START_SECONDS,
+                stop_timeout=_STOP_SECONDS,
+            )
+            try:
+                self._server = stack.enter_context(launched)
+            except process.ServerStartError as error:
+                raise StartError(f"bench: {self.name}: {_last_line(error.output)}") from None
+            self.address = self._server.address
+            self._process = psutil.Process(self._server.process.pid)
             self._stack = stack.pop_all()
         return self
-
-    def _answers(self, ports: Path) -> bool:
-        if not ports.exists():
-            return False
-        self.address = (_HOST, int(ports.read_text().rpartition(":")[2]))
-        try:
-            self._ask_version()
-        except OSError:
-            return False
-        return True
 
     def __exit__(self, *details: object) -> None:
         self._stack.close()
 
-    def _url(self, stack: contextlib.ExitStack, scratch: Path) -> str:
+    def _backend_url(self, stack: contextlib.ExitStack, scratch: Path) -> str:
         if self._backend == "memory":
             return "memory://"
         if self._backend == "file":
@@ -255,65 +258,63 @@ class Server(Target):
         if self._backend != "gcs":
             self.details["url"] = self._backend
             return self._backend
-        how, latency = self._how, []
-        for which, text in (("read", how.read_latency), ("write", how.write_latency)):
-            if text:
-                latency.append(f"--{which}-latency={text}")
-            self.details[f"emulated {which} latency"] = text or "none"
-        emulator = stack.enter_context(
-            _process(["gcs-emulator", "--port", "0", "--bucket", _BUCKET, *latency], {})
-        )
+        settings, options = self._settings, []
+        for which, latency in (("read", settings.read_latency), ("write", settings.write_latency)):
+            if latency:
+                options.append(f"--{which}-latency={latency}")
+            self.details[f"emulated {which} latency"] = latency or "none"
+        emulator = stack.enter_context(_emulator(["--port", "0", "--bucket", _BUCKET, *options]))
         line = emulator.stdout.readline() if emulator.stdout else ""
         if not line:
-            raise StartError(f"bench: {self.name}: {_last_line(emulator)}")
+            raise StartError(f"bench: {self.name}: {_emulator_message(emulator)}")
         self.details["bucket"] = "emulated on this machine"
         return f"gs://{_BUCKET}/bench?endpoint={line.split()[0]}"
 
     def check(self) -> None:
-        """See that it has not died."""
-        if self._server is not None and self._server.poll() is not None:
-            raise StartError(f"bench: {self.name} has ended: {_last_line(self._server)}")
+        """Check that the server is still running."""
+        if self._server is not None and self._server.process.poll() is not None:
+            raise StartError(f"bench: {self.name} has exited: {_last_line(self._server.output)}")
 
 
 @contextlib.contextmanager
-def _process(
-    arguments: Sequence[str], environment: Mapping[str, str]
-) -> Iterator[subprocess.Popen[str]]:
-    """Run memlite with these arguments; end it afterwards."""
+def _emulator(arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run the bucket emulator with these arguments, and terminate it on exit."""
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "memlite", *arguments],
+        emulator = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "memlite", "gcs-emulator", *arguments],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, **environment},
-            # Ctrl-C is not for it: it is stopped when the clients have.
+            # A session of its own shields it from Ctrl-C: it must outlive the clients.
             start_new_session=True,
         )
-        process.errors = errors  # type: ignore[attr-defined]
-        with process:
+        emulator.errors = errors  # type: ignore[attr-defined]
+        with emulator:
             try:
-                yield process
+                yield emulator
             finally:
-                process.terminate()
+                emulator.terminate()
                 try:
-                    process.wait(_STOP_SECONDS)
+                    emulator.wait(_STOP_SECONDS)
                 except subprocess.TimeoutExpired:
-                    process.kill()
+                    emulator.kill()
 
 
-def _last_line(process: subprocess.Popen[str]) -> str:
+def _emulator_message(emulator: subprocess.Popen[str]) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1)
-    errors = process.errors  # type: ignore[attr-defined]
+        emulator.wait(1)
+    errors = emulator.errors  # type: ignore[attr-defined]
     errors.seek(0)
-    lines = errors.read().split("\n")
-    said = [line for line in lines if line.strip()]
-    return said[-1].removeprefix("memlite: ") if said else "it does not answer"
+    return _last_line(errors.read())
 
 
-def _listener(host: str, port: int) -> psutil.Process | None:
-    """Return the local process that listens there, if that can be seen."""
+def _last_line(output: str) -> str:
+    messages = [line for line in output.split("\n") if line.strip()]
+    return messages[-1].removeprefix("memlite: ") if messages else "it does not answer"
+
+
+def _listening_process(host: str, port: int) -> psutil.Process | None:
+    """Return the local process listening on that address, if it can be determined."""
     try:
         local = {info[4][0] for info in socket.getaddrinfo(host, port)}
         local |= {"0.0.0.0", "::"}  # noqa: S104 - to compare with, not to bind to
@@ -327,54 +328,55 @@ def _listener(host: str, port: int) -> psutil.Process | None:
 
 
 def _file_system(path: Path) -> str:
-    """Return the type of the file system that `path` is on."""
-    best = ("", "unknown")
+    """Return the type of the file system that holds `path`."""
+    mount_point, kind = "", "unknown"
     for part in psutil.disk_partitions(all=True):
-        if str(path.resolve()).startswith(part.mountpoint) and len(part.mountpoint) >= len(best[0]):
-            best = (part.mountpoint, part.fstype)
-    return best[1]
-
-
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        contains = str(path.resolve()).startswith(part.mountpoint)
+        if contains and len(part.mountpoint) >= len(mount_point):
+            mount_point, kind = part.mountpoint, part.fstype
+    return kind
 
 
 def parse_address(
-    text: str, *, tls: TlsClient | None = None, login: Login | None = None, lite: bool = False
-) -> Running:
-    """Return the target of ``HOST:PORT``, ``HOST:PORT=name`` or ``/path/to/socket``.
+    text: str, *, tls: TlsSettings | None = None, login: TextLogin | None = None, lite: bool = False
+) -> RunningServer:
+    """Parse ``HOST:PORT`` or the path of a UNIX socket, optionally followed by ``=NAME``.
 
     Args:
-        text: that.
-        login: who clients say they are to it; None for nobody.
-        tls: how to speak it with the server; None for not.
+        text: the text to parse.
+        login: the clients' credentials; None for no login.
+        tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
 
     Raises:
-        ConfigError: it is none of them, or a path and to be spoken TLS with.
+        ConfigError: the text is malformed, or TLS was requested for a UNIX socket.
     """
     address, _, name = text.partition("=")
     if address.startswith("/"):
         if tls:
             raise ConfigError(f"bench: --tls is for HOST:PORT, not for a UNIX socket: {address}")
-        return Running(name or address, address, login=login, lite=lite)
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ConfigError(f"bench: --target must be HOST:PORT or HOST:PORT=name, not {text!r}")
-    return Running(name or address, (host, int(port)), login=login, tls=tls, lite=lite)
+        return RunningServer(name or address, address, login=login, lite=lite)
+    try:
+        where = addresses.parse_address(address, default_port=None)
+        if where.path:
+            raise ConfigError("a path")
+    except ConfigError:
+        raise ConfigError(
+            f"bench: --target must be HOST:PORT or HOST:PORT=name, not {text!r}"
+        ) from None
+    return RunningServer(name or address, (where.host, where.port), login=login, tls=tls, lite=lite)
 
 
-def parse_backend(text: str, how: Fresh) -> Server:
-    """Return the target of ``memory``, ``file``, ``gcs`` or a backend's URL, perhaps ``=name``.
+def parse_backend(text: str, settings: LaunchSettings) -> LaunchedServer:
+    """Parse one of `BACKEND_NAMES`, optionally followed by ``=NAME``, or a backend's URL.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: the text is malformed.
     """
-    kind, _, name = text.partition("=") if "://" not in text else (text, "", "")
-    if kind not in KINDS and "://" not in kind:
+    backend, _, name = text.partition("=") if "://" not in text else (text, "", "")
+    if backend not in BACKEND_NAMES and "://" not in backend:
         raise ConfigError(
-            f"bench: --backends: unknown backend {kind!r}: {', '.join(KINDS)} or a URL such as "
-            "gs://bucket/prefix"
+            f"bench: --backends: unknown backend {backend!r}: use {', '.join(BACKEND_NAMES)} or a "
+            "URL such as gs://bucket/prefix"
         )
-    return Server(name or kind, kind, how)
+    return LaunchedServer(name or backend, backend, settings)

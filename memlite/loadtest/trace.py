@@ -1,4 +1,4 @@
-"""Replay of a trace: what was once asked for, read from a CSV file line by line."""
+"""Trace replay: recorded operations, read from a CSV file line by line."""
 
 import csv
 import math
@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from zlib import crc32
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.operations import Operation
-from memlite.loadtest.requests import plain, storage
+from memlite.loadtest.requests import command_request, storage_request
 from memlite.loadtest.values import ValueSource
-from memlite.loadtest.workload import LARGEST_VALUE, Values, Workload
+from memlite.loadtest.workload import LARGEST_VALUE, MAX_KEY_LENGTH, Values, Workload
 
 __all__ = ["COLUMNS", "TRACE_OPERATIONS", "Trace"]
 
 COLUMNS = ("time", "operation", "key", "size")
-"""The first line of a trace, separated by commas."""
+"""The header of a trace: its comma-separated column names."""
 
 _STORAGE = ("set", "add", "replace", "append", "prepend")
 _TWO_STEPS = ("cas", "rmw")
@@ -31,26 +31,23 @@ TRACE_OPERATIONS = (
     "decr",
     "touch",
 )
-"""What a trace may hold."""
-
-_KEY_LENGTH = 250  # memcached's
+"""The operations a trace may contain."""
 
 
 class Trace:
-    """A trace.
+    """A trace file: CSV with a header line naming `COLUMNS`.
 
-    A CSV file with the columns `COLUMNS`, named in the first line: seconds since any beginning,
-    never fewer than in a line before, or empty for at once; one of `TRACE_OPERATIONS`; a key
-    without spaces and control characters; the value's size in bytes, which may be empty where
-    nothing is stored. ``incr`` and ``decr`` are by 1.
+    - ``time``: seconds since an arbitrary start, never decreasing; empty means send immediately.
+    - ``operation``: one of `TRACE_OPERATIONS`; ``incr`` and ``decr`` change the counter by 1.
+    - ``key``: without spaces or control characters.
+    - ``size``: the value's size in bytes; may be empty for operations that store nothing.
 
     Args:
-        workload: names the file, and says with what exptime and whether with ``noreply`` changes
-            are sent.
-        verify: whether values are made so that `check` can check them.
+        workload: names the file, and sets the exptime and ``noreply`` of writes.
+        verify: whether values are generated so that `check` can check them.
 
     Raises:
-        ConfigError: the file cannot be read, or its first line is wrong.
+        ConfigError: the file cannot be read, or its header is wrong.
     """
 
     def __init__(self, workload: Workload, *, verify: bool = False) -> None:
@@ -62,17 +59,17 @@ class Trace:
         next(self._rows(), None)
 
     def operations(self, client: int, clients: int) -> Iterator[tuple[float | None, Operation]]:
-        """Yield the operations of a client, each with its time, None for at once.
+        """Yield a client's operations, each with its time, or None to send it immediately.
 
-        All operations on a key are the same client's, in order. The whole file is read on the way,
-        so few clients which share out what they get among connections are better than many.
+        All operations on a key go to the same client, in order. Every client reads the whole file,
+        so a few clients that distribute their operations over connections are better than many.
 
         Args:
-            client: its number, from 0.
-            clients: how many there are.
+            client: the client's number, from 0.
+            clients: the number of clients.
 
         Raises:
-            ConfigError: the file cannot be read, or a line is wrong; the text names it.
+            ConfigError: the file cannot be read, or a line is wrong; the message names the line.
         """
         last = 0.0
         sequence = client
@@ -92,35 +89,37 @@ class Trace:
             yield due, self._operation(line, operation, key, size, (number, sequence))
 
     def check(self, key: bytes, value: bytes) -> bool:
-        """Return whether `value`, which a retrieval brought, is one that was made for `key`.
+        """Return whether a retrieved `value` was generated for `key`.
 
-        Only of use with `verify`, and if nothing but set, add, replace, cas and rmw writes keys.
+        Only meaningful with `verify`, and if only set, add, replace, cas and rmw write keys.
         """
         return self._values.check(crc32(key), value)
 
     def _operation(
         self, line: int, name: str, key: bytes, size: str, write: tuple[int, int]
     ) -> Operation:
-        """Return a line's operation.
+        """Return the operation of one line.
 
         Args:
-            line: its number.
-            name: what it does.
-            key: to which item.
-            size: as it stands in the line.
-            write: what a value is made from: the key's number and the write's.
+            line: the line's number.
+            name: the operation's name.
+            key: the item's key.
+            size: the unparsed size.
+            write: the key's number and the write's number, from which a value is generated.
         """
         command = name.encode()
         replies = 0 if self._noreply else 1
         if name in ("get", "gets"):
-            return Operation(plain([command, key]), name, 1, 1, None)
+            return Operation(command_request([command, key]), name, 1, 1, None)
         if name in _STORAGE:
             value = self._value(self._size(line, size), *write)
-            request = storage(command, key, value, exptime=self._exptime, noreply=self._noreply)
+            request = storage_request(
+                command, key, value, exptime=self._exptime, noreply=self._noreply
+            )
             return Operation(request, name, 0, replies, None)
         if name in _TWO_STEPS:
             follow = partial(self._second_step, name, key, self._size(line, size), write)
-            request = plain([b"gets" if name == "cas" else b"get", key])
+            request = command_request([b"gets" if name == "cas" else b"get", key])
             return Operation(request, name, 1, 1, follow)
         if name in ("incr", "decr"):
             words = [command, key, b"1"]
@@ -131,7 +130,7 @@ class Trace:
         else:
             known = ", ".join(TRACE_OPERATIONS)
             raise self._error(line, f"operation must be one of {known}, not {name!r}")
-        return Operation(plain(words, noreply=self._noreply), name, 0, replies, None)
+        return Operation(command_request(words, noreply=self._noreply), name, 0, replies, None)
 
     def _second_step(
         self, name: str, key: bytes, size: int, write: tuple[int, int], unique: int | None
@@ -140,15 +139,15 @@ class Trace:
         if name == "cas":
             command = b"add" if unique is None else b"cas"
         value = self._value(size, *write)
-        return storage(command, key, value, exptime=self._exptime, unique=unique)
+        return storage_request(command, key, value, exptime=self._exptime, unique=unique)
 
     def _value(self, size: int, number: int, sequence: int) -> bytes:
         if not self._verify:
-            return self._values.plain(size)
+            return self._values.filler(size)
         return self._values.make(number, sequence, size)
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the lines behind the first one, with their numbers, empty ones left out."""
+        """Yield the lines after the header with their numbers, skipping empty lines."""
         try:
             with Path(self._path).open(encoding="utf-8", newline="") as file:
                 rows = csv.reader(file, strict=True)
@@ -175,17 +174,17 @@ class Trace:
         if not 0 <= time < math.inf:
             raise self._error(line, f"time must be a number of seconds or empty, not {text!r}")
         if time < last:
-            raise self._error(line, f"time must not go back, from {last:g} to {text}")
+            raise self._error(line, f"time must not decrease, from {last:g} to {text}")
         return time
 
     def _check_key(self, line: int, text: str, key: bytes) -> None:
-        if not 0 < len(key) <= _KEY_LENGTH:
-            raise self._error(line, f"key must be of 1 to {_KEY_LENGTH} bytes, not {len(key)}")
+        if not 0 < len(key) <= MAX_KEY_LENGTH:
+            raise self._error(line, f"key must have 1 to {MAX_KEY_LENGTH} bytes, not {len(key)}")
         if any(byte <= 32 or byte == 127 for byte in key):
-            raise self._error(line, f"key must not hold spaces or control characters: {text!r}")
+            raise self._error(line, f"key must not contain spaces or control characters: {text!r}")
 
     def _size(self, line: int, text: str) -> int:
-        # The length first: int() refuses endless digits with an error of its own.
+        # Check the length first: int() rejects very long digit strings with its own error.
         if text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= LARGEST_VALUE:
             return int(text)
         raise self._error(line, f"size must be from 0 to {LARGEST_VALUE}, not {text[:40]!r}")

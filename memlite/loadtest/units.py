@@ -1,4 +1,4 @@
-"""Numbers for people: three significant digits, and a unit that keeps them short."""
+"""Human-readable numbers: three significant digits and a suitable unit."""
 
 import math
 
@@ -15,7 +15,7 @@ def short(value: float) -> str:
 
 
 def grouped(value: float) -> str:
-    """Return a number like ``41,200``, for sentences."""
+    """Return a number like ``41,200``, for running text."""
     return _plain(_rounded(value))
 
 
@@ -23,7 +23,7 @@ def duration(microseconds: float) -> str:
     """Return a time like ``1.3 ms``.
 
     Args:
-        microseconds: how long.
+        microseconds: the duration.
     """
     return _scaled(microseconds, _TIMES)
 
@@ -47,11 +47,11 @@ def percent(share: float) -> str:
 
 
 def money(amount: float, currency: str) -> str:
-    """Return an amount like ``0.82 USD``, with two significant digits where it is small.
+    """Return an amount like ``0.82 USD``; amounts below 1 have two significant digits.
 
     Args:
         amount: in whole units of the currency.
-        currency: its code.
+        currency: the currency's code.
     """
     text = f"{amount:,.2f}" if amount >= 1 else _plain(_rounded(amount, 2))
     return f"{text} {currency}"
@@ -60,7 +60,7 @@ def money(amount: float, currency: str) -> str:
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
     rounded = _rounded(value)
     for factor, unit in units:
-        # Minutes begin at ten of them: 90 s says more than 1.5 min.
+        # Switch to minutes only at ten: 90 s reads better than 1.5 min.
         if abs(rounded) >= factor * (10 if unit == " min" else 1):
             return _plain(_rounded(value / factor)) + unit
     return _plain(rounded) + units[-1][1]
@@ -71,7 +71,7 @@ def _rounded(value: float, digits: int = 3) -> float:
 
 
 def _plain(value: float) -> str:
-    """Return it without exponent, with thousands grouped and no zeros at the end."""
+    """Return the number without an exponent or trailing zeros, with thousands grouped."""
     if not value:
         return "0"
     decimals = max(0, 4 - math.floor(math.log10(abs(value))))

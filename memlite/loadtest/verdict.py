@@ -1,4 +1,4 @@
-"""What a run says, in sentences."""
+"""The verdict: the findings of a run as sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -9,45 +9,50 @@ from memlite.loadtest.units import duration, grouped, percent, size
 
 __all__ = ["overlap", "verdict"]
 
-_KEPT_UP = 0.98
-"""The share of a rate that has to be reached for a target to have kept up with it."""
-_AS_MANY = 0.995
-"""The share of a throughput that is not worth a number."""
-_KINDS_OF_ERRORS = 3
+_KEEPS_UP = 0.98
+"""A target keeps up with a rate if it completes at least this share of it."""
+_EQUAL = 0.995
+"""A throughput of at least this share of another counts as equal to it."""
+_MAX_ERROR_KINDS = 3
 _REASONS = {
-    "throughput": "more clients bring no more throughput",
-    "slo": "beyond it responses take longer than was allowed",
-    "start": "it began there, and responses take longer than was allowed; let it begin with less",
-    "limit": "the search ended there, at its limit",
+    "throughput": "a higher load does not raise throughput",
+    "slo": "a higher load exceeds the SLO",
+    "start": "the first load already exceeds the SLO; start the search with a lower one",
+    "limit": "the search reached its upper limit",
 }
 
 
 def verdict(results: Results) -> list[str]:
-    """Return what was found out, the most important first.
+    """Return the findings, the most important first.
 
     Args:
-        results: of one run, or of several that were put together.
+        results: the results of one run, or of several combined.
 
     Returns:
-        Sentences; the warnings, if there are any, come last.
+        Sentences; any warnings come last.
     """
     if not results.points:
-        return [*_partial(results), "Nothing was measured."]
+        return [*_partial_warning(results), "Nothing was measured."]
     if selection.is_concurrent(results):
         sentences = [*_concurrent(results)]
     else:
-        sentences = [*_closed(results), *_knees(results), *_open(results), *_bursts(results)]
+        sentences = [
+            *_closed_loop(results),
+            *_knees(results),
+            *_open_loop(results),
+            *_bursts(results),
+        ]
     return [
         *sentences,
-        *_generator(results.points),
-        *_errors(results),
-        *_once(results.points),
-        *_partial(results),
+        *_generator_warnings(results.points),
+        *_error_warnings(results),
+        *_single_repetition(results.points),
+        *_partial_warning(results),
     ]
 
 
 def overlap(one: Interval, other: Interval) -> bool | None:
-    """Return whether two confidence intervals overlap; None where one is not known."""
+    """Return whether two confidence intervals overlap; None if one of them is unknown."""
     if one.low is None or one.high is None or other.low is None or other.high is None:
         return None
     return one.low <= other.high and other.low <= one.high
@@ -56,43 +61,43 @@ def overlap(one: Interval, other: Interval) -> bool | None:
 # Closed loop
 
 
-def _closed(results: Results) -> Iterator[str]:
+def _closed_loop(results: Results) -> Iterator[str]:
     points = selection.closed_loop(results)
     sizes = selection.value_sizes(points)
     for value_size in sizes:
         chosen = [point for point in points if point.value_size == value_size]
         groups = selection.by_target(results, chosen)
-        load = f"this workload with values of {size(value_size)}" if sizes[1:] else "this workload"
+        load = f"this workload and values of {size(value_size)}" if sizes[1:] else "this workload"
         yield _throughput(groups, load)
-        if value_size == selection.of_main_size(points)[0].value_size:
+        if value_size == selection.with_main_value_size(points)[0].value_size:
             yield from _no_difference(_ranked(groups), "throughput")
-            yield from _response(groups)
+            yield from _response_times(groups)
 
 
 def _throughput(groups: Mapping[str, Sequence[Point]], load: str) -> str:
     first, *others = _ranked(groups)
     parts = [
         (
-            f"For {load} {first.target} serves {grouped(first.throughput.mean)} operations a "
+            f"With {load}, {first.target} sustains {grouped(first.throughput.mean)} operations per "
             f"second at {_clients(first.clients)}{_growth(first, groups[first.target])}"
         )
     ]
     for point in others:
         share = point.throughput.mean / first.throughput.mean if first.throughput.mean else 0.0
         parts.append(
-            f"{point.target} {_reaches(share)}, "
-            f"{grouped(point.throughput.mean)} operations a second at "
+            f"{point.target} {_comparison(share)}, "
+            f"{grouped(point.throughput.mean)} operations per second at "
             f"{_clients(point.clients)}{_growth(point, groups[point.target], briefly=True)}"
         )
     return "; ".join(parts) + "."
 
 
-def _reaches(share: float) -> str:
-    return "serves as many" if share >= _AS_MANY else f"reaches {_factor(share)} of that"
+def _comparison(share: float) -> str:
+    return "matches it" if share >= _EQUAL else f"reaches {_factor(share)} times that"
 
 
 def _ranked(groups: Mapping[str, Sequence[Point]]) -> list[Point]:
-    """Return where each target is saturated, the fastest first."""
+    """Return each target's saturation point, the fastest target first."""
     points = [selection.saturation(points) for points in groups.values()]
     return sorted(points, key=lambda point: -point.throughput.mean)
 
@@ -102,53 +107,53 @@ def _growth(point: Point, points: Sequence[Point], *, briefly: bool = False) -> 
     if most == min(one.clients for one in points):
         return ""
     if point.clients == most:
-        return " (still growing)" if briefly else ", the most that were tried, and still grows"
-    if briefly:
-        return " (saturated)"
-    return f" and does not grow beyond (saturates at {_clients(point.clients)})"
+        return " (not saturated)" if briefly else ", the highest load tested, without saturating"
+    return " (saturated)" if briefly else ", where it saturates"
 
 
-def _response(groups: Mapping[str, Sequence[Point]]) -> Iterator[str]:
-    points = selection.at_common_load(dict(_lists(groups)))
+def _response_times(groups: Mapping[str, Sequence[Point]]) -> Iterator[str]:
+    points = selection.at_common_load(groups)
     if len({point.clients for point in points}) > 1:
         return
     parts = [
-        f"{_of(point.target)} within {duration(point.response['all'].p50)} and 99% within "
+        f"{point.target} {duration(point.response['all'].p50)} and "
         f"{duration(point.response['all'].p99)}"
         for point in points
         if "all" in point.response
     ]
     if parts:
         yield (
-            f"At {_clients(points[0].clients)} half of the responses came: " + "; ".join(parts)
-        ) + "."
+            f"Median and 99th percentile of response times at {_clients(points[0].clients)}: "
+            + "; ".join(parts)
+            + "."
+        )
 
 
-def _no_difference(ranked: Sequence[Point], what: str) -> Iterator[str]:
+def _no_difference(ranked: Sequence[Point], quantity: str) -> Iterator[str]:
     for one, other in pairwise(ranked):
-        ours, theirs = (
+        first, second = (
             (one.seconds, other.seconds)
-            if what != "throughput"
+            if quantity != "throughput"
             else (one.throughput, other.throughput)
         )
-        if overlap(ours, theirs):
+        if overlap(first, second):
             yield (
-                f"The confidence intervals of {one.target} and {other.target} overlap: there is "
-                f"no difference in {what} that these repetitions can show."
+                f"The confidence intervals of {one.target} and {other.target} overlap: these "
+                f"repetitions show no significant difference in {quantity}."
             )
 
 
 def _knees(results: Results) -> Iterator[str]:
     for knee in results.knees:
         load = (
-            f"{grouped(knee.rate)} operations a second sent"
+            f"a rate of {grouped(knee.rate)} operations per second"
             if knee.rate
             else _clients(knee.clients)
         )
         reason = _REASONS.get(knee.reason, knee.reason)
         yield (
-            f"The search for {_of(knee.target)} limit ended at {load}, with "
-            f"{grouped(knee.throughput)} operations a second and 99% of the responses within "
+            f"The search for {knee.target}'s knee ended at {load}, with a throughput of "
+            f"{grouped(knee.throughput)} operations per second and a 99th percentile of "
             f"{duration(knee.p99)}: {reason}."
         )
 
@@ -156,25 +161,27 @@ def _knees(results: Results) -> Iterator[str]:
 # Open loop
 
 
-def _open(results: Results) -> Iterator[str]:
-    points = selection.of_main_size(selection.open_loop(results))
-    for name, of_one in selection.by_target(results, points).items():
-        good = [point for point in of_one if point.throughput.mean >= _KEPT_UP * point.rate]
-        bad = [point for point in of_one if point not in good]
-        if good:
-            last = good[-1]
+def _open_loop(results: Results) -> Iterator[str]:
+    points = selection.with_main_value_size(selection.open_loop(results))
+    for name, of_target in selection.by_target(results, points).items():
+        sustained = [
+            point for point in of_target if point.throughput.mean >= _KEEPS_UP * point.rate
+        ]
+        missed = [point for point in of_target if point not in sustained]
+        if sustained:
+            highest = sustained[-1]
             text = (
-                f"Sent {grouped(last.rate)} operations a second, {name} keeps up; 99% of the "
-                f"responses come within {duration(_p99(last))} of when they were due"
+                f"At {grouped(highest.rate)} operations per second {name} keeps up, with a 99th "
+                f"percentile of {duration(_p99(highest))} from when requests were due"
             )
         else:
-            text = f"{name} keeps up with none of the rates that were tried"
-        later = [point for point in bad if not good or point.rate > good[-1].rate]
-        if later:
-            first = later[0]
+            text = f"{name} keeps up with none of the rates tested"
+        higher = [point for point in missed if not sustained or point.rate > sustained[-1].rate]
+        if higher:
+            first = higher[0]
             text += (
-                f"; of {grouped(first.rate)} it serves {grouped(first.throughput.mean)}, and "
-                f"99% come within {duration(_p99(first))}"
+                f"; at {grouped(first.rate)} it completes {grouped(first.throughput.mean)}, with a "
+                f"99th percentile of {duration(_p99(first))}"
             )
         yield text + "."
 
@@ -183,22 +190,22 @@ def _p99(point: Point) -> float:
     return point.response.get("all", Latency()).p99
 
 
-# Clients that come, do their work and leave
+# Bursts: clients that all arrive at once, run their operations and disconnect
 
 
 def _concurrent(results: Results) -> Iterator[str]:
-    groups = selection.by_target(results, selection.of_main_size(results.points))
+    groups = selection.by_target(results, selection.with_main_value_size(results.points))
     points = selection.at_common_load(groups)
-    yield from _at_once(points)
+    yield from _total_times(points)
     yield from _no_difference(
         sorted(points, key=lambda point: point.seconds.mean), "total execution time"
     )
-    for name, of_one in groups.items():
-        least, most = of_one[0], of_one[-1]
+    for name, of_target in groups.items():
+        least, most = of_target[0], of_target[-1]
         if least.clients < most.clients and least.seconds.mean:
             yield (
                 f"With {_factor(most.clients / least.clients)} times the clients ("
-                f"{least.clients} to {most.clients}) {name} took "
+                f"{least.clients} to {most.clients}), {name} took "
                 f"{_factor(most.seconds.mean / least.seconds.mean)} times as long "
                 f"({duration(least.seconds.mean * 1e6)} to {duration(most.seconds.mean * 1e6)})."
             )
@@ -206,21 +213,21 @@ def _concurrent(results: Results) -> Iterator[str]:
 
 
 def _bursts(results: Results) -> Iterator[str]:
-    """Say the same, shorter, of what was measured beside a steady workload."""
-    groups = selection.by_target(results, selection.of_main_size(results.bursts))
+    """Summarise the bursts measured beside a steady workload."""
+    groups = selection.by_target(results, selection.with_main_value_size(results.bursts))
     points = selection.at_common_load(groups)
     if points:
-        yield from _at_once(points)
+        yield from _total_times(points)
         yield from _single_set(points)
 
 
-def _at_once(points: Sequence[Point]) -> Iterator[str]:
+def _total_times(points: Sequence[Point]) -> Iterator[str]:
     first, *others = sorted(points, key=lambda point: point.seconds.mean)
     same = _same_load(points)
     parts = [
         (
-            f"{_clients(first.clients).capitalize()} at once that each set a value and get it took "
-            f"{duration(first.seconds.mean * 1e6)} in all with {first.target}"
+            f"{_clients(first.clients).capitalize()} at once, each setting and getting a value, "
+            f"took {duration(first.seconds.mean * 1e6)} in total with {first.target}"
         )
     ]
     for point in others:
@@ -240,7 +247,7 @@ def _single_set(points: Sequence[Point]) -> Iterator[str]:
     ]
     if sets:
         load = f" at {_clients(ranked[0].clients)}" if _same_load(points) else ""
-        yield f"A single set took (median){load}: " + "; ".join(sets) + "."
+        yield f"Median response time of a single set{load}: " + "; ".join(sets) + "."
 
 
 def _same_load(points: Sequence[Point]) -> bool:
@@ -250,20 +257,20 @@ def _same_load(points: Sequence[Point]) -> bool:
 # Warnings
 
 
-def _generator(points: Sequence[Point]) -> Iterator[str]:
+def _generator_warnings(points: Sequence[Point]) -> Iterator[str]:
     for name in dict.fromkeys(point.target for point in points):
-        of_one = [point for point in points if point.target == name]
-        limited = [point for point in of_one if point.generator_limited]
+        of_target = [point for point in points if point.target == name]
+        limited = [point for point in of_target if point.generator_limited]
         if limited:
             loads = ", ".join(dict.fromkeys(_load(point) for point in limited))
-            where = "throughout" if len(limited) == len(of_one) > 1 else f"at {loads}"
+            where = "throughout" if len(limited) == len(of_target) > 1 else f"at {loads}"
             yield (
-                f"The load generator, not {name}, was the limit {where}: the server may be "
-                "faster than these numbers say."
+                f"The load generator, not {name}, was the bottleneck {where}: the server may be "
+                "faster than these figures suggest."
             )
 
 
-def _errors(results: Results) -> Iterator[str]:
+def _error_warnings(results: Results) -> Iterator[str]:
     for name, points in selection.by_target(results, [*results.points, *results.bursts]).items():
         kinds: dict[str, int] = {}
         for point in points:
@@ -272,28 +279,28 @@ def _errors(results: Results) -> Iterator[str]:
         failed = sum(kinds.values())
         if not failed:
             continue
-        tried = failed + sum(one.operations for point in points for one in point.repetitions)
-        common = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-        named = [f"{kind} ({count:,})" for kind, count in common[:_KINDS_OF_ERRORS]]
-        more = ", and others" if common[_KINDS_OF_ERRORS:] else ""
+        total = failed + sum(one.operations for point in points for one in point.repetitions)
+        by_count = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+        named = [f"{kind} ({count:,})" for kind, count in by_count[:_MAX_ERROR_KINDS]]
+        more = ", and others" if by_count[_MAX_ERROR_KINDS:] else ""
         yield (
-            f"{name}: {failed:,} of {tried:,} operations failed ({percent(failed / tried)}): "
+            f"{name}: {failed:,} of {total:,} operations failed ({percent(failed / total)}): "
             + ", ".join(named)
             + f"{more}."
         )
 
 
-def _once(points: Sequence[Point]) -> Iterator[str]:
+def _single_repetition(points: Sequence[Point]) -> Iterator[str]:
     if all(len(point.repetitions) == 1 for point in points):
-        yield "Each load was measured once: how far chance moves these numbers is not known."
+        yield "Each load was measured only once, so the random variation is unknown."
 
 
-def _partial(results: Results) -> Iterator[str]:
+def _partial_warning(results: Results) -> Iterator[str]:
     if results.partial:
         yield "The run was interrupted: these results are partial."
 
 
-# Words
+# Wording
 
 
 def _clients(count: int) -> str:
@@ -302,18 +309,9 @@ def _clients(count: int) -> str:
 
 def _load(point: Point) -> str:
     if point.rate:
-        return f"{grouped(point.rate)} operations a second"
+        return f"{grouped(point.rate)} operations per second"
     return _clients(point.clients)
 
 
 def _factor(value: float) -> str:
     return f"{value:.2g}" if value < 10 else grouped(value)
-
-
-def _of(name: str) -> str:
-    return f"{name}'s"
-
-
-def _lists(groups: Mapping[str, Sequence[Point]]) -> Iterator[tuple[str, list[Point]]]:
-    for name, points in groups.items():
-        yield name, list(points)

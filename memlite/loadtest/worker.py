@@ -1,118 +1,41 @@
-"""A process that runs clients: tasks come in through a pipe, what was measured goes back."""
+"""A worker process: receives tasks through a pipe, runs clients, and sends the recordings back."""
 
 import asyncio
 import contextlib
 import gc
 import itertools
-import logging
 import resource
 import signal
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from time import perf_counter_ns, process_time
 from typing import TYPE_CHECKING, Any
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.clients.burst import burst
-from memlite.loadtest.clients.text import Settings, TextClients
-from memlite.loadtest.login import Login
+from memlite.loadtest.clients.settings import Settings
+from memlite.loadtest.clients.text import TextClients
+from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.loadtest.supply import Supply
-from memlite.loadtest.tls import TlsClient
-from memlite.loadtest.workload import Workload
+from memlite.loadtest.tls import tls_context
 
 if TYPE_CHECKING:
     from memlite.loadtest.clients.pymemcache import PymemcacheClients
 
-__all__ = ["Began", "Failed", "Glance", "Ready", "Task", "main"]
+__all__ = ["main"]
 
-_log = logging.getLogger("memlite")
-
-_GLANCE_SECONDS = 0.25
-_IDLE_SECONDS = 0.01
-# Connections and requests on each while keys are stored before a measurement.
+_PROGRESS_SECONDS = 0.25
+_IDLE_POLL_SECONDS = 0.01
+# Connections, and the pipeline depth of each, while keys are preloaded.
 _PRELOAD_CONNECTIONS = 64
 _PRELOAD_PIPELINE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a worker is to do.
-
-    Attributes:
-        address: the server's.
-        workload: what clients do.
-        connections: this worker's.
-        worker: its number.
-        workers: how many have connections.
-        first: number of its first client, of a ``concurrent`` workload.
-        seed: of all that is random.
-        client: ``text`` or ``pymemcache``.
-        verify: whether to check values.
-        timeout: seconds for a request.
-        preload: store keys, and measure nothing.
-        login: who clients say they are; None for nobody.
-        tls: how to speak it; None for not.
-        lite: whether to speak the lite dialect.
-    """
-
-    address: tuple[str, int] | str
-    workload: Workload
-    connections: int
-    worker: int
-    workers: int
-    first: int
-    seed: int
-    client: str = "text"
-    verify: bool = False
-    timeout: float = 5.0
-    preload: bool = False
-    login: Login | None = None
-    tls: TlsClient | None = None
-    lite: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A worker is connected, and waits for the word to go."""
-
-
-@dataclass(frozen=True, slots=True)
-class Began:
-    """A worker's warm-up is over: from now on it measures."""
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """How it goes.
-
-    Attributes:
-        operations: so far.
-        errors: so far.
-        p99: of the last moments, in microseconds.
-    """
-
-    operations: int
-    errors: int
-    p99: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A worker could not do its task.
-
-    Attributes:
-        text: why, in a line.
-    """
-
-    text: str
-
-
 def main(pipe: Connection) -> None:
-    """Carry out tasks until the pipe is closed."""
-    # They may reach the whole group, and the parent decides what becomes of it.
+    """Run tasks until the pipe is closed."""
+    # Signals may reach the whole process group; only the parent acts on them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(ValueError, OSError):
@@ -141,7 +64,7 @@ class _Worker:
             if task is None:
                 return
             if isinstance(task, Task):
-                await self._carry_out(task)
+                await self._run_task(task)
 
     def _receive(self) -> None:
         try:
@@ -151,7 +74,7 @@ class _Worker:
             message = None
         self._messages.put_nowait(message)
 
-    async def _carry_out(self, task: Task) -> None:
+    async def _run_task(self, task: Task) -> None:
         try:
             recording = await _Measurement(task, self._pipe, self._messages).run()
         except ConnectionRefusedError:
@@ -170,8 +93,8 @@ class _Measurement:
         self._pipe = pipe
         self._messages = messages
         self._recorder = Recorder()
-        self._glance = self._recorder.glance
-        self._tls = task.tls.context() if task.tls else None
+        self._progress = self._recorder.glance
+        self._tls = tls_context(task.tls) if task.tls else None
 
     async def run(self) -> Recording:
         task = self._task
@@ -184,8 +107,9 @@ class _Measurement:
         return await self._steady()
 
     async def _go(self) -> bool:
-        """Wait for the word; return whether it is to go."""
-        # To look through all that was imported takes so long that the server would seem slow.
+        """Report readiness and wait for the command; return whether it is to go."""
+        # Otherwise a garbage collection over all imported objects would pause the clients, and the
+        # server would appear slow.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
@@ -232,8 +156,9 @@ class _Measurement:
     async def _burst(self) -> Recording:
         task = self._task
         requests = []
-        for client in range(task.first, task.first + task.connections):
-            store, read = self._operations(client, task.first + task.connections).take(2)
+        end = task.first_client + task.connections
+        for client in range(task.first_client, end):
+            store, read = self._operations(client, end).take(2)
             requests.append((store, read))
         if not await self._go():
             return self._recorder.end()
@@ -250,7 +175,7 @@ class _Measurement:
         return self._end(cpu)
 
     def _begin(self) -> float:
-        self._pipe.send(Began())
+        self._pipe.send(MeasurementStarted())
         self._recorder.begin(perf_counter_ns())
         return process_time()
 
@@ -276,7 +201,7 @@ class _Measurement:
             load.think_time,
             task.timeout,
             supply.check,
-            supply.keep,
+            supply.keep_values,
             login=task.login,
             tls=self._tls,
             lite=task.lite,
@@ -286,26 +211,26 @@ class _Measurement:
             await clients.connect()
             if not await self._go():
                 return self._recorder.end()
-            # What ends, and comes at its own times, would come to its end in the warm-up.
-            in_order = supply.ends and supply.arrivals is not None
-            if load.warm_up and not (in_order or task.workload.trace):
+            # A warm-up would consume a trace, or a finite stream with its own arrival times.
+            consumable = supply.finite and supply.arrivals is not None
+            if load.warm_up and not (consumable or task.workload.trace):
                 self._start(clients, supply)
                 await self._until(asyncio.sleep(load.warm_up))
-                if supply.ends:
+                if supply.finite:
                     supply.pause()
                     await self._until(clients.drained())
                 supply.begin()
                 cpu = self._begin()
-                if supply.ends:
+                if supply.finite:
                     clients.start()
             else:
                 supply.begin()
                 cpu = self._begin()
                 self._start(clients, supply)
-            if not supply.ends:
+            if not supply.finite:
                 await self._until(asyncio.sleep(load.duration))
                 if supply.arrivals is None:
-                    # Of a closed loop what is under way has no part in it.
+                    # In a closed loop, requests still in flight do not count.
                     self._recorder.last = perf_counter_ns()
                     return self._end(cpu)
                 clients.stop()
@@ -326,10 +251,8 @@ class _Measurement:
         from memlite.loadtest.clients.pymemcache import PymemcacheClients
 
         task, load = self._task, self._task.workload.load
-        streams = [
-            self._operations(client, task.first + task.connections)
-            for client in range(task.first, task.first + task.connections)
-        ]
+        end = task.first_client + task.connections
+        streams = [self._operations(client, end) for client in range(task.first_client, end)]
         clients = PymemcacheClients(
             task.address,
             [_one_by_one(stream, self._share(number)) for number, stream in enumerate(streams)],
@@ -339,13 +262,13 @@ class _Measurement:
             login=task.login,
             tls=self._tls,
         )
-        self._glance = clients.glance
+        self._progress = clients.glance
         await asyncio.to_thread(clients.connect)
         if await self._go():
             if load.warm_up and not load.operations:
                 clients.start()
                 await self._until(asyncio.sleep(load.warm_up))
-            self._pipe.send(Began())
+            self._pipe.send(MeasurementStarted())
             cpu = process_time()
             clients.begin()
             clients.start()
@@ -359,38 +282,38 @@ class _Measurement:
         return await asyncio.to_thread(clients.end)
 
     def _share(self, number: int) -> int | None:
-        """Return how many operations this worker's client of that number makes; None for any."""
-        task, count = self._task, self._task.workload.load.operations
-        if not count:
+        """Return the number of operations for this worker's client `number`; None for no limit."""
+        task, total = self._task, self._task.workload.load.operations
+        if not total:
             return None
-        mine = count // task.workers + (task.worker < count % task.workers)
-        return mine // task.connections + (number < mine % task.connections)
+        of_worker = total // task.workers + (task.worker < total % task.workers)
+        return of_worker // task.connections + (number < of_worker % task.connections)
 
     async def _until(self, end: Coroutine[Any, Any, None]) -> None:
-        """Wait for the end, and tell how it goes; come back at once when told to stop."""
+        """Wait for `end` while reporting progress; return early when told to stop."""
         ending = asyncio.ensure_future(end)
-        word = asyncio.ensure_future(self._messages.get())
+        command = asyncio.ensure_future(self._messages.get())
         while True:
             await asyncio.wait(
-                (ending, word), timeout=_GLANCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                (ending, command), timeout=_PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            self._pipe.send(Glance(*self._glance()))
-            if word.done():
+            self._pipe.send(ProgressUpdate(*self._progress()))
+            if command.done():
                 ending.cancel()
-                self._messages.put_nowait(word.result())
+                self._messages.put_nowait(command.result())
                 return
             if ending.done():
-                word.cancel()
+                command.cancel()
                 ending.result()
                 return
 
 
 def _one_by_one(stream: Operations, count: int | None) -> Callable[[], Operation | None]:
-    """Return what gives a stream's operations one at a time, `count` at most, and then None."""
+    """Return a function that yields up to `count` operations one at a time, and then None."""
     operations: Iterator[Operation] = stream if count is None else itertools.islice(stream, count)
     return lambda: next(operations, None)
 
 
 async def _until_idle(clients: "PymemcacheClients") -> None:
-    while clients.busy:  # noqa: ASYNC110 - they are threads
-        await asyncio.sleep(_IDLE_SECONDS)
+    while clients.busy:  # noqa: ASYNC110 - the clients are threads
+        await asyncio.sleep(_IDLE_POLL_SECONDS)

@@ -1,12 +1,15 @@
-"""What clients do: operations, keys, values, and the pace."""
+"""The description of a workload: its operations, keys, values and load."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["LARGEST_VALUE", "OPERATIONS", "Keys", "Load", "Values", "Workload"]
+__all__ = ["LARGEST_VALUE", "MAX_KEY_LENGTH", "OPERATIONS", "Keys", "Load", "Values", "Workload"]
 
 LARGEST_VALUE = 128 * 1024 * 1024
-"""Bytes of the largest value a workload may store."""
+"""The largest value a workload may store, in bytes."""
+
+MAX_KEY_LENGTH = 250
+"""memcached's limit on keys, in bytes."""
 
 OPERATIONS = (
     "get",
@@ -25,26 +28,26 @@ OPERATIONS = (
     "scan",
     "rmw",
 )
-"""What a mix may be made of.
+"""The operations a mix may contain.
 
-The protocol's commands; and those of YCSB: ``insert`` sets a key that was not there before,
-``scan`` gets up to 100 keys that follow each other, ``rmw`` gets a key and then sets it. Before
-``cas`` the key's unique is asked for with gets.
+Besides the protocol's commands there are YCSB's operations: ``insert`` sets a new key, ``scan``
+gets up to 100 consecutive keys, and ``rmw`` gets a key and then sets it. A ``cas`` first fetches
+the key's unique value with ``gets``.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Which keys are asked for.
+    """The keyspace and how requests are distributed over it.
 
     Attributes:
-        count: how many there are.
-        distribution: ``uniform``, ``zipfian``, ``latest`` (zipfian, from the newest on),
+        count: number of keys.
+        distribution: ``uniform``, ``zipfian``, ``latest`` (zipfian by age, newest first),
             ``hotspot`` or ``sequential``.
-        theta: of zipfian and latest; 0.99 as in YCSB.
-        hot_fraction: of hotspot, the share of the keys that is hot.
-        hot_share: of hotspot, the share of operations that goes there.
-        prefix: what keys begin with; a number follows.
+        theta: skew of zipfian and latest; YCSB uses 0.99.
+        hot_fraction: for hotspot, the share of keys that are hot.
+        hot_share: for hotspot, the share of operations that go to hot keys.
+        prefix: the start of every key; the key's number follows.
     """
 
     count: int = 10_000
@@ -57,15 +60,15 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How large values are, in bytes.
+    """The distribution of value sizes, in bytes.
 
     Attributes:
         distribution: ``fixed``, ``uniform``, ``lognormal`` or ``file``.
-        size: fixed: each; lognormal: the median.
-        least: uniform: the smallest; lognormal: what smaller ones are raised to.
-        most: uniform: the largest; lognormal: what larger ones are cut to.
-        sigma: lognormal: of the logarithm.
-        file: a text file with a size in each line; each is as likely as the others.
+        size: for fixed, the size of every value; for lognormal, the median.
+        least: for uniform, the smallest size; for lognormal, the lower clamp.
+        most: for uniform, the largest size; for lognormal, the upper clamp.
+        sigma: for lognormal, the standard deviation of the logarithm.
+        file: a text file with one size on each line, all equally likely.
     """
 
     distribution: str = "fixed"
@@ -78,20 +81,19 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How clients put it on.
+    """How clients apply the load.
 
     Attributes:
-        pipeline: requests a connection may have under way.
-        multiget: keys of a get, 1 to 100; each counts as an operation.
-        noreply: whether changes are sent with ``noreply``.
-        rate: operations a second of all clients together, in open loop; 0 for closed loop.
-        arrivals: of the open loop, ``constant`` or ``poisson``.
-        think_time: seconds a client pauses between a reply and its next request.
-        operations: how many all clients together make in a repetition; 0 for as many as `duration`
-            allows.
-        duration: seconds of a repetition, where `operations` is 0.
-        warm_up: seconds before each repetition that are not measured.
-        repetitions: how many.
+        pipeline: the most requests a connection may have in flight.
+        multiget: keys per get, 1 to 100; each key counts as an operation.
+        noreply: whether writes are sent with ``noreply``.
+        rate: for an open loop, operations per second over all clients; 0 for a closed loop.
+        arrivals: for an open loop, the arrival process: ``constant`` or ``poisson``.
+        think_time: pause between a reply and the client's next request, in seconds.
+        operations: operations per repetition over all clients; 0 to run for `duration` instead.
+        duration: length of a repetition in seconds, when `operations` is 0.
+        warm_up: seconds of load before each repetition that are not measured.
+        repetitions: number of repetitions.
     """
 
     pipeline: int = 1
@@ -108,20 +110,20 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What clients do.
+    """A complete description of what clients do.
 
     Attributes:
-        name: the preset's, or the file's.
-        description: a line.
-        kind: ``steady``: clients stay connected and carry out the mix; ``concurrent``: so many new
-            clients at once each connect, set a key of their own, get it and leave.
-        mix: the share of each of `OPERATIONS`, in any unit.
-        keys: which keys.
-        values: how large values are.
-        ttl: exptime of what is stored, in seconds; 0 for none.
+        name: the name of the preset or file.
+        description: one line of text.
+        kind: ``steady``: clients stay connected and run the mix; ``concurrent``: new clients arrive
+            all at once, and each connects, sets its own key, gets it and disconnects.
+        mix: relative weights of `OPERATIONS`.
+        keys: the keyspace.
+        values: the distribution of value sizes.
+        ttl: exptime of stored items, in seconds; 0 for none.
         preload: whether all keys are stored before the measurement.
         trace: a CSV file to replay instead of the mix.
-        load: how it is put on.
+        load: how clients apply the load.
     """
 
     name: str = "custom"

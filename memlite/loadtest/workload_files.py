@@ -1,4 +1,4 @@
-"""Workloads as files: the presets and a person's own, read, checked and written."""
+"""Workload files: load, validate and write presets and user-defined workloads."""
 
 import json
 import tomllib
@@ -8,8 +8,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from memlite.errors import ConfigError
-from memlite.loadtest.workload import LARGEST_VALUE, OPERATIONS, Keys, Load, Values, Workload
+from memlite.core.errors import ConfigError
+from memlite.loadtest.workload import (
+    LARGEST_VALUE,
+    MAX_KEY_LENGTH,
+    OPERATIONS,
+    Keys,
+    Load,
+    Values,
+    Workload,
+)
 
 __all__ = [
     "as_dict",
@@ -22,18 +30,17 @@ __all__ = [
 ]
 
 _SUFFIX = ".toml"
-_KEY_LENGTH = 250  # memcached's
-# What follows a prefix at most: a mark and a number of 64 bits.
-_AFTER_PREFIX = 20
-# memcached takes a larger exptime for a point in time.
-_TTL_MOST = 30 * 24 * 3600
-_KEYS_MOST = 1_000_000_000
-# Their distribution is kept in memory, with 8 bytes for each key.
-_ZIPFIAN_KEYS_MOST = 10_000_000
-_SECONDS_MOST = 365 * 24 * 3600.0
+# The longest text that can follow a prefix: a mark and a 64-bit number.
+_MAX_KEY_SUFFIX = 20
+# memcached interprets a larger exptime as a unix timestamp.
+_MAX_TTL = 30 * 24 * 3600
+_MAX_KEYS = 1_000_000_000
+# The table of a zipfian distribution takes 8 bytes of memory per key.
+_MAX_ZIPFIAN_KEYS = 10_000_000
+_MAX_SECONDS = 365 * 24 * 3600.0
 
 
-# Checks of one setting: each raises ValueError with what finishes "[table] setting …".
+# Checks of single settings; each raises ValueError with the rest of "[table] setting …".
 
 _Check = Callable[[Any], None]
 
@@ -52,7 +59,7 @@ def _number(least: float, most: float, *, above: bool = False) -> _Check:
     def check(value: Any) -> None:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError(f"must be a number, not {value!r}")
-        # Written so that NaN fails too.
+        # Phrased so that NaN fails as well.
         if not least <= value <= most or (above and value == least):
             start = f"more than {least:g} and at most" if above else f"from {least:g} to"
             raise ValueError(f"must be {start} {most:g}, not {value}")
@@ -70,7 +77,7 @@ def _choice(*choices: str) -> _Check:
 
 def _text(value: Any) -> None:
     if not isinstance(value, str):
-        raise ValueError(f"must be a text, not {value!r}")
+        raise ValueError(f"must be a string, not {value!r}")
 
 
 def _line(value: Any) -> None:
@@ -87,28 +94,28 @@ def _flag(value: Any) -> None:
 def _prefix(value: Any) -> None:
     _text(value)
     if not value.isprintable() or " " in value:
-        raise ValueError(f"must not hold spaces or control characters: {value!r}")
+        raise ValueError(f"must not contain spaces or control characters: {value!r}")
     length = len(value.encode())
-    if length > _KEY_LENGTH - _AFTER_PREFIX:
-        raise ValueError(f"must be at most {_KEY_LENGTH - _AFTER_PREFIX} bytes, not {length}")
+    if length > MAX_KEY_LENGTH - _MAX_KEY_SUFFIX:
+        raise ValueError(f"must be at most {MAX_KEY_LENGTH - _MAX_KEY_SUFFIX} bytes, not {length}")
 
 
 def _mix(value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise ValueError("must be a table of operations and their shares")
+        raise ValueError("must be a table of operations and their weights")
 
 
 _TOP: Mapping[str, _Check] = {
     "name": _line,
     "description": _line,
     "kind": _choice("steady", "concurrent"),
-    "ttl": _whole(0, _TTL_MOST),
+    "ttl": _whole(0, _MAX_TTL),
     "preload": _flag,
     "trace": _line,
 }
 _TABLES: Mapping[str, Mapping[str, _Check]] = {
     "keys": {
-        "count": _whole(1, _KEYS_MOST),
+        "count": _whole(1, _MAX_KEYS),
         "distribution": _choice("uniform", "zipfian", "latest", "hotspot", "sequential"),
         "theta": _number(0, 2),
         "hot_fraction": _number(0, 1, above=True),
@@ -129,33 +136,33 @@ _TABLES: Mapping[str, Mapping[str, _Check]] = {
         "noreply": _flag,
         "rate": _number(0, 1e9),
         "arrivals": _choice("constant", "poisson"),
-        "think_time": _number(0, _SECONDS_MOST),
+        "think_time": _number(0, _MAX_SECONDS),
         "operations": _whole(0, 10**15),
-        "duration": _number(0, _SECONDS_MOST, above=True),
-        "warm_up": _number(0, _SECONDS_MOST),
+        "duration": _number(0, _MAX_SECONDS, above=True),
+        "warm_up": _number(0, _MAX_SECONDS),
         "repetitions": _whole(1, 1_000),
     },
 }
 _CLASSES = {"keys": Keys, "values": Values, "load": Load}
-_SHARE = _number(0, 1e12)
+_WEIGHT = _number(0, 1e12)
 
 
 def preset_names() -> list[str]:
-    """Return the names of the workloads that come with memlite, in order."""
+    """Return the sorted names of the workloads that ship with memlite."""
     files = resources.files("memlite.loadtest") / "presets"
     names = (file.name for file in files.iterdir())
     return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
 
 
 def load_workload(name_or_path: str) -> Workload:
-    """Return a preset, or the workload in a file.
+    """Load a preset or a workload file.
 
     Args:
-        name_or_path: a preset's name; or the path of a TOML file, which may leave out what is to
-            be as in `Workload`, and whose paths are those seen from its directory.
+        name_or_path: a preset's name, or the path of a TOML file. Settings missing from the file
+            have the defaults of `Workload`. Relative paths are relative to the file's directory.
 
     Raises:
-        ConfigError: there is none, or something is wrong with it; the text is one line.
+        ConfigError: there is no such workload, or it is invalid; the message is one line.
     """
     names = preset_names()
     if name_or_path in names:
@@ -165,27 +172,28 @@ def load_workload(name_or_path: str) -> Workload:
     if path.suffix != _SUFFIX and "/" not in name_or_path and not path.is_file():
         raise ConfigError(
             f"unknown workload {name_or_path!r}{_suggestion(name_or_path, names)} "
-            f"(there are {', '.join(names)}; or give the path of a TOML file)"
+            f"(the presets are {', '.join(names)}; or give the path of a TOML file)"
         )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{name_or_path}: {error.strerror}") from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
         raise ConfigError(f"{name_or_path}: {error}") from None
     return from_dict({"name": path.stem, **table}, name_or_path, path.parent)
 
 
 def preset_text(name: str) -> str:
-    """Return a preset as the text of a workload file, comments and all.
+    """Return a preset as the text of a workload file, including its comments.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no such preset.
     """
     names = preset_names()
     if name not in names:
         raise ConfigError(
-            f"unknown workload {name!r}{_suggestion(name, names)} (there are {', '.join(names)})"
+            f"unknown workload {name!r}{_suggestion(name, names)} "
+            f"(the presets are {', '.join(names)})"
         )
     preset = resources.files("memlite.loadtest") / "presets" / (name + _SUFFIX)
     return preset.read_text(encoding="utf-8")
@@ -194,41 +202,41 @@ def preset_text(name: str) -> str:
 def from_dict(
     table: Mapping[str, Any], source: str = "workload", directory: Path | None = None
 ) -> Workload:
-    """Return the workload that `as_dict` or a file gave.
+    """Build a workload from the tables of a workload file, or the output of `as_dict`.
 
     Args:
-        table: settings, and tables of them.
-        source: what an error names.
-        directory: from where relative paths are seen; None for the current one.
+        table: settings and tables of settings.
+        source: the name of the workload in error messages.
+        directory: the directory that relative paths refer to; None for the current directory.
 
     Raises:
-        ConfigError: something is wrong with it; the text is one line.
+        ConfigError: a setting is invalid; the message is one line.
     """
-    _no_others(table, [*_TOP, "mix", *_TABLES], source, "")
+    _reject_unknown(table, [*_TOP, "mix", *_TABLES], source, "")
     settings = {name: value for name, value in table.items() if name in _TOP}
     if "mix" in table:
         settings["mix"] = table["mix"]
-    for name, made in _CLASSES.items():
+    for name, kind in _CLASSES.items():
         part = table.get(name, {})
         if not isinstance(part, Mapping):
             raise ConfigError(f"{source}: [{name}] must be a table, not {part!r}")
-        _no_others(part, _TABLES[name], source, f"[{name}] ")
-        settings[name] = made(**part)
+        _reject_unknown(part, _TABLES[name], source, f"[{name}] ")
+        settings[name] = kind(**part)
     workload = Workload(**settings)
     if directory is not None:
-        workload = _seen_from(directory, workload)
+        workload = _with_absolute_paths(directory, workload)
     return validate(workload, source)
 
 
 def validate(workload: Workload, source: str | None = None) -> Workload:
-    """Return `workload` if all of it is as it should be; files it names are looked at too.
+    """Return `workload` if it is valid; the files it names are checked too.
 
     Args:
-        workload: as read, or put together in the program.
-        source: what an error names; the workload's name if None.
+        workload: a workload that was loaded or built by the program.
+        source: the name of the workload in error messages; None for the workload's own name.
 
     Raises:
-        ConfigError: something is wrong with it; the text is one line.
+        ConfigError: a setting is invalid; the message is one line.
     """
     source = source or str(workload.name)
     for name, check in {**_TOP, "mix": _mix}.items():
@@ -238,19 +246,19 @@ def validate(workload: Workload, source: str | None = None) -> Workload:
             value = getattr(getattr(workload, table), name)
             _apply(check, value, f"{source}: [{table}] {name}")
     _check_mix(workload, source)
-    _check_together(workload, source)
+    _check_combinations(workload, source)
     _check_files(workload, source)
     return workload
 
 
 def as_dict(workload: Workload) -> dict[str, Any]:
-    """Return all of a workload as plain values, in the layout of a workload file."""
+    """Return a complete workload as plain values, laid out like a workload file."""
     tables = asdict(workload)
     return {name: tables[name] for name in (*_TOP, "mix", *_TABLES)}
 
 
 def to_toml(workload: Workload) -> str:
-    """Return all of a workload as the text of a workload file."""
+    """Return a complete workload as the text of a workload file."""
     tables = as_dict(workload)
     lines = [f"{name} = {_toml(tables.pop(name))}" for name in _TOP]
     for name, table in tables.items():
@@ -260,7 +268,7 @@ def to_toml(workload: Workload) -> str:
 
 
 def _toml(value: str | float) -> str:
-    # JSON's numbers, true and false are TOML's, and so are its texts of printable characters.
+    # JSON numbers, booleans and strings of printable characters are valid TOML.
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -272,24 +280,24 @@ def _apply(check: _Check, value: Any, label: str) -> None:
 
 
 def _check_mix(workload: Workload, source: str) -> None:
-    _no_others(workload.mix, OPERATIONS, source, "[mix] ")
+    _reject_unknown(workload.mix, OPERATIONS, source, "[mix] ")
     for name, share in workload.mix.items():
-        _apply(_SHARE, share, f"{source}: [mix] {name}")
+        _apply(_WEIGHT, share, f"{source}: [mix] {name}")
     if workload.kind == "steady" and not workload.trace and not any(workload.mix.values()):
-        raise ConfigError(f"{source}: [mix] must have an operation with a share above 0")
+        raise ConfigError(f"{source}: [mix] must have an operation with a weight above 0")
 
 
-def _check_together(workload: Workload, source: str) -> None:
+def _check_combinations(workload: Workload, source: str) -> None:
     """Check settings that depend on each other."""
     keys, values = workload.keys, workload.values
-    if keys.distribution in ("zipfian", "latest") and keys.count > _ZIPFIAN_KEYS_MOST:
+    if keys.distribution in ("zipfian", "latest") and keys.count > _MAX_ZIPFIAN_KEYS:
         raise ConfigError(
-            f"{source}: [keys] count must be at most {_ZIPFIAN_KEYS_MOST} with distribution "
+            f"{source}: [keys] count must be at most {_MAX_ZIPFIAN_KEYS} with distribution "
             f"{keys.distribution}, not {keys.count}"
         )
     if values.least > values.most:
         raise ConfigError(
-            f"{source}: [values] least must be at most as large as most ({values.most}), "
+            f"{source}: [values] least must not be greater than most ({values.most}), "
             f"not {values.least}"
         )
     if values.distribution == "lognormal" and values.size == 0:
@@ -297,11 +305,11 @@ def _check_together(workload: Workload, source: str) -> None:
     if values.distribution == "file" and not values.file:
         raise ConfigError(f"{source}: [values] file must be given with distribution file")
     if workload.trace and workload.kind == "concurrent":
-        raise ConfigError(f"{source}: trace needs kind steady, not concurrent")
+        raise ConfigError(f"{source}: trace requires kind steady, not concurrent")
 
 
 def _check_files(workload: Workload, source: str) -> None:
-    # Imported where they are needed: they import numpy, which takes a while.
+    # Imported only when needed: these modules import numpy, which is slow.
     try:
         if workload.values.distribution == "file":
             from memlite.loadtest.values import read_sizes
@@ -317,7 +325,7 @@ def _check_files(workload: Workload, source: str) -> None:
         raise ConfigError(f"{source}: {label}{error}") from None
 
 
-def _no_others(given: Iterable[Any], known: Iterable[str], source: str, table: str) -> None:
+def _reject_unknown(given: Iterable[Any], known: Iterable[str], source: str, table: str) -> None:
     known = list(known)
     for name in given:
         if name not in known:
@@ -328,17 +336,17 @@ def _no_others(given: Iterable[Any], known: Iterable[str], source: str, table: s
 
 
 def _suggestion(unknown: str, known: Iterable[str]) -> str:
-    import difflib  # only on the way to an error message
+    import difflib  # needed only for error messages
 
     close = difflib.get_close_matches(unknown, list(known), 1)
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def _seen_from(directory: Path, workload: Workload) -> Workload:
-    """Return `workload` with absolute paths, so that it means the same wherever it is saved."""
+def _with_absolute_paths(directory: Path, workload: Workload) -> Workload:
+    """Return `workload` with absolute paths, so that it can be saved anywhere."""
 
     def absolute(path: Any) -> Any:
-        # What is no text is left to the check.
+        # Values of the wrong type are left for validation to reject.
         return str((directory / path).absolute()) if path and isinstance(path, str) else path
 
     values = replace(workload.values, file=absolute(workload.values.file))

@@ -1,9 +1,10 @@
-"""The wire, sans-IO: bytes in, calls on a handler out; replies in, bytes out.
+"""The wire protocols, sans-IO: bytes in, handler calls out; replies in, bytes out.
 
-Nothing here knows sockets, clocks or event loops, so every case can be tested with bytes alone.
+Nothing here knows about sockets, clocks or event loops, so every case can be tested with bytes
+alone.
 
-The text protocol's names are here. The others are in their modules (`binary`, `lite`, …), which are
-not imported before somebody speaks them.
+This package exports the names of the text protocol. The other protocols have modules of their own
+(`binary`, `lite`, …), which are imported when a client first speaks them.
 """
 
 __all__ = ["Handler", "Limits", "TextParser"]

@@ -3,8 +3,10 @@
 from struct import Struct
 from typing import Final, NamedTuple
 
-from memlite.errors import ProtocolViolation
-from memlite.protocol.binary_handler import BinaryHandler
+from memlite.core.errors import ProtocolViolation
+from memlite.protocol import binary_table as table
+from memlite.protocol.commands import Command
+from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.magic import MAGIC
 from memlite.protocol.packets import HEADER, BinaryRequest, Opcode, Status
@@ -12,26 +14,26 @@ from memlite.protocol.pieces import Pieces
 
 __all__ = ["BinaryParser"]
 
-# Magic, opcode, bytes of key and of extras, bytes of all behind the header, opaque, cas unique. The
-# data type and the virtual bucket between them mean nothing here.
+# Magic, opcode, key length, extras length, total body length, opaque, cas unique. The data type and
+# the virtual bucket in between are ignored.
 _header = Struct(">BBHBxxxIIQ").unpack_from
 _LARGEST_BODY: Final = 1024 * 1024 * 1024
 _NO_REQUEST: Final = "not a binary request"
 
 
 class _Layout(NamedTuple):
-    """What the packets of a command consist of; others are answered, and end the connection.
+    """The packet layout of a command. A packet with another layout ends the connection.
 
     Attributes:
-        method: the handler's; empty for a command that there is not.
-        numbers: what the extras hold.
-        extras: how many bytes of them there may be.
-        key: whether it has a key; None for either.
-        value: whether a value belongs to it. Where None, one that is there nevertheless is read as
-            the next packet, as memcached does.
+        command: the command's table row, None if there is no such command.
+        numbers: the format of the extras.
+        extras: the permitted lengths of the extras, in bytes.
+        key: whether there must be a key; None if it is optional.
+        value: whether a value follows. If None, the packet has no value, and any extra bytes are
+            parsed as the next packet, as in memcached.
     """
 
-    method: str
+    command: Command | None
     numbers: Struct = Struct("")
     extras: tuple[int, ...] | range = (0,)
     key: bool | None = True
@@ -39,20 +41,20 @@ class _Layout(NamedTuple):
 
 
 _NUMBER: Final = Struct(">I")
-_GET: Final = _Layout("binary_get")
-_STORE: Final = _Layout("binary_store", Struct(">II"), (8,), value=True)
-_JOIN: Final = _Layout("binary_store", value=True)
-_DELETE: Final = _Layout("binary_delete")
-_COUNT: Final = _Layout("binary_count", Struct(">QQI"), (20,))
-_TOUCH: Final = _Layout("binary_touch", _NUMBER, (4,), value=None)
-_STAT: Final = _Layout("binary_admin", key=None, value=None)
-_FLUSH: Final = _Layout("binary_admin", _NUMBER, (0, 4), key=False)
-_VERBOSITY: Final = _Layout("binary_admin", _NUMBER, (4,), key=False)
-_PLAIN: Final = _Layout("binary_admin", key=False)
-_QUIT: Final = _Layout("binary_admin", key=False)
-_NO_MECHANISMS: Final = _Layout("", key=False)
-_NO_AUTHENTICATION: Final = _Layout("", value=True)
-_UNKNOWN: Final = _Layout("", extras=range(256), key=None, value=True)
+_GET: Final = _Layout(table.GET)
+_STORE: Final = _Layout(table.STORE, Struct(">II"), (8,), value=True)
+_JOIN: Final = _Layout(table.STORE, value=True)
+_DELETE: Final = _Layout(table.DELETE)
+_COUNT: Final = _Layout(table.COUNT, Struct(">QQI"), (20,))
+_TOUCH: Final = _Layout(table.TOUCH, _NUMBER, (4,), value=None)
+_STAT: Final = _Layout(table.ADMIN, key=None, value=None)
+_FLUSH: Final = _Layout(table.ADMIN, _NUMBER, (0, 4), key=False)
+_VERBOSITY: Final = _Layout(table.ADMIN, _NUMBER, (4,), key=False)
+_PLAIN: Final = _Layout(table.ADMIN, key=False)
+_QUIT: Final = _Layout(table.ADMIN, key=False)
+_NO_MECHANISMS: Final = _Layout(None, key=False)
+_NO_AUTHENTICATION: Final = _Layout(None, value=True)
+_UNKNOWN: Final = _Layout(None, extras=range(256), key=None, value=True)
 
 _KNOWN: Final[dict[int, _Layout]] = {
     Opcode.GET: _GET,
@@ -98,26 +100,26 @@ _LAYOUTS: Final = tuple(_KNOWN.get(opcode, _UNKNOWN) for opcode in range(256))
 class BinaryParser:
     """Finds packets in a stream and calls the handler's methods, in order.
 
-    A packet is a header of 24 bytes with the lengths of what follows: extras (numbers), key and
-    value. What is incomplete is kept for the next `receive`: all before the value, at most 66 KB,
-    then the value in the pieces it comes in.
+    A packet is a 24-byte header with the lengths of the parts that follow: extras (numbers), key
+    and value. An incomplete packet is kept for the next `receive`: first everything before the
+    value, at most 66 KB, then the value in the pieces in which it arrives.
 
     Args:
-        limits: what the peer may send.
+        limits: the limits on what the peer may send.
 
     Attributes:
-        in_value: whether a storage command waits for the rest of its value.
+        in_value: whether a storage command is waiting for the rest of its value.
     """
 
     __slots__ = (
         "_backlog",
         "_backlog_position",
+        "_commands_per_turn",
         "_head",
         "_key_length",
         "_limits",
         "_pieces",
         "_safe_size",
-        "_share",
         "_store",
         "_swallow",
         "_unfinished",
@@ -125,48 +127,48 @@ class BinaryParser:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._share = range(limits.commands_per_read)
+        self._commands_per_turn = range(limits.commands_per_read)
         self._key_length = limits.key_length
-        # Below this no item is too large, whatever its key and flags.
+        # A value of up to this many bytes fits whatever its key and flags.
         self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
-        self._unfinished = False  # whether any of the following holds something
-        # What was left when a read's share was used up begins here.
+        self._unfinished = False  # whether any of the following is non-empty
+        # Input left over when a turn ended starts at this position.
         self._backlog = b""
         self._backlog_position = 0
-        self._head = b""  # of an unfinished packet: all before its value
-        self._store: BinaryRequest | None = None  # one that waits for its value
-        self._pieces: Pieces | None = None  # and those of it that there are
-        self._swallow = 0  # bytes of a refused value still to come
+        self._head = b""  # an incomplete packet up to its value
+        self._store: BinaryRequest | None = None  # a request waiting for its value
+        self._pieces: Pieces | None = None  # the part of that value that has arrived
+        self._swallow = 0  # bytes of a refused value still to arrive
 
     @property
     def in_value(self) -> bool:
-        """Whether a storage command waits for the rest of its value."""
+        """Whether a storage command is waiting for the rest of its value."""
         return self._store is not None or self._swallow > 0
 
     @property
     def in_command(self) -> bool:
-        """Whether a command has begun to arrive and is not complete."""
+        """Whether part of a command has arrived and the rest has not."""
         return self._unfinished
 
-    def receive(self, data: bytes, handler: BinaryHandler) -> bool:
-        """Take bytes from the peer and carry out what they complete.
+    def receive(self, data: bytes, handler: Handler) -> bool:
+        """Take bytes from the peer and carry out the commands they complete.
 
         Args:
-            data: what has arrived; empty to go on after True was returned.
-            handler: whose methods are called.
+            data: the bytes that arrived; empty to continue after True was returned.
+            handler: carries out the commands.
 
         Returns:
-            True when `Limits.commands_per_read` commands were carried out and more is left: call
-            again with ``b""`` once others had their turn.
+            True if `Limits.commands_per_read` commands were carried out and more are buffered:
+            call again with ``b""`` once other connections have had their turn.
 
         Raises:
-            ProtocolViolation: the connection must be cut: what came is no request.
+            ProtocolViolation: the connection must be closed: the bytes are not a request.
         """
         position = 0
         if self._unfinished:
             data, position = self._resume(data, handler)
         length = len(data)
-        for _ in self._share:
+        for _ in self._commands_per_turn:
             extras_at = position + HEADER
             if extras_at > length:
                 break
@@ -179,7 +181,7 @@ class BinaryParser:
                 break
             size = body - extras_size - key_size  # of the value
             layout = _LAYOUTS[opcode]
-            method, numbers, extras, has_key, has_value = layout
+            command, numbers, extras, has_key, has_value = layout
             request = BinaryRequest(opcode, data[key_at:value_at], opaque, cas)
             if (
                 extras_size not in extras
@@ -188,60 +190,60 @@ class BinaryParser:
                 or (size and (size < 0 or has_value is False or body > _LARGEST_BODY))
             ):
                 fault = Status.UNKNOWN_COMMAND if size < 0 else Status.INVALID
-                handler.binary_reject(request, fault)
+                handler.execute(table.REJECT, (request, fault))
                 handler.quit()
                 return False
             if extras_size:
                 request.numbers = numbers.unpack_from(data, extras_at)
             position = value_at + size if has_value else value_at
-            if has_value and (not method or size > self._safe_size or position > length):
-                position = self._take_value(request, method, size, handler, data, value_at)
-            elif method:
+            if has_value and (command is None or size > self._safe_size or position > length):
+                position = self._take_value(request, command, size, handler, data, value_at)
+            elif command is not None:
                 if has_value:
                     request.value = data[value_at:position]
-                getattr(handler, method)(request)
+                handler.execute(command, (request,))
                 if layout is _STAT:
                     return self._end_turn(data, position)
                 if layout is _QUIT:
                     handler.quit()
                     return False
             else:
-                handler.binary_reject(request, Status.UNKNOWN_COMMAND)
+                handler.execute(table.REJECT, (request, Status.UNKNOWN_COMMAND))
             if position >= length:
                 return False
         else:
             return self._end_turn(data, position)
         if position < length:
-            self._keep_head(data[position:] if position else data)
+            self._buffer_head(data[position:] if position else data)
         return False
 
     def _take_value(
         self,
         request: BinaryRequest,
-        method: str,
+        command: Command | None,
         size: int,
-        handler: BinaryHandler,
+        handler: Handler,
         data: bytes,
         start: int,
     ) -> int:
-        """Take or refuse a value that is large, or not all there, or of an unknown command.
+        """Take or refuse a value that is large, incomplete, or part of an unknown command.
 
         Returns:
-            Where the next packet begins.
+            The position of the next packet.
         """
         length = len(data)
-        if not method:
-            handler.binary_reject(request, Status.UNKNOWN_COMMAND)
+        if command is None:
+            handler.execute(table.REJECT, (request, Status.UNKNOWN_COMMAND))
             return self._skip(size, start, length)
         flags = request.numbers[0] if request.numbers else 0
         total = item_total(len(request.key), flags, size, cas=self._limits.cas)
         if total > self._limits.item_size:
-            handler.binary_too_large(request)
+            handler.execute(table.TOO_LARGE, (request,))
             return self._skip(size, start, length)
         end = start + size
         if end <= length:
             request.value = data[start:end]
-            handler.binary_store(request)
+            handler.execute(table.STORE, (request,))
             return end
         self._unfinished = True
         self._store = request
@@ -249,35 +251,39 @@ class BinaryParser:
         self._pieces.append(data[start:])
         return length
 
-    # What is incomplete
+    # Incomplete input
 
     def _end_turn(self, data: bytes, position: int) -> bool:
-        """Keep what is left for the next turn; return whether a command is among it.
+        """Keep the rest for the next turn; return whether it contains a packet to parse.
 
-        Turns end when the share is used up, and behind each stat: see `TextParser`.
+        A turn ends when its commands are used up, and after each STAT; see `TextParser`.
         """
         if position >= len(data):
             return False
         if _is_partial(data, position):
-            self._keep_head(data[position:])
+            self._buffer_head(data[position:])
             return False
         self._unfinished = True
         self._backlog = data
         self._backlog_position = position
         return True
 
-    def _keep_head(self, part: bytes) -> None:
-        """Keep the beginning of a packet until there is more; cut off who sends something else."""
+    def _buffer_head(self, part: bytes) -> None:
+        """Buffer an incomplete packet.
+
+        Raises:
+            ProtocolViolation: it does not start like a request.
+        """
         self._unfinished = True
         self._head += part
         if self._head[0] != MAGIC:
             raise ProtocolViolation(_NO_REQUEST)
 
-    def _resume(self, data: bytes, handler: BinaryHandler) -> tuple[bytes, int]:
-        """Complete what an earlier read began, as far as `data` goes.
+    def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int]:
+        """Continue an incomplete packet with `data`.
 
         Returns:
-            Bytes and the position in them from which to go on; none while more is needed.
+            The bytes to parse next and the position to start at; no bytes while more are needed.
         """
         self._unfinished = False
         if self._backlog:
@@ -302,11 +308,11 @@ class BinaryParser:
             return b"", 0
         request.value = pieces.value()
         self._store = self._pieces = None
-        handler.binary_store(request)
+        handler.execute(table.STORE, (request,))
         return data, missing
 
     def _skip(self, count: int, position: int, length: int) -> int:
-        """Pass over `count` bytes from `position`, now and, where they lack, later."""
+        """Skip `count` bytes from `position`, including those that have yet to arrive."""
         end = position + count
         if end <= length:
             self._swallow = 0
@@ -317,9 +323,9 @@ class BinaryParser:
 
 
 def _is_partial(data: bytes | bytearray, position: int) -> bool:
-    """Return whether a packet that begins at `position` lacks something before its value."""
-    there = len(data) - position
-    if there < HEADER:
+    """Return whether the packet at `position` is incomplete up to its value."""
+    available = len(data) - position
+    if available < HEADER:
         return True
     key_size = int.from_bytes(data[position + 2 : position + 4])
-    return there < HEADER + data[position + 4] + key_size
+    return available < HEADER + data[position + 4] + key_size

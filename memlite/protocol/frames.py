@@ -1,7 +1,7 @@
-"""The frame around UDP datagrams (memcached's ``doc/protocol.txt``, "UDP protocol"), sans-IO.
+"""The frame header of UDP datagrams (memcached's ``doc/protocol.txt``, "UDP protocol"), sans-IO.
 
-Eight bytes, four 16-bit numbers in network order: the request's id, which its reply carries too;
-the datagram's place in the message, from 0; how many datagrams the message has; and 0.
+The header is four 16-bit numbers in network byte order: the request id, which the reply repeats;
+the datagram's sequence number, from 0; the number of datagrams in the message; and 0.
 """
 
 import struct
@@ -13,19 +13,19 @@ _HEADER = struct.Struct(">HHHH")
 _MOST_DATAGRAMS = 0xFFFF
 
 PAYLOAD_SIZE = 1400 - _HEADER.size
-"""Bytes of a reply in one datagram, which has at most 1,400 with its frame."""
+"""The most bytes of a reply in one datagram, which is 1,400 bytes long with its frame header."""
 
 MESSAGE_SIZE = _MOST_DATAGRAMS * PAYLOAD_SIZE
-"""Bytes of a reply that can be numbered."""
+"""The most bytes a reply can have, given the 16-bit sequence numbers."""
 
 
 def unwrap(datagram: bytes) -> tuple[int, bytes] | None:
-    """Return a request's id and its commands; None for what is not one.
+    """Return the id and payload of a request, None if the datagram is not a request.
 
-    That is, as for memcached: nothing behind the frame, or one of several datagrams (or of none).
-    And more than memcached refuses, what begins with a capital letter. Replies do, and requests
-    never: answered with ``ERROR``, they would go to and fro between two servers without an end,
-    or between a server and itself, once somebody has forged one sender's address.
+    As in memcached, a datagram without a payload or from a message of several (or no) datagrams is
+    not a request. Unlike memcached, neither is a payload that begins with a capital letter. Replies
+    do, requests never: if they were answered with ``ERROR``, an attacker who forges one sender's
+    address could make two servers, or a server and itself, bounce errors forever.
     """
     if len(datagram) <= _HEADER.size:
         return None
@@ -38,10 +38,10 @@ def unwrap(datagram: bytes) -> tuple[int, bytes] | None:
 def split(request_id: int, parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
     """Yield the datagrams of a reply, in order.
 
-    Each is made when it is asked for, so that a reply that waits is no more than its parts.
+    Each is built on demand, so a queued reply takes no more memory than its parts.
 
     Args:
-        request_id: of the request.
+        request_id: the id of the request.
         parts: the reply, 1 to `MESSAGE_SIZE` bytes.
     """
     total = -(-sum(map(len, parts)) // PAYLOAD_SIZE)

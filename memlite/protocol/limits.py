@@ -1,4 +1,4 @@
-"""Every limit of the wire, in one place, each an explicit number."""
+"""The limits on what clients may send, in one place."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,9 +6,12 @@ from typing import Final
 __all__ = ["LONGEST_GET", "Limits", "item_total"]
 
 LONGEST_GET: Final = len(b"get \r\n") + 250
-"""Bytes of a get of one key. What is longer is not looked up: that takes as long as it is."""
+"""The length of the longest get of one key, in bytes.
 
-# What memcached 1.6 adds to key and value when it sizes an item: 48 bytes of header, 8 of cas
+Longer lines are not looked up in the index, because hashing takes time linear in the length.
+"""
+
+# memcached 1.6 adds these to key and value when it sizes an item: 48 bytes of header, 8 for the cas
 # unique, a NUL after the key, 4 bytes of client flags unless they are 0, and the value's "\r\n".
 _ITEM_HEADER = 48
 _ITEM_CAS = 8
@@ -17,9 +20,9 @@ _VALUE_END = 2
 
 
 def item_total(key_length: int, flags: int, value_length: int, *, cas: bool = True) -> int:
-    """Return the bytes memcached would count for an item (``items.c``, ``item_make_header``).
+    """Return the size memcached would account for an item (``items.c``, ``item_make_header``).
 
-    Decides which values are too large for ``-I`` and, in ``stats items``, an item's class, so that
+    This size decides which values exceed ``-I`` and which class an item has in ``stats items``, so
     both agree with memcached to the byte.
     """
     return (
@@ -35,18 +38,18 @@ def item_total(key_length: int, flags: int, value_length: int, *, cas: bool = Tr
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a peer may send.
+    """The limits on what a peer may send.
 
     Attributes:
-        item_size: bytes of an item as `item_total` counts them (``-I``).
-        key_length: bytes of a key.
-        line_length: bytes of an unfinished line before the connection is cut
+        item_size: the largest item, in bytes as `item_total` counts them (``-I``).
+        key_length: the longest key, in bytes.
+        line_length: the longest incomplete line, in bytes, before the connection is closed
             (memcached: 2,048), except for get and gets.
-        get_line_length: the same for get and gets, whose key lists memcached leaves
-            unbounded; bounded here so that a peer cannot fill the memory.
-        commands_per_read: pipelined commands served before other connections
-            get their turn (``-R``).
-        cas: whether items carry a cas unique (not with ``-C``); sizes depend on it.
+        get_line_length: the same for get and gets, whose key lists memcached leaves unbounded;
+            bounded here so that a peer cannot exhaust memory.
+        commands_per_read: pipelined commands served before other connections get their turn
+            (``-R``).
+        cas: whether items have a cas unique (not with ``-C``), which affects their size.
     """
 
     item_size: int = 1024 * 1024

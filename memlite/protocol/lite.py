@@ -1,6 +1,6 @@
-r"""The parser of the classroom's "memcached-lite" protocol: bytes in, handler calls out.
+r"""The parser of the "memcached-lite" protocol used in teaching: bytes in, handler calls out.
 
-What it has of memcached's text protocol is this::
+The dialect has three commands of memcached's text protocol::
 
     set <key> <bytes>\r\n<value>\r\n    STORED, or NOT_STORED if the line is malformed
     get <key>\r\n                       VALUE <key> <bytes>\r\n<value>\r\nEND, or END alone
@@ -9,22 +9,23 @@ What it has of memcached's text protocol is this::
 
 from typing import Final
 
-from memlite.errors import ProtocolViolation
+from memlite.core.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.magic import MAGIC
 from memlite.protocol.numbers import unsigned
 from memlite.protocol.pieces import Pieces
+from memlite.protocol.text_table import GET, TOO_LARGE
 
 __all__ = ["LiteParser"]
 
 _INVALID: Final = b"INVALID\r\n"
-_SIZES_END: Final = 2**31 - 2  # as memcached has it
+_SIZES_END: Final = 2**31 - 2  # memcached's limit
 
 
 class _Stored(Pieces):
-    """The value of a set that has not arrived in full, or whose line has not ended."""
+    """The value of a set that is incomplete or not yet followed by its line ending."""
 
     __slots__ = ("key",)
 
@@ -34,7 +35,7 @@ class _Stored(Pieces):
 
 
 class _Refused:
-    """A value that is read and not kept; counts as `Pieces` does."""
+    """A value that is read and discarded, with the interface of `Pieces`."""
 
     __slots__ = ("missing",)
 
@@ -48,51 +49,58 @@ class _Refused:
 class LiteParser:
     """Finds commands in a stream and calls the handler's methods, in order.
 
-    Lines end with a line feed, perhaps after a carriage return; words are parted by one or more
-    spaces. Of a value the announced bytes are taken, whatever they are, and what follows them up
-    to the line's end is discarded. What is incomplete is kept for the next `receive`, and no byte
-    is searched twice.
+    Lines end with a line feed, optionally preceded by a carriage return. Words are separated by one
+    or more spaces. A value has the declared length and may contain any bytes; anything between it
+    and the end of the line is discarded. Incomplete input is kept for the next `receive`, and no
+    byte is scanned twice.
 
-    Of `Handler` it calls `get`, with one key, `set`, `too_large`, `reject` and `quit`.
+    Calls `Handler.set`, `reject` and `quit`, and `execute` with GET (for one key) and TOO_LARGE.
 
     Args:
-        limits: what the peer may send; `Limits.line_length` holds for every line.
+        limits: the limits on what the peer may send; `Limits.line_length` applies to every line.
     """
 
-    __slots__ = ("_backlog", "_backlog_position", "_limits", "_line", "_pending", "_share")
+    __slots__ = (
+        "_backlog",
+        "_backlog_position",
+        "_commands_per_turn",
+        "_limits",
+        "_line",
+        "_pending",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._share = range(limits.commands_per_read)
-        # What was left when a read's share was used up begins here; see `TextParser`.
+        self._commands_per_turn = range(limits.commands_per_read)
+        # Input left over when a turn ended starts at this position; see `TextParser`.
         self._backlog = b""
         self._backlog_position = 0
-        self._line = bytearray()  # an unfinished line
+        self._line = bytearray()  # an incomplete line
         self._pending: _Stored | _Refused | None = None
 
     @property
     def in_value(self) -> bool:
-        """Whether a set waits for the rest of its value, or for the end of its line."""
+        """Whether a set is waiting for the rest of its value or its line ending."""
         return self._pending is not None
 
     @property
     def in_command(self) -> bool:
-        """Whether a command has begun to arrive and is not complete."""
+        """Whether part of a command has arrived and the rest has not."""
         return bool(self._pending is not None or self._line or self._backlog)
 
     def receive(self, data: bytes, handler: Handler) -> bool:
-        """Take bytes from the peer and carry out what they complete.
+        """Take bytes from the peer and carry out the commands they complete.
 
         Args:
-            data: what has arrived; empty to go on after True was returned.
-            handler: whose methods are called.
+            data: the bytes that arrived; empty to continue after True was returned.
+            handler: carries out the commands.
 
         Returns:
-            True when `Limits.commands_per_read` commands were carried out and more is left: call
-            again with ``b""`` once others had their turn.
+            True if `Limits.commands_per_read` commands were carried out and more are buffered:
+            call again with ``b""`` once other connections have had their turn.
 
         Raises:
-            ProtocolViolation: the connection must be cut (an endless line, a binary request, an
+            ProtocolViolation: the connection must be closed (an endless line, a binary request, an
                 HTTP request).
         """
         position = 0
@@ -101,44 +109,48 @@ class LiteParser:
             data, position = (backlog[position:] + data, 0) if data else (backlog, position)
         elif self._line:
             if b"\n" not in data:
-                self._keep_line(data)
+                self._buffer_line(data)
                 return False
             data = bytes(self._line) + data
             self._line.clear()
         elif self._pending is not None:
-            position = self._go_on(self._pending, handler, data)
+            position = self._continue_value(self._pending, handler, data)
         length = len(data)
-        for _ in self._share:
+        for _ in self._commands_per_turn:
             if position >= length:
                 return False
             newline = data.find(b"\n", position)
             if newline < 0:
-                self._keep_line(data[position:])
+                self._buffer_line(data[position:])
                 return False
             self._check_line(data[position], newline - position)
             position = self._command(data, position, newline, handler)
         if position >= length:
             return False
         if data.find(b"\n", position) < 0:
-            self._keep_line(data[position:])
+            self._buffer_line(data[position:])
             return False
         self._backlog, self._backlog_position = data, position
         return True
 
-    def _keep_line(self, part: bytes) -> None:
-        """Keep the beginning of a line until its end arrives."""
+    def _buffer_line(self, part: bytes) -> None:
+        """Buffer an incomplete line."""
         self._line += part
         if self._line:
             self._check_line(self._line[0], len(self._line))
 
     def _check_line(self, first: int, length: int) -> None:
-        """Cut off who sends a line, or a part of one, that no client sends."""
+        """Check the first byte and the length of a line or part of one.
+
+        Raises:
+            ProtocolViolation: no client of this protocol sends such a line.
+        """
         if first == MAGIC:
-            raise ProtocolViolation("a binary request where text belongs")
+            raise ProtocolViolation("a binary request where text is expected")
         if length > self._limits.line_length:
             raise ProtocolViolation("a line without an end")
 
-    # Commands: each returns the position of the next.
+    # Commands. Each method returns the position of the next command.
 
     def _command(self, data: bytes, position: int, newline: int, handler: Handler) -> int:
         line = data[position:newline].removesuffix(b"\r")
@@ -146,17 +158,17 @@ class LiteParser:
         position = newline + 1
         match words:
             case [b"get", key] if len(key) <= self._limits.key_length:
-                handler.get([key])
+                handler.execute(GET, ([key],))
             case [b"get", *_]:
                 handler.reject(_INVALID, False)
             case [b"set", key, size] if len(key) <= self._limits.key_length:
                 return self._set(key, unsigned(size, _SIZES_END), handler, data, position)
             case [b"set", *_]:
-                # Nothing tells how long a value is, so one that follows is read as commands.
+                # The length of the value is unknown, so any value is parsed as commands.
                 handler.reject(replies.NOT_STORED, False)
             case [b"quit", *_]:
                 handler.quit()
-                return len(data)  # what was sent behind it is nobody's any more
+                return len(data)  # anything sent after it is discarded
             case [_, *_, last] if last.startswith(b"HTTP/"):
                 raise ProtocolViolation("an HTTP request")
             case _:
@@ -172,7 +184,7 @@ class LiteParser:
         limits = self._limits
         refused = item_total(len(key), 0, size, cas=limits.cas) > limits.item_size
         if refused:
-            handler.too_large(b"set", key, False)
+            handler.execute(TOO_LARGE, (b"set", key, False))
         end = position + size
         newline = data.find(b"\n", end)
         if newline < 0:
@@ -183,8 +195,8 @@ class LiteParser:
             handler.set(key, 0, 0, data[position:end], False)
         return newline + 1
 
-    def _go_on(self, pending: _Stored | _Refused, handler: Handler, data: bytes) -> int:
-        """Take more of a value, and pass over what is behind it up to the line's end."""
+    def _continue_value(self, pending: _Stored | _Refused, handler: Handler, data: bytes) -> int:
+        """Take more of a value; once it is complete, skip the rest of its line."""
         missing = pending.missing
         pending.append(data[:missing])
         newline = data.find(b"\n", missing)

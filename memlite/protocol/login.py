@@ -1,12 +1,12 @@
-"""Authentication in text (``doc/protocol.txt`` of memcached, "Authentication"): what precedes it.
+"""Authentication in the text protocol (memcached's ``doc/protocol.txt``, "Authentication").
 
-A client says who it is with a set of any key, whose value is ``<user> <password>``; until that was
-right, nothing else is a command.
+A client authenticates with a set of any key whose value is ``<user> <password>``. Until that has
+succeeded, no other command is accepted.
 """
 
 from typing import Final, NamedTuple, Protocol
 
-from memlite.errors import ProtocolViolation
+from memlite.core.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.limits import Limits
 from memlite.protocol.numbers import unsigned
@@ -14,9 +14,10 @@ from memlite.protocol.numbers import unsigned
 __all__ = ["TOKEN_LENGTH", "Attempt", "Credentials", "Farewell", "LoginReader", "TextLoginReader"]
 
 TOKEN_LENGTH: Final = 16_384
-"""Bytes of user and password together, as in memcached."""
+"""The longest user name and password together, in bytes, as in memcached."""
 
-# memcached takes anything shorter, its "\r" counted, for junk; that is also how quit gets through.
+# Anything shorter, "\r" included, ends the connection, as in memcached. That is how quit works
+# before authentication.
 _SHORTEST_LINE: Final = 6
 _SHORTEST_READ: Final = 3
 _BINARY_MAGIC: Final = 0x80
@@ -25,11 +26,11 @@ _CRLF: Final = b"\r\n"
 
 
 class Credentials(NamedTuple):
-    """What a client says of itself.
+    """A user name and password.
 
     Attributes:
-        user: its name.
-        password: never to be shown.
+        user: the user's name.
+        password: the password, which is left out of the repr.
     """
 
     user: bytes
@@ -40,13 +41,13 @@ class Credentials(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Somebody wants to be let in.
+    """An attempt to authenticate.
 
     Attributes:
-        credentials: who; None if they were not given as they should be.
-        success: the reply to who is let in.
-        failure: the reply to who is not.
-        too_many: the reply to one too many of those.
+        credentials: the user name and password; None if they are malformed.
+        success: the reply if authentication succeeds.
+        failure: the reply if it fails.
+        too_many: the reply if the client has failed too often to be given another chance.
     """
 
     credentials: Credentials | None
@@ -56,55 +57,54 @@ class Attempt(NamedTuple):
 
 
 class Farewell(NamedTuple):
-    """A reply that is the last: the connection is to be closed behind it.
+    """A final reply, after which the connection is closed.
 
     Attributes:
-        reply: that.
+        reply: the reply.
     """
 
     reply: bytes
 
 
 class LoginReader(Protocol):
-    """Reads what a client sends before it has authenticated.
+    """Parses the input of a client that has not authenticated.
 
     Attributes:
-        in_token: whether a half of what says who it is was there.
+        in_token: whether the credentials have partly arrived.
     """
 
     in_token: bool
 
     @property
     def unfinished(self) -> bool:
-        """Whether something has arrived that `next` has not looked at, or not in full."""
+        """Whether there is input that `next` has not yet consumed."""
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the peer."""
 
     def rest(self) -> bytes:
-        """Return what came behind the last that `next` returned, and forget it."""
+        """Return the input that `next` has not consumed, and clear the buffer."""
 
     def next(self) -> Attempt | Farewell | bytes | None:
-        """Return what comes next.
+        """Parse the next request.
 
         Returns:
-            An attempt to be looked at, the reply to something else, or None when more is needed.
+            An attempt to authenticate, the reply to any other request, or None if more input is
+            needed.
 
         Raises:
-            ProtocolViolation: it is no client that speaks; the connection must be cut.
+            ProtocolViolation: the peer is not a client; the connection must be closed.
         """
 
 
 class TextLoginReader:
-    """Reads it in the text protocol.
-
-    Implements `LoginReader`.
+    """The `LoginReader` of the text protocol.
 
     Args:
-        limits: how long a line may be.
+        limits: limit the length of a line.
 
     Attributes:
-        in_token: whether the line was there, and the value is not.
+        in_token: whether the line has arrived and its value is incomplete.
     """
 
     __slots__ = ("_buffer", "_line_length", "_missing", "in_token")
@@ -112,12 +112,12 @@ class TextLoginReader:
     def __init__(self, limits: Limits) -> None:
         self._line_length = limits.line_length
         self._buffer = bytearray()
-        self._missing = 0  # bytes of the token, with the line's end
+        self._missing = 0  # bytes of the token still to arrive, including the line ending
         self.in_token = False
 
     @property
     def unfinished(self) -> bool:
-        """Whether something has arrived that `next` has not looked at, or not in full."""
+        """Whether there is input that `next` has not yet consumed."""
         return self.in_token or bool(self._buffer)
 
     def feed(self, data: bytes) -> None:
@@ -125,13 +125,13 @@ class TextLoginReader:
         self._buffer += data
 
     def rest(self) -> bytes:
-        """Return what came behind the last that `next` returned, and forget it."""
+        """Return the input that `next` has not consumed, and clear the buffer."""
         data = bytes(self._buffer)
         self._buffer.clear()
         return data
 
     def next(self) -> Attempt | bytes | None:
-        """Return what comes next; see `LoginReader`."""
+        """Parse the next request; see `LoginReader`."""
         if not self.in_token:
             line = self._line()
             if line is None:
@@ -174,7 +174,7 @@ class TextLoginReader:
         return line.removesuffix(b"\r")
 
     def _begin(self, line: bytes) -> bytes | None:
-        """Take the line before a token; return the reply if it is another."""
+        """Parse the line before a token; return the error reply if it is any other line."""
         words = [word for word in line.split(b" ") if word]
         size = unsigned(words[4], _U32) if len(words) > 4 and line.startswith(b"set") else None
         if size is None:

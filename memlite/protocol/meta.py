@@ -1,22 +1,22 @@
-"""Meta commands: one letter for each option, some with a token (``doc/protocol.txt``, "Meta")."""
+"""Parsing of meta commands and their flags (``doc/protocol.txt``, "Meta Commands")."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from memlite.errors import CommandError
 from memlite.protocol import replies
+from memlite.protocol.malformed import MalformedError
 from memlite.protocol.numbers import signed_32, unsigned
 
 __all__ = ["MetaRequest", "UnreadableError", "decode_key", "encode_key", "parse_meta"]
 
 _MAX_WORDS: Final = 20
 _OPAQUE: Final = ord("O")
-_MAX_OPAQUE: Final = 32  # bytes, the O among them
+_MAX_OPAQUE: Final = 32  # bytes, including the O
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64: Final = bytes(set(range(256)) - set(_BASE64))
-# What a flag may begin with so that memcached takes it for one, known or not.
+# The characters memcached accepts at the start of a flag, whether it knows the flag or not.
 _FLAG_LETTERS: Final = frozenset(range(ord("A"), ord("z") + 1)) | frozenset(b"0123456789")
 
 _TOO_LONG: Final = b"CLIENT_ERROR options flags are too long\r\n"
@@ -29,37 +29,38 @@ _BAD_DELTA: Final = b"CLIENT_ERROR invalid numeric delta value\r\n"
 _LONG_OPAQUE: Final = b"CLIENT_ERROR opaque token too long\r\n"
 
 
-class UnreadableError(CommandError):
-    """A line that is not even made of words and flags; in ms, its value is not skipped either."""
+class UnreadableError(MalformedError):
+    """A line that does not consist of words and flags. After an ms, the value is not skipped."""
 
     def __init__(self) -> None:
         super().__init__(replies.BAD_FORMAT)
 
 
 class MetaRequest:
-    """What a meta command asks for.
+    """A parsed meta command.
 
     Attributes:
-        key: the item's, decoded.
-        words: the flags with their tokens, in the order in which they came and are answered.
-        binary: the key came as base64 (b).
-        quiet: leave out the usual answer (q).
-        value: answer with the value (v).
-        keep: do not count as a read (u).
-        unique_asked: answer with the cas unique (c).
-        touch: new exptime (T); None without.
-        vivify: exptime of an item to be made where there is none (N); None without.
-        made_with: exptime such an item gets: that of N or T, whichever came last.
-        recache: seconds left to live below which somebody is to store anew (R); None without.
-        recache_first: R came before T.
-        compare: the cas unique that the item must have (C); None without.
-        unique: the one to give it (E); None without.
-        flags: the client's flags (F).
-        mode: the letter behind M; 0 without.
-        initial: the number to begin with (J).
-        delta: what to count by (D).
-        invalidate: show as stale from now on; in ms, accept what is older (I).
-        empty: take the value away and leave the item (x).
+        key: the item's key, decoded.
+        words: the flags with their tokens, in request order, which is also the reply's order.
+        binary: whether the key was sent as base64 (b).
+        quiet: whether to suppress the usual reply (q).
+        value: whether to return the value (v).
+        keep: whether to leave the item's access time and LRU position alone (u).
+        unique_asked: whether to return the cas unique (c).
+        touch: the new exptime (T), None if not given.
+        vivify: the exptime for an item created on a miss (N), None if not given.
+        made_with: the exptime such an item gets: that of N or T, whichever came last.
+        recache: the remaining TTL in seconds below which one client wins the right to recache (R),
+            None if not given.
+        recache_first: whether R came before T.
+        compare: the cas unique the item must have (C), None if not given.
+        unique: the cas unique to give it (E), None if not given.
+        flags: the client flags (F).
+        mode: the letter after M, 0 if not given.
+        initial: the initial number on auto-creation (J).
+        delta: the amount to add or subtract (D).
+        invalidate: whether to mark the item as stale; in ms, to accept an older cas unique (I).
+        empty: whether to remove the value but keep the item (x).
     """
 
     __slots__ = (
@@ -82,19 +83,19 @@ class MetaRequest:
         self.delta = 1
 
     def __str__(self) -> str:
-        """Return what the command line said behind the command's name, in visible ASCII."""
+        """Return the command line without the command's name, in printable ASCII."""
         key = encode_key(self.key) if self.binary else self.key
         text = b" ".join((key, *self.words)).decode("latin-1")
         return text.encode("unicode_escape").decode("ascii")
 
 
 def encode_key(key: bytes) -> bytes:
-    """Return a key as the flag b has it."""
+    """Return a key in base64, as sent with the flag b."""
     return b64encode(key)
 
 
 def decode_key(text: bytes) -> bytes | None:
-    """Return the key that is written as base64; None if it is not. What is no digit is ignored."""
+    """Decode a base64 key, ignoring invalid characters; return None if that is impossible."""
     digits = text.translate(None, _NOT_BASE64)
     if len(digits) % 4:
         return None
@@ -107,23 +108,23 @@ def decode_key(text: bytes) -> bytes | None:
 def parse_meta(
     words: Sequence[bytes], first: int, key_length: int, wrong_flags: bytes = b""
 ) -> MetaRequest:
-    """Read a meta command.
+    """Parse a meta command.
 
     Args:
-        words: those of the line.
-        first: which of them is the first flag.
-        key_length: bytes of the longest key.
-        wrong_flags: the reply to all that may be wrong with flags; each has its own without.
+        words: the words of the line.
+        first: the index of the first flag.
+        key_length: the longest key allowed, in bytes.
+        wrong_flags: the reply to any error in the flags; if empty, each error has its own.
 
     Raises:
-        UnreadableError: its words are no flags.
-        CommandError: it is malformed in another way.
+        UnreadableError: the words are not flags.
+        MalformedError: the command is malformed in another way.
     """
     key = words[1]
     if len(key) > key_length:
-        raise CommandError(replies.BAD_FORMAT)
+        raise MalformedError(replies.BAD_FORMAT)
     if len(words) > _MAX_WORDS:
-        raise CommandError(_TOO_LONG)
+        raise MalformedError(_TOO_LONG)
     request = MetaRequest(key, words[first:])
     if len(words) == first:
         return request
@@ -131,14 +132,14 @@ def parse_meta(
     if error:
         if not _FLAG_LETTERS.issuperset(word[0] for word in request.words):
             raise UnreadableError
-        raise CommandError(wrong_flags or error)
+        raise MalformedError(wrong_flags or error)
     if any(word[0] == _OPAQUE and len(word) > _MAX_OPAQUE for word in request.words):
-        raise CommandError(_LONG_OPAQUE)
+        raise MalformedError(_LONG_OPAQUE)
     return request
 
 
 def _set_flags(request: MetaRequest) -> bytes:
-    """Return what is wrong with the flags, if something is."""
+    """Set the request's attributes from its flags; return an error reply or ``b""``."""
     error = b""
     seen = set()
     for word in request.words:
@@ -149,7 +150,7 @@ def _set_flags(request: MetaRequest) -> bytes:
         set_flag = _FLAGS.get(letter)
         if set_flag is None:
             return _UNKNOWN
-        # The last thing that is wrong is the one memcached names.
+        # memcached reports the last error it finds.
         error = set_flag(request, word) or error
     return error
 
@@ -184,7 +185,7 @@ def _unsigned_64(token: bytes) -> int | None:
     return unsigned(token, 2**64)
 
 
-def _nothing(request: MetaRequest, word: bytes) -> bytes:
+def _ignore(request: MetaRequest, word: bytes) -> bytes:
     return b""
 
 
@@ -225,13 +226,13 @@ _FLAGS: Final[dict[int, _Setter]] = {
     for letter, set_flag in {
         "b": _binary,
         "c": _switch("unique_asked"),
-        "f": _nothing,
-        "h": _nothing,
-        "k": _nothing,
-        "l": _nothing,
+        "f": _ignore,
+        "h": _ignore,
+        "k": _ignore,
+        "l": _ignore,
         "q": _switch("quiet"),
-        "s": _nothing,
-        "t": _nothing,
+        "s": _ignore,
+        "t": _ignore,
         "u": _switch("keep"),
         "v": _switch("value"),
         "x": _switch("empty"),
@@ -241,12 +242,12 @@ _FLAGS: Final[dict[int, _Setter]] = {
         "F": _number("flags", _unsigned_32, replies.BAD_FORMAT),
         "I": _switch("invalidate"),
         "J": _number("initial", _unsigned_64, _BAD_INITIAL),
-        # For proxies, which look at them; a server passes over them.
-        "L": _nothing,
+        # L and P are meant for proxies; servers ignore them.
+        "L": _ignore,
         "M": _mode,
         "N": _exptime("vivify"),
-        "O": _nothing,
-        "P": _nothing,
+        "O": _ignore,
+        "P": _ignore,
         "R": _recache,
         "T": _exptime("touch"),
     }.items()

@@ -1,4 +1,4 @@
-"""Numbers as the text protocol spells them."""
+"""Parsing of the text protocol's decimal numbers."""
 
 from typing import Final
 
@@ -6,16 +6,16 @@ __all__ = ["signed", "signed_32", "small_number", "unsigned"]
 
 _MAX_DIGITS: Final = 20  # of 2**64
 
-# Numbers on the wire are mostly small: a dict hit costs a quarter of a checked int().
+# Numbers on the wire are mostly small: a dict lookup costs a quarter of a validated int().
 _SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
 small_number: Final = _SMALL_NUMBERS.get
-"""Return the number of these that a token spells, or None."""
+"""Parse a number from 0 to 4096 in canonical form; return None for any other token."""
 
 
 def unsigned(token: bytes, end: int) -> int | None:
-    """Return the number that `token` spells in decimal digits if it is below `end`."""
+    """Parse a decimal number; return None if it is invalid or not below `end`."""
     number = _SMALL_NUMBERS.get(token)
-    # isdigit() as int() alone would take "1_0" and "+1".
+    # int() alone would accept "1_0" and "+1".
     if number is None and token.isdigit():
         digits = token.lstrip(b"0") or b"0"
         if len(digits) <= _MAX_DIGITS:
@@ -24,7 +24,7 @@ def unsigned(token: bytes, end: int) -> int | None:
 
 
 def signed(token: bytes) -> int | None:
-    """Return the number that `token` spells, perhaps with a minus sign, if 64 bits hold it."""
+    """Parse a decimal number with an optional minus sign; return None if it exceeds 64 bits."""
     if not token.startswith(b"-"):
         return unsigned(token, 2**63)
     number = unsigned(token[1:], 2**63 + 1)
@@ -32,6 +32,6 @@ def signed(token: bytes) -> int | None:
 
 
 def signed_32(token: bytes) -> int | None:
-    """Return what `signed` does if 32 bits hold it."""
+    """Parse like `signed`, but return None if the number exceeds 32 bits."""
     number = signed(token)
     return number if number is not None and -(2**31) <= number < 2**31 else None

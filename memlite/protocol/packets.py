@@ -1,7 +1,7 @@
-"""The binary protocol's packets: what its numbers mean, requests as objects, replies as bytes.
+"""The binary protocol's packets: opcodes and statuses, requests as objects, replies as bytes.
 
-Source: "BinaryProtocolRevamped" on docs.memcached.org, and for what it leaves open memcached 1.6's
-answers.
+Source: "BinaryProtocolRevamped" on docs.memcached.org. Where that is silent, memcached 1.6's
+behaviour.
 """
 
 import enum
@@ -31,7 +31,7 @@ HEADER: Final = 24
 
 
 class Opcode(enum.IntEnum):
-    """The commands. Those that end in Q answer only what their client cannot take for granted."""
+    """The commands. The quiet ones, which end in Q, send no reply in the expected case."""
 
     GET = 0x00
     SET = 0x01
@@ -72,11 +72,11 @@ class Opcode(enum.IntEnum):
 
 
 QUIET: Final = frozenset(int(one) for one in Opcode if one.name.endswith("Q"))
-"""The opcodes of commands that are not to answer a success or, of those that get, a miss."""
+"""The opcodes of quiet commands: the get family does not answer a miss, others not a success."""
 
 
 class Status(enum.IntEnum):
-    """How a command ended."""
+    """The status of a reply."""
 
     SUCCESS = 0x00
     NOT_FOUND = 0x01
@@ -108,15 +108,15 @@ _TEXTS: Final = {
 
 
 class BinaryRequest:
-    """A request as it came.
+    """A request packet.
 
     Attributes:
-        opcode: see `Opcode`; any byte.
-        key: 0 to 250 bytes, of any kind.
-        opaque: what the client wants to see in the reply.
+        opcode: any byte; see `Opcode` for those that are commands.
+        key: 0 to 250 arbitrary bytes.
+        opaque: a number that the reply repeats.
         cas: the cas unique the item must have, 0 for any.
-        numbers: those in the extras, in their order.
-        value: the bytes behind the key.
+        numbers: the numbers in the extras, in order.
+        value: the bytes after the key.
     """
 
     __slots__ = ("cas", "key", "numbers", "opaque", "opcode", "value")
@@ -131,11 +131,11 @@ class BinaryRequest:
 
     @property
     def quiet(self) -> bool:
-        """Whether a success is not to be answered, or, of what gets an item, a miss."""
+        """Whether the expected outcome is not answered; see `QUIET`."""
         return self.opcode in QUIET
 
     def __str__(self) -> str:
-        """Return it on one line, in visible ASCII, the value by its length."""
+        """Return the request on one line, in printable ASCII, with the value's length only."""
         words = [opcode_name(self.opcode)]
         if self.key:
             words.append(self.key.decode("latin-1").encode("unicode_escape").decode("ascii"))
@@ -148,7 +148,7 @@ class BinaryRequest:
 
 
 def opcode_name(opcode: int) -> str:
-    """Return an opcode's name, or its number where it has none."""
+    """Return an opcode's name, or its number if it has none."""
     return Opcode(opcode).name if opcode in _OPCODES else f"opcode 0x{opcode:02x}"
 
 
@@ -157,25 +157,25 @@ _OPCODES: Final = frozenset(Opcode)
 # Replies
 
 _FLAGS_SIZE: Final = 4
-# Magic, opcode, bytes of key and of extras, status, bytes of all behind it, opaque, cas unique.
+# Magic, opcode, key length, extras length, status, total body length, opaque, cas unique.
 _pack = Struct(">BBHBxHIIQ").pack
 _pack_with_flags = Struct(">BBHBxHIIQI").pack
 
 
 def reply(request: BinaryRequest, value: bytes = b"", cas: int = 0) -> bytes:
-    """Return the answer to what went well."""
+    """Return the reply to a command that succeeded."""
     head = _pack(MAGIC_OF_REPLIES, request.opcode, 0, 0, 0, len(value), request.opaque, cas)
     return head + value if value else head
 
 
 def hit_head(request: BinaryRequest, flags: int, key: bytes, size: int, cas: int) -> bytes:
-    """Return what comes before the value of an item: header, flags and, if asked for, the key.
+    """Return the part of a reply before an item's value: header, flags and, if wanted, the key.
 
     Args:
-        request: what it answers.
-        flags: the client's flags.
-        key: empty where the reply is to be without it.
-        size: bytes of the value that follows.
+        request: the request.
+        flags: the client flags.
+        key: the key, empty to leave it out.
+        size: the size of the value that follows, in bytes.
         cas: the item's cas unique.
     """
     length = len(key)
@@ -194,21 +194,21 @@ def hit_head(request: BinaryRequest, flags: int, key: bytes, size: int, cas: int
 
 
 def miss_with_key(request: BinaryRequest) -> bytes:
-    """Return the answer to what asked for the key, too, when there is no item."""
+    """Return the reply to a miss of a command that asked for the key as well."""
     opcode, opaque, size = request.opcode, request.opaque, len(request.key)
     head = _pack(MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
     return head + request.key
 
 
 def failure(request: BinaryRequest, status: Status, text: bytes = b"") -> bytes:
-    """Return the answer to what went wrong, with a `text` of its own or the status' usual one."""
+    """Return an error reply, with `text` or, if that is empty, the usual text of the status."""
     opcode, opaque = request.opcode, request.opaque
     text = text or _TEXTS[status]
     return _pack(MAGIC_OF_REPLIES, opcode, 0, 0, status, len(text), opaque, 0) + text
 
 
 def stat_packets(request: BinaryRequest, stats: Iterable[tuple[str, object]]) -> bytes:
-    """Return a packet for each pair, and the empty one that ends them."""
+    """Return a packet for each pair, and the empty packet that ends them."""
     opcode, opaque = request.opcode, request.opaque
     parts: list[bytes] = []
     for pair in stats:
@@ -223,7 +223,7 @@ def stat_packets(request: BinaryRequest, stats: Iterable[tuple[str, object]]) ->
 
 
 def describe_reply(packet: bytes) -> str:
-    """Return what the log says of a reply, which begins with `packet`."""
+    """Describe a reply for the log, given its first bytes."""
     status = int.from_bytes(packet[6:8])
     words = [opcode_name(packet[1])]
     words.append(Status(status).name if status in _STATUSES else f"status 0x{status:02x}")

@@ -1,48 +1,50 @@
-"""Storage commands of the text protocol whose values, with their line's ends, are yet to come."""
+"""Text-protocol storage commands whose value has not arrived in full."""
 
 from io import BytesIO
 from typing import Final
 
+from memlite.protocol.commands import Command
 from memlite.protocol.pieces import Pieces
+from memlite.protocol.text_table import SET_FRAMED
 
 __all__ = ["PartialSet", "PartialStore"]
 
 _LINE_END: Final = b"\r\n"
-_BEHIND_VALUE: Final = b"\r\nEND\r\n"
+_REPLY_END: Final = b"\r\nEND\r\n"
 
 
 class PartialStore(Pieces):
-    """Any of them.
+    """A storage command and the part of its value that has arrived.
 
     Args:
-        method: the handler's, to be called when all is there.
+        command: the command's table row.
         before: its arguments before the value.
-        size: bytes of the value.
-        after: its arguments behind the value.
-        noreply: whether the client wants no answer.
+        size: the size of the value in bytes.
+        after: its arguments after the value.
+        noreply: whether the client wants no reply.
 
     Attributes:
-        method: as above, and the others.
+        command: as above, and likewise the others.
     """
 
-    __slots__ = ("after", "before", "method", "noreply")
+    __slots__ = ("after", "before", "command", "noreply")
 
     def __init__(
         self,
-        method: str,
+        command: Command,
         before: tuple[object, ...],
         size: int,
         after: tuple[object, ...],
         noreply: bool,
     ) -> None:
         super().__init__(size + len(_LINE_END))
-        self.method = method
+        self.command = command
         self.before = before
         self.after = after
         self.noreply = noreply
 
     def framed_value(self) -> bytes | None:
-        """Return the value, in one copy; None if no line end follows it."""
+        """Return the value, copied once; None if it is not followed by a line ending."""
         pieces = self._blocks + self._pieces
         last = pieces.pop()
         if len(last) < len(_LINE_END) and pieces:
@@ -54,15 +56,15 @@ class PartialStore(Pieces):
 
 
 class PartialSet(PartialStore):
-    """A set of a large value, which is put together once, as it is going to be kept.
+    """A set of a large value, assembled once in the form in which it will be stored.
 
     Args:
-        key: the item's.
-        flags: the client's.
-        exptime: as on the wire.
-        size: bytes of the value.
-        noreply: whether the client wants no answer.
-        begun: what there is of the value; it is not copied before the rest is there.
+        key: the item's key.
+        flags: the client flags.
+        exptime: the exptime as sent.
+        size: the size of the value in bytes.
+        noreply: whether the client wants no reply.
+        begun: the part of the value that has arrived; it is not copied until the rest has, too.
     """
 
     __slots__ = ("_begun", "_reserved")
@@ -70,31 +72,31 @@ class PartialSet(PartialStore):
     def __init__(
         self, key: bytes, flags: int, exptime: int, size: int, noreply: bool, begun: memoryview
     ) -> None:
-        super().__init__("set_framed", (key, exptime), size, (noreply,), noreply)
+        super().__init__(SET_FRAMED, (key, exptime), size, (noreply,), noreply)
         self._begun: list[bytes | memoryview] = [b"VALUE %b %d %d\r\n" % (key, flags, size), begun]
         self.missing -= len(begun)
         self._reserved: BytesIO | None = None
 
     @property
     def missing_of_value(self) -> int:
-        """Bytes still to come before the line's end."""
+        """Bytes of the value still to arrive, without the line ending."""
         return max(self.missing - len(_LINE_END), 0)
 
     def reserve(self) -> memoryview:
-        """Take memory for the whole reply; return where in it what is missing of the value goes.
+        """Allocate the whole reply; return the part of it where the rest of the value belongs.
 
-        That counts as received, then.
+        That rest then counts as received.
         """
         parts = (*self._begun, *self._blocks, *self._pieces)
         missing = self.missing_of_value
-        # Unlike a bytearray it can be written to, and be bytes in the end without another copy.
-        self._reserved = BytesIO(bytes(sum(map(len, parts)) + missing + len(_BEHIND_VALUE)))
+        # A BytesIO can be written to and, unlike a bytearray, yields bytes without another copy.
+        self._reserved = BytesIO(bytes(sum(map(len, parts)) + missing + len(_REPLY_END)))
         memory = self._reserved.getbuffer()
         position = 0
         for part in parts:
             memory[position : position + len(part)] = part
             position += len(part)
-        memory[position + missing :] = _BEHIND_VALUE
+        memory[position + missing :] = _REPLY_END
         self._begun.clear()
         self._blocks.clear()
         self._pieces.clear()
@@ -102,8 +104,8 @@ class PartialSet(PartialStore):
         return memory[position : position + missing]
 
     def framed_value(self) -> bytes | None:
-        """Return the reply to a get of it; None if no line end follows the value."""
+        """Return the reply to a later get; None if the value is not followed by a line ending."""
         if self._reserved is not None:
             return self._reserved.getvalue() if self.value() == _LINE_END else None
-        framed = b"".join((*self._begun, *self._blocks, *self._pieces, _BEHIND_VALUE[2:]))
-        return framed if framed.endswith(_BEHIND_VALUE) else None
+        framed = b"".join((*self._begun, *self._blocks, *self._pieces, _REPLY_END[2:]))
+        return framed if framed.endswith(_REPLY_END) else None

@@ -1,4 +1,4 @@
-"""A value that arrives in pieces."""
+"""Assembly of a value that arrives in pieces."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ _PIECES_PER_BLOCK: Final = 1024
 
 
 class Pieces:
-    """Collects a value, however small the pieces it comes in, without copying it again and again.
+    """Collects a value without copying it repeatedly, however small its pieces are.
 
     Attributes:
-        missing: bytes still to come.
+        missing: bytes still to arrive.
     """
 
     __slots__ = ("_blocks", "_pieces", "missing")
@@ -27,11 +27,11 @@ class Pieces:
             return
         self._pieces.append(piece)
         self.missing -= len(piece)
-        # A peer that sends a byte at a time would make the list outgrow its content.
+        # If a peer sends a byte at a time, the list would otherwise outgrow its contents.
         if len(self._pieces) == _PIECES_PER_BLOCK:
             self._blocks.append(b"".join(self._pieces))
             self._pieces.clear()
 
     def value(self) -> bytes:
-        """Return all of it, in one copy."""
+        """Return the whole value, copied once."""
         return b"".join(self._blocks + self._pieces)

@@ -3,8 +3,8 @@
 from struct import Struct
 from typing import Final
 
-from memlite import __version__
-from memlite.errors import ProtocolViolation
+from memlite.core.errors import ProtocolViolation
+from memlite.core.version import __version__
 from memlite.protocol.limits import Limits
 from memlite.protocol.login import TOKEN_LENGTH, Attempt, Credentials, Farewell
 from memlite.protocol.magic import MAGIC
@@ -15,7 +15,7 @@ __all__ = ["MECHANISM", "SaslReader", "parse_plain"]
 MECHANISM: Final = b"PLAIN"
 _MECHANISM_LENGTH: Final = 32
 
-# Magic, opcode, bytes of key and of extras, bytes of all behind the header, opaque, cas unique.
+# Magic, opcode, key length, extras length, total body length, opaque, cas unique.
 _header = Struct(">BBHBxxxIIQ").unpack_from
 _LONGEST_BODY: Final = TOKEN_LENGTH + _MECHANISM_LENGTH
 _AUTHENTICATIONS: Final = (Opcode.SASL_AUTH, Opcode.SASL_STEP)
@@ -27,7 +27,11 @@ _TOO_MANY: Final = b"Too many failures, try again later."
 
 
 def parse_plain(message: bytes) -> Credentials | None:
-    """Return who a PLAIN message is from; None if it is none, or to act for another user."""
+    """Return the credentials in a PLAIN message.
+
+    Returns:
+        None if the message is malformed, or asks to act on behalf of another user.
+    """
     parts = message.split(b"\0")
     if len(parts) != 3:
         return None
@@ -38,27 +42,27 @@ def parse_plain(message: bytes) -> Credentials | None:
 
 
 class SaslReader:
-    """Reads what a client sends before it has authenticated with SASL.
+    """The `memlite.protocol.login.LoginReader` of the binary protocol.
 
-    Implements `memlite.protocol.login.LoginReader`. Only VERSION is answered besides.
+    Apart from SASL commands it answers only VERSION.
 
     Args:
-        limits: not needed; what it takes is shorter.
+        limits: unused, since packets before authentication are shorter than any limit.
 
     Attributes:
-        in_token: as there.
+        in_token: see `LoginReader`.
     """
 
-    __slots__ = ("_asked", "_buffer", "in_token")
+    __slots__ = ("_buffer", "_plain_chosen", "in_token")
 
     def __init__(self, limits: Limits) -> None:
         self._buffer = bytearray()
-        self._asked = False  # whether it has chosen PLAIN and is to say the rest
+        self._plain_chosen = False  # whether a SASL_STEP with the PLAIN message may follow
         self.in_token = False
 
     @property
     def unfinished(self) -> bool:
-        """Whether something has arrived that `next` has not looked at, or not in full."""
+        """Whether there is input that `next` has not yet consumed."""
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> None:
@@ -66,13 +70,13 @@ class SaslReader:
         self._buffer += data
 
     def rest(self) -> bytes:
-        """Return what came behind the last that `next` returned, and forget it."""
+        """Return the input that `next` has not consumed, and clear the buffer."""
         data = bytes(self._buffer)
         self._buffer.clear()
         return data
 
     def next(self) -> Attempt | Farewell | bytes | None:
-        """Return what comes next; see `LoginReader`."""
+        """Parse the next request; see `LoginReader`."""
         buffer = self._buffer
         if buffer and buffer[0] != MAGIC:
             raise ProtocolViolation("not a binary request, unauthenticated")
@@ -97,9 +101,9 @@ class SaslReader:
 
     def _attempt(self, request: BinaryRequest, name: bytes, message: bytes) -> Attempt | bytes:
         begins = request.opcode == Opcode.SASL_AUTH
-        known = name.upper() == MECHANISM if begins else self._asked
-        self._asked = begins and known and not message
-        if self._asked:
+        known = name.upper() == MECHANISM if begins else self._plain_chosen
+        self._plain_chosen = begins and known and not message
+        if self._plain_chosen:
             return failure(request, Status.AUTH_CONTINUE)
         return Attempt(
             parse_plain(message) if known else None,
@@ -110,7 +114,7 @@ class SaslReader:
 
 
 def _fault(opcode: int, key_size: int, extras_size: int, body: int) -> Status | None:
-    """Return what is wrong with a packet, so that the connection is to be closed."""
+    """Return the status of a packet that ends the connection, None for an acceptable packet."""
     if body < key_size + extras_size:
         return Status.UNKNOWN_COMMAND
     if opcode in _ANSWERS:

@@ -1,6 +1,6 @@
-"""What a server imports only when somebody asks for it, by a command or a protocol.
+"""The modules that are imported lazily, when a command or a protocol first needs them.
 
-To have it all from the start would double the time that the start takes.
+Importing them at startup would double the startup time.
 """
 
 import importlib
@@ -12,20 +12,19 @@ MODULES = (
     "memlite.protocol.lite",
     "memlite.protocol.login",
     "memlite.protocol.sasl",
-    "memlite.protocol.uris",
-    "memlite.server.admin",
-    "memlite.server.binary",
-    "memlite.server.deferred_binary",
-    "memlite.server.deferred_connection",
-    "memlite.server.deferred_text",
-    "memlite.server.dumps",
-    "memlite.server.encrypted",
-    "memlite.server.lite",
-    "memlite.server.watchers",
+    "memlite.core.uris",
+    "memlite.server.admin.admin",
+    "memlite.server.execution.binary_commands",
+    "memlite.server.execution.pipelined",
+    "memlite.server.admin.dumps",
+    "memlite.server.connections.tls_transport",
+    "memlite.server.execution.lite_commands",
+    "memlite.server.admin.periodic_report",
+    "memlite.server.admin.watchers",
 )
 
 
 def import_all() -> None:
-    """Import it now: the process is about to lose the right to read Python's files."""
+    """Import them all now, because the process is about to lose read access to Python's files."""
     for name in MODULES:
         importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""The process around the server: streams, limits, user, daemon, pid file."""
+"""Setup of the server process: standard streams, limits, user, daemon mode, pid file."""
 
 import contextlib
 import logging
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from memlite.errors import StartError
+from memlite.core.errors import StartError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,17 +24,17 @@ __all__ = [
 
 _log = logging.getLogger("memlite")
 
-# Files beside connections: standard streams, listeners, the loop's own, a backend's, and those
-# accepted only to be told that they are too many.
+# File descriptors not used for connections: standard streams, listeners, the event loop, a backend,
+# and connections that are accepted only to be rejected.
 _RESERVED_FILES = 192
 _MCL_CURRENT_AND_FUTURE = 3
 _READY = b"."
 
 
 def open_standard_streams() -> None:
-    """Give a process that was started without them (``<&- >&- 2>&-``) empty standard streams.
+    """Open /dev/null for standard streams that are closed (``<&- >&- 2>&-``).
 
-    Else sockets would get their numbers, and messages would go to clients.
+    Otherwise sockets would get their file descriptors, and messages would be sent to clients.
     """
     while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -46,10 +46,10 @@ def open_standard_streams() -> None:
 
 
 def raise_file_limit(connections: int) -> None:
-    """Allow as many open files as `connections` need.
+    """Raise the limit on open files to what `connections` need.
 
     Raises:
-        StartError: the process may not have so many.
+        StartError: the process is not permitted that many.
     """
     try:
         import resource
@@ -61,7 +61,7 @@ def raise_file_limit(connections: int) -> None:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
-        hard = needed  # only root may; others learn so below
+        hard = needed  # permitted only to root; fails below for other users
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (OSError, ValueError):
@@ -72,10 +72,10 @@ def raise_file_limit(connections: int) -> None:
 
 
 def allow_coredumps() -> None:
-    """Raise the core file limit as far as it goes (``-r``).
+    """Raise the core file limit as far as possible (``-r``).
 
     Raises:
-        StartError: it is zero and may not be raised.
+        StartError: it is zero and cannot be raised.
     """
     import resource
 
@@ -89,7 +89,7 @@ def allow_coredumps() -> None:
 
 
 def lock_memory() -> None:
-    """Keep all pages in memory (``-k``); where that is forbidden, warn, as memcached does."""
+    """Lock all pages in memory (``-k``); if that is not permitted, warn, as memcached does."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -98,19 +98,19 @@ def lock_memory() -> None:
 
 
 def become(user: str | None, files: "Sequence[Path]") -> None:
-    """Give up root for `user`; without effect for who is not root.
+    """Drop root privileges and run as `user`; do nothing if the process does not run as root.
 
     Args:
-        user: its name.
-        files: what root made and `user` is to have, to use it and to remove it in the end.
+        user: the name of the user.
+        files: files created as root whose ownership passes to `user`.
 
     Raises:
-        StartError: there is no such user.
+        StartError: there is no such user, or the switch failed.
     """
     if sys.platform == "win32" or os.geteuid() != 0:
         return
     if user is None:
-        _log.info("running as root; -u <user> gives that up")
+        _log.info("running as root; -u <user> drops root privileges")
         return
     import pwd
 
@@ -129,17 +129,17 @@ def become(user: str | None, files: "Sequence[Path]") -> None:
 
 
 def daemonize(*, keep_streams: bool) -> Callable[[], None]:
-    """Go on in the background, in a session of its own, while the caller's process waits.
+    """Continue as a daemon in a session of its own, while the parent process waits.
 
-    That one exits with 0 once the daemon is ready, or with the daemon's code if it ends before.
-    Until it is ready the daemon has the caller's directory and stderr, to name files from and to
-    say what is wrong.
+    The parent exits with 0 once the daemon is ready, or with the daemon's exit code if it fails
+    before that. Until then the daemon keeps the working directory, for relative paths, and stderr,
+    for error messages.
 
     Args:
         keep_streams: leave stdout and stderr open (with ``-v``).
 
     Returns:
-        What to call when ready; it leaves the directory and the streams.
+        A function to call when the daemon is ready; it leaves the directory and the streams.
     """
     sys.stdout.flush()
     reading, writing = os.pipe()
@@ -159,7 +159,7 @@ def daemonize(*, keep_streams: bool) -> Callable[[], None]:
         for stream in (0,) if keep_streams else (0, 1, 2):
             os.dup2(null, stream)
         os.close(null)
-        with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+        with contextlib.suppress(BrokenPipeError):  # the parent is gone
             os.write(writing, _READY)
         os.close(writing)
 
@@ -168,7 +168,10 @@ def daemonize(*, keep_streams: bool) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def pid_file(path: str | None) -> Iterator[None]:
-    """Keep the process id in a file while the server runs.
+    """Maintain a pid file while the server runs.
+
+    Args:
+        path: the file; None for none.
 
     Raises:
         StartError: it cannot be written.
@@ -176,9 +179,9 @@ def pid_file(path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    from pathlib import Path  # not above: most servers keep no such file, and need not wait for it
+    from pathlib import Path  # imported lazily: servers without a pid file start faster
 
-    file = Path(path).absolute()  # a daemon leaves the directory
+    file = Path(path).absolute()  # a daemon changes its working directory
     with contextlib.suppress(OSError, ValueError):
         other = int(file.read_text(encoding="utf-8"))
         if other != os.getpid() and _alive(other):
@@ -196,7 +199,7 @@ def pid_file(path: str | None) -> Iterator[None]:
 
 
 def _remove_pid_file(file: "Path") -> None:
-    """Remove the pid file, unless it is the next server's by now."""
+    """Remove the pid file, unless it belongs to another server by now."""
     try:
         if file.read_text(encoding="utf-8").strip() == str(os.getpid()):
             file.unlink()

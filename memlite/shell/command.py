@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from memlite import signals
-from memlite.errors import ConfigError, StartError
+from memlite.client.login import TextLogin
+from memlite.core import signals
+from memlite.core.distribution import not_installed
+from memlite.core.errors import ConfigError, StartError
 from memlite.shell.dialects import DIALECTS
 from memlite.shell.display import Style
-from memlite.shell.link import Credentials, Link
+from memlite.shell.link import Link
 from memlite.shell.options import PASSWORD_VARIABLE, Options, parse, password_from, tls_context
 from memlite.shell.pretty import Pretty
 from memlite.shell.raw import Raw
@@ -30,22 +32,22 @@ def main(arguments: Sequence[str]) -> int:
     """Run the shell.
 
     Args:
-        arguments: the command line behind the subcommand's name.
+        arguments: the command line after the subcommand's name.
 
     Returns:
-        The exit code: 0; 1 when a command failed (never of an interactive session); 130 when
+        The exit code: 0; 1 if a command failed, except in an interactive session; 130 if
         interrupted.
 
     Raises:
         ConfigError: an argument is wrong.
-        StartError: a package that the terminal needs is missing.
+        StartError: a package needed on a terminal is missing.
     """
     options = parse(arguments)
     if options is None:
         return 0
     signals.release()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # As an exception: the prompt must give the terminal back as it was.
+    # An exception, so that the prompt restores the terminal.
     signal.signal(signal.SIGTERM, _exit)
     try:
         return _run(options)
@@ -64,10 +66,10 @@ def _run(options: Options) -> int:
     link = Link(
         options.address,
         timeout=options.timeout,
-        value_at_most=options.value_at_most,
+        value_length=options.value_length,
         tls=tls_context(options),
         server_name=options.sni,
-        credentials=_credentials(options),
+        login=_login(options),
     )
     display = Raw(terminal=style.terminal) if options.raw else Pretty(style)
     session = Session(
@@ -77,8 +79,8 @@ def _run(options: Options) -> int:
         Output(sys.stderr.buffer, _style(sys.stderr.isatty())),
         DIALECTS[options.dialect],
     )
-    source = ScriptSource(sys.stdin.buffer, options.value_at_most)
-    try:
+    source = ScriptSource(sys.stdin.buffer, options.value_length)
+    with link:
         if options.words:
             _one_command(options, session, source)
         elif prompt is not None:
@@ -86,8 +88,6 @@ def _run(options: Options) -> int:
             return 0
         else:
             session.run(source)
-    finally:
-        link.close()
     return 1 if session.failed else 0
 
 
@@ -110,10 +110,8 @@ def _prompt() -> Callable[[Session], None]:
     except ModuleNotFoundError as error:
         if (error.name or "memlite").partition(".")[0] == "memlite":
             raise
-        raise StartError(
-            f"shell: {error.name} is not installed, which a terminal needs: "
-            "pip install 'memlite[shell]'; lines from a pipe work without"
-        ) from None
+        what = not_installed(error, "shell")
+        raise StartError(f"shell: {what}; commands from a pipe work without it") from None
     return run
 
 
@@ -126,7 +124,7 @@ def _style(terminal: bool) -> Style:
     )
 
 
-def _credentials(options: Options) -> Credentials | None:
+def _login(options: Options) -> TextLogin | None:
     if not options.user:
         return None
     password = password_from(options)
@@ -136,7 +134,7 @@ def _credentials(options: Options) -> Credentials | None:
                 f"shell: --user needs a password: --password-file or {PASSWORD_VARIABLE}"
             )
         try:
-            password = getpass.getpass(f"Password of {options.user}: ").encode()
+            password = getpass.getpass(f"Password for {options.user}: ").encode()
         except (EOFError, UnicodeError):
             raise ConfigError("shell: --user needs a password") from None
-    return Credentials(options.user, password)
+    return TextLogin(options.user.encode(), password)

@@ -1,8 +1,8 @@
-"""The commands the shell knows: their syntax, what they do, and what the server answers."""
+"""The commands the shell knows: their syntax, descriptions and replies."""
 
 from dataclasses import dataclass
 
-from memlite.shell.replies import Shape
+from memlite.client.replies import Shape
 
 __all__ = ["ARGUMENTS", "COMMANDS", "LOCAL", "STORAGE", "Command"]
 
@@ -13,12 +13,12 @@ class Command:
 
     Attributes:
         name: its first word.
-        syntax: what follows; capitals are to be replaced, brackets may be left out.
+        syntax: its arguments; words in capitals are placeholders, brackets mark optional parts.
         summary: what it does, in a few words.
-        example: a line to type.
-        group: under which ``help`` lists it.
-        reply: what the server answers.
-        more: what else ``help NAME`` says.
+        example: an example line.
+        group: the group in which ``help`` lists it.
+        reply: the shape of the server's reply.
+        more: further text for ``help NAME``.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Command:
 
 
 _VALUE = (
-    "The value stands in quotes, and its length is counted for you. Between double quotes "
-    r"\n \r \t \0 \\ \" and \xHH (any byte) are escapes; between single quotes only \\ and \'."
+    "The value is quoted, and its length is counted for you. Within double quotes "
+    r"\n \r \t \0 \\ \" and \xHH (any byte) are escapes; within single quotes only \\ and \'."
     "\n"
 )
 _NUMBERS = (
-    "FLAGS is a number kept with the item (0 if left out). EXPTIME is in seconds, or above 30 days "
-    "a Unix time; 0, or none: it does not expire; negative: at once."
+    "FLAGS is a number stored with the item (default: 0). EXPTIME is in seconds, or above 30 days "
+    "a Unix timestamp; 0, the default, never expires; a negative number expires immediately."
 )
-_BY_LENGTH = (
-    "\nmemcached's own form works as well: with the number of bytes in place of the value, which "
-    "the shell then asks for: "
+_LENGTH_FORM = (
+    "\nmemcached's own form works as well. It has the number of bytes instead of the value, which "
+    "the shell then prompts for: "
 )
 
 
@@ -60,27 +60,27 @@ def _storage(name: str, summary: str, example: str, *, numbers: bool = True) -> 
         Shape.FENCED,
         _VALUE
         + (_NUMBERS if numbers else "FLAGS and EXPTIME have no effect here.")
-        + _BY_LENGTH
+        + _LENGTH_FORM
         + f"{name} KEY FLAGS EXPTIME BYTES",
     )
 
 
-_META = "Each flag is a letter, with its token right behind it: T60."
+_META = "Each flag is a letter immediately followed by its token, if any: T60."
 
 _LIST = (
     _storage("set", "store a value", 'set greeting "hello world" 0 60'),
-    _storage("add", "store, if there is none yet", 'add lock "me" 0 10'),
-    _storage("replace", "store, if there is one already", 'replace greeting "hi"'),
-    _storage("append", "put behind the value that is there", 'append log " more"', numbers=False),
-    _storage("prepend", "put before the value that is there", 'prepend log "> "', numbers=False),
+    _storage("add", "store only if the key is new", 'add lock "me" 0 10'),
+    _storage("replace", "store only if the key exists", 'replace greeting "hi"'),
+    _storage("append", "add to the end of a value", 'append log " more"', numbers=False),
+    _storage("prepend", "add to the start of a value", 'prepend log "> "', numbers=False),
     Command(
         "cas",
         'KEY "VALUE" [FLAGS EXPTIME] UNIQUE',
-        "store, if nobody has since gets",
+        "store if unchanged since gets",
         'cas greeting "hi" 12',
         "store",
         Shape.FENCED,
-        f"UNIQUE is the number that gets shows. {_VALUE}{_NUMBERS}{_BY_LENGTH}"
+        f"UNIQUE is the number that gets shows. {_VALUE}{_NUMBERS}{_LENGTH_FORM}"
         "cas KEY FLAGS EXPTIME BYTES UNIQUE",
     ),
     Command(
@@ -90,7 +90,7 @@ _LIST = (
         "get greeting",
         "read",
         Shape.ITEMS,
-        "Of a long value a terminal shows the beginning. To have it all in a file:\n"
+        "On a terminal only the beginning of a long value is shown. To save all of it:\n"
         "memlite shell --raw HOST:PORT get KEY > FILE",
     ),
     Command("gets", "KEY...", "show values and cas uniques", "gets a b", "read", Shape.ITEMS),
@@ -107,7 +107,7 @@ _LIST = (
         "add to a number",
         "incr visits 1",
         "change",
-        more="The value must be a decimal number below 2^64, beyond which it begins at 0 again.",
+        more="The value must be a decimal number below 2^64, at which it wraps around to 0.",
     ),
     Command(
         "decr",
@@ -121,7 +121,7 @@ _LIST = (
     Command(
         "mg",
         "KEY [FLAG...]",
-        "read an item; flags say what of it",
+        "read an item; flags select what",
         "mg greeting v t c",
         "meta",
         Shape.META,
@@ -130,11 +130,11 @@ _LIST = (
     Command(
         "ms",
         'KEY "VALUE" [FLAG...]',
-        "store an item; flags say how",
+        "store an item; flags control how",
         'ms greeting "hello" T60 c',
         "meta",
         Shape.FENCED,
-        f"{_META} {_VALUE}{_BY_LENGTH}ms KEY BYTES [FLAG...]",
+        f"{_META} {_VALUE}{_LENGTH_FORM}ms KEY BYTES [FLAG...]",
     ),
     Command(
         "md",
@@ -154,36 +154,36 @@ _LIST = (
         Shape.META,
         _META,
     ),
-    Command("me", "KEY [b]", "what the server knows of an item", "me greeting", "meta", Shape.META),
-    Command("mn", "", "nothing, and say so", "mn", "meta", Shape.META),
+    Command("me", "KEY [b]", "show an item's metadata", "me greeting", "meta", Shape.META),
+    Command("mn", "", "do nothing but reply", "mn", "meta", Shape.META),
     Command(
         "stats",
         "[GROUP]",
-        "statistics",
+        "show statistics",
         "stats items",
         "server",
         Shape.ROWS,
-        "Which groups there are depends on the server; TAB shows those known here.",
+        "The available groups depend on the server; TAB lists the common ones.",
     ),
-    Command("version", "", "the server's version", "version", "server"),
+    Command("version", "", "show the server's version", "version", "server"),
     Command(
         "flush_all",
         "[DELAY]",
-        "forget all items",
+        "invalidate all items",
         "flush_all",
         "server",
-        more="DELAY: in so many seconds, not now.",
+        more="DELAY is in seconds; without it, items are invalidated immediately.",
     ),
-    Command("verbosity", "LEVEL", "how much the server logs", "verbosity 1", "server"),
-    Command("cache_memlimit", "MEGABYTES", "how much it may store", "cache_memlimit 128", "server"),
+    Command("verbosity", "LEVEL", "set the log level", "verbosity 1", "server"),
+    Command("cache_memlimit", "MEGABYTES", "set the memory limit", "cache_memlimit 128", "server"),
     Command(
         "watch",
         "[KIND...]",
-        "follow what the server does",
+        "follow the server's events",
         "watch mutations evictions",
         "server",
         Shape.STREAM,
-        "Lines come until ctrl-c.",
+        "Events are shown until ctrl-c.",
     ),
     Command(
         "lru_crawler",
@@ -191,89 +191,89 @@ _LIST = (
         "list all keys; expire items",
         "lru_crawler metadump all",
         "server",
-        more="metadump shows what is known of each item, mgdump each key as a line to ask for it. "
-        "ctrl-c ends either.",
+        more="metadump shows each item's metadata, mgdump a command to fetch each key. "
+        "Stop either with ctrl-c.",
     ),
     Command("lru", "TASK ARGUMENT...", "tune the LRU", "lru mode segmented", "server"),
     Command(
         "slabs", "TASK ARGUMENT...", "move memory between classes", "slabs automove 1", "server"
     ),
-    Command("refresh_certs", "", "read TLS certificates again", "refresh_certs", "server"),
+    Command("refresh_certs", "", "reload TLS certificates", "refresh_certs", "server"),
     Command(
         "shutdown",
         "[graceful]",
-        "stop the server, if allowed",
+        "stop the server, if permitted",
         "shutdown graceful",
         "server",
         Shape.LAST,
     ),
-    Command("help", "[COMMAND]", "this list, or more about one", "help set", "shell"),
+    Command("help", "[COMMAND]", "list commands, or describe one", "help set", "shell"),
     Command(
         "auth",
         "USER",
-        "authenticate; asks for the password",
+        "authenticate; prompts for the password",
         "auth ada",
         "shell",
-        more="Sends user and password as memcached's text protocol has it (-Y), now and whenever "
-        "the shell connects again. The password is not shown and not kept in the history.",
+        more="Sends user and password in memcached's text protocol (-Y), now and whenever the "
+        "shell reconnects. The password is neither shown nor saved in the history.",
     ),
-    Command("quit", "", "leave; so do exit and ctrl-d", "quit", "shell"),
+    Command("quit", "", "leave the shell, as exit and ctrl-d do", "quit", "shell"),
 )
 
 COMMANDS: dict[str, Command] = {command.name: command for command in _LIST}
-"""Every command by its name, in the order ``help`` lists them."""
+"""All commands by name, in the order ``help`` lists them."""
 
 LOCAL = {command.name for command in _LIST if command.group == "shell"} | {"exit"}
-"""Those the shell carries out itself."""
+"""Names of the commands the shell executes itself."""
 
 STORAGE = {name for name, command in COMMANDS.items() if '"VALUE"' in command.syntax}
-"""Those with a value."""
+"""Names of the commands with a value."""
 
-_KINDS = {
+_EVENTS = {
     "fetchers": "items that are read",
     "mutations": "items that are stored",
-    "evictions": "items that make room",
+    "evictions": "items that are evicted",
     "deletions": "items that are deleted",
     "connevents": "connections opened and closed",
     "proxyreqs": "requests of the proxy",
     "proxyevents": "events of the proxy",
     "proxyuser": "messages of the proxy's scripts",
 }
-_WHICH = {"all": "of all classes", "hash": "by walking the hash table"}
+_SCOPES = {"all": "all classes", "hash": "walk the hash table"}
 
 ARGUMENTS: dict[str, dict[str, str]] = {
     "stats": {
-        "settings": "how the server was started",
+        "settings": "the server's settings",
         "items": "items by class",
         "slabs": "memory by class",
-        "sizes": "how many items of which size",
+        "sizes": "histogram of item sizes",
         "conns": "connections",
-        "latency": "how long commands take (memlite)",
-        "backend": "where items are stored (memlite)",
-        "hotkeys": "keys asked for most (memlite)",
+        "latency": "command latencies (memlite)",
+        "backend": "the storage backend (memlite)",
+        "hotkeys": "most requested keys (memlite)",
         "detail": "counts by key prefix: on, off, dump",
         "cachedump": "some keys of a class: CLASS LIMIT",
-        "reset": "begin counting again",
+        "reset": "reset the counters",
         "extstore": "storage on disk (memcached)",
         "proxy": "the proxy (memcached)",
     },
-    "stats detail": {"on": "begin", "off": "end", "dump": "show"},
-    "watch": _KINDS,
+    "stats detail": {"on": "start counting", "off": "stop counting", "dump": "show the counts"},
+    "watch": _EVENTS,
     "lru_crawler": {
-        "metadump": "a line about each item",
+        "metadump": "the metadata of each item",
         "mgdump": "the key of each item",
         "crawl": "expire items now: all, or class ids",
         "enable": "start the crawler",
         "disable": "stop it",
         "sleep": "microseconds between items",
-        "tocrawl": "items of each class to look at",
+        "tocrawl": "items to visit in each class",
     },
-    "lru_crawler metadump": _WHICH,
-    "lru_crawler mgdump": _WHICH,
-    "lru_crawler crawl": {"all": "of all classes"},
+    "lru_crawler metadump": _SCOPES,
+    "lru_crawler mgdump": _SCOPES,
+    "lru_crawler crawl": {"all": "all classes"},
     "lru": {"mode": "flat or segmented", "tune": "shares of the LRUs", "temp_ttl": "TTL"},
     "lru mode": {"flat": "one list", "segmented": "hot, warm and cold"},
     "slabs": {"reassign": "SOURCE DESTINATION", "automove": "0, 1 or 2"},
-    "shutdown": {"graceful": "let commands under way finish"},
+    "shutdown": {"graceful": "finish commands in progress"},
 }
-"""Which words may follow which."""
+"""The known arguments after a command, or after a command and its first argument."""

@@ -1,4 +1,4 @@
-"""What TAB offers."""
+"""Tab completion and the syntax hint."""
 
 import re
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ __all__ = ["Candidate", "candidates", "hint"]
 
 
 class Candidate(NamedTuple):
-    """A word that may stand where the cursor is.
+    """A completion of the word at the cursor.
 
     Attributes:
-        word: the word.
-        meaning: what it means, in a few words.
-        shown: how it is listed.
+        word: the completed word.
+        meaning: its meaning, in a few words.
+        shown: how it is displayed in the list.
     """
 
     word: str
@@ -27,43 +27,46 @@ class Candidate(NamedTuple):
 
 
 def candidates(before: str, commands: Mapping[str, Command] = COMMANDS) -> list[Candidate]:
-    """Return what may complete the word behind which the cursor stands.
+    """Return the possible completions of the word before the cursor.
 
     Args:
         before: the line up to the cursor.
-        commands: those there are.
+        commands: the available commands.
     """
     text = _QUOTED.sub("_", before)
     if '"' in text or "'" in text:
         return []  # within a value
-    *done, word = text.split(" ")
-    done = [one for one in done if one]
-    if not done or done == ["help"]:
-        found = {name: command.summary for name, command in commands.items()}
-    elif done[0] not in commands:
+    *previous, word = text.split(" ")
+    previous = [one for one in previous if one]
+    if not previous or previous == ["help"]:
+        options = {name: command.summary for name, command in commands.items()}
+    elif previous[0] not in commands:
         return []
-    elif done[0] in META_FLAGS:
-        return _flags(done, word)
-    elif done[0] == "watch":
-        found = {kind: meaning for kind, meaning in ARGUMENTS["watch"].items() if kind not in done}
+    elif previous[0] in META_FLAGS:
+        return _flags(previous, word)
+    elif previous[0] == "watch":
+        events = ARGUMENTS["watch"].items()
+        options = {event: meaning for event, meaning in events if event not in previous}
     else:
-        found = ARGUMENTS.get(" ".join(done), {})
-    return [Candidate(one, meaning, one) for one, meaning in found.items() if one.startswith(word)]
+        options = ARGUMENTS.get(" ".join(previous), {})
+    return [
+        Candidate(one, meaning, one) for one, meaning in options.items() if one.startswith(word)
+    ]
 
 
-def _flags(done: list[str], word: str) -> list[Candidate]:
-    """Return the meta flags that are not there yet, once the key (and the value) are."""
-    if len(done) < (3 if done[0] == "ms" else 2):
+def _flags(previous: list[str], word: str) -> list[Candidate]:
+    """Return the meta flags not yet given, once the key (and for ms the value) is present."""
+    if len(previous) < (3 if previous[0] == "ms" else 2):
         return []
-    given = {one[0] for one in done[2:]}
+    given = {one[0] for one in previous[2:]}
     return [
         Candidate(flag[0], meaning, flag)
-        for flag, meaning in META_FLAGS[done[0]].items()
+        for flag, meaning in META_FLAGS[previous[0]].items()
         if flag.startswith(word) and flag[0] not in given
     ]
 
 
 def hint(line: str, commands: Mapping[str, Command] = COMMANDS) -> str:
-    """Return the syntax of the command a line begins with; empty if there is none."""
+    """Return the syntax of the command at the start of a line; empty if there is none."""
     command = commands.get(line.split(" ", 1)[0])
     return command.usage if command else ""

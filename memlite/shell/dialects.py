@@ -1,4 +1,4 @@
-"""What a server may speak."""
+"""The protocol dialects the shell can speak."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -11,12 +11,12 @@ __all__ = ["DIALECTS", "MEMCACHED", "Dialect"]
 
 
 class Dialect(NamedTuple):
-    """A way to ask, and what there is to ask for.
+    """A dialect: its commands, and how they are parsed.
 
     Attributes:
-        commands: every command by its name, in the order ``help`` lists them.
-        read_line: returns what a line asks for; see `memlite.shell.typed.read_line`.
-        read_words: returns what a command given as words asks for; see `read_words` there.
+        commands: all commands by name, in the order ``help`` lists them.
+        read_line: parses a typed line; see `memlite.shell.typed.read_line`.
+        read_words: parses a command given as words; see `memlite.shell.typed.read_words`.
     """
 
     commands: Mapping[str, Command]
@@ -30,4 +30,4 @@ DIALECTS = {
     "memcached": MEMCACHED,
     "lite": Dialect(lite.COMMANDS, lite.read_line, lite.read_words),
 }
-"""Each by its name."""
+"""The dialects by name."""

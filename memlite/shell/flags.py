@@ -1,14 +1,14 @@
-"""The flags of meta commands: what each means, for help, completion and replies."""
+"""The flags of meta commands and their meanings, for help, completion and replies."""
 
-__all__ = ["META_FLAGS", "reply_flag"]
+__all__ = ["META_FLAGS", "describe_reply_flag"]
 
 _KEY = {"b": "the key is base64"}
 _ALL = {
     "k": "return the key",
     "O(token)": "opaque: copied to the reply",
-    "q": "quiet: no reply to what is usual (a miss; a success)",
+    "q": "quiet: no reply in the usual case (a miss; a success)",
 }
-_CAS = {"C(cas)": "only if the cas unique is this", "E(cas)": "give it this cas unique"}
+_CAS = {"C(cas)": "only if the cas unique matches", "E(cas)": "set the cas unique"}
 _PATH = {"P(token)": "ignored; for proxies", "L(token)": "ignored; for proxies"}
 
 META_FLAGS: dict[str, dict[str, str]] = {
@@ -17,25 +17,25 @@ META_FLAGS: dict[str, dict[str, str]] = {
         "f": "return the client flags",
         "c": "return the cas unique",
         "s": "return the value's size",
-        "t": "return the TTL that remains, in seconds; -1: none",
+        "t": "return the remaining TTL in seconds; -1: none",
         "h": "return whether it has been hit before",
         "l": "return the seconds since its last access",
         "u": "do not count this as an access",
         "T(ttl)": "set the TTL",
         "N(ttl)": "on a miss, create an empty item with this TTL",
-        "R(ttl)": "win the right to recache if less TTL than this remains",
-        "C(cas)": "leave the value out if the cas unique is this",
+        "R(ttl)": "win the right to recache if the remaining TTL is less",
+        "C(cas)": "omit the value if the cas unique matches",
         "E(cas)": _CAS["E(cas)"],
         **_KEY,
         **_ALL,
         **_PATH,
     },
     "ms": {
-        "T(ttl)": "TTL in seconds; without it, none",
+        "T(ttl)": "TTL in seconds (default: none)",
         "F(flags)": "client flags, a number",
         "M(mode)": "mode: S set, E add, R replace, A append, P prepend",
         "N(ttl)": "with append or prepend: on a miss, create it with this TTL",
-        "I": "with C: if that cas unique is lower, store it as stale",
+        "I": "with C: if the given cas unique is lower, store as stale",
         "c": "return the new cas unique",
         "s": "return the stored size",
         **_CAS,
@@ -54,12 +54,12 @@ META_FLAGS: dict[str, dict[str, str]] = {
     },
     "ma": {
         "M(mode)": "mode: I increment, D decrement",
-        "D(delta)": "by how much; without it, 1",
+        "D(delta)": "the amount (default: 1)",
         "N(ttl)": "on a miss, create it with this TTL",
-        "J(value)": "with N: the number to create it with; without it, 0",
+        "J(value)": "with N: the initial number (default: 0)",
         "T(ttl)": "set the TTL",
         "v": "return the new number",
-        "t": "return the TTL that remains",
+        "t": "return the remaining TTL",
         "c": "return the cas unique",
         **_CAS,
         **_KEY,
@@ -68,7 +68,7 @@ META_FLAGS: dict[str, dict[str, str]] = {
     },
     "me": dict(_KEY),
 }
-"""For each meta command its flags, with their token in brackets, and what they mean."""
+"""The flags of each meta command, with their token in parentheses, and their meanings."""
 
 _RETURNED = {
     "b": "key in base64",
@@ -80,12 +80,12 @@ _RETURNED = {
     "s": "size {}",
     "W": "won: recache it",
     "X": "stale",
-    "Z": "another client recaches it",
+    "Z": "another client is recaching it",
 }
 
 
-def reply_flag(word: str) -> str:
-    """Return in words what a flag of a reply such as ``t60`` says."""
+def describe_reply_flag(word: str) -> str:
+    """Describe a flag of a reply, such as ``t60``."""
     letter, token = word[:1], word[1:]
     match letter, token:
         case "t", "-1":

@@ -1,4 +1,4 @@
-"""What ``help`` says."""
+"""The text of ``help``."""
 
 import textwrap
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _GROUPS = {
     "server": "Server",
     "shell": "Shell",
 }
-_WIDTH_AT_MOST = 100
+_MAX_WIDTH = 100
 
 
 def overview(style: Style, commands: Mapping[str, Command] = COMMANDS) -> str:
@@ -32,12 +32,12 @@ def overview(style: Style, commands: Mapping[str, Command] = COMMANDS) -> str:
         ]
         if listed:
             lines += [style.bold(title), *listed]
-    lines += ["", "What is not listed is sent as it is. 'help set' says more about set."]
+    lines += ["", "Unlisted commands are sent as typed. 'help set' describes set in detail."]
     return "\n".join(lines) + "\n"
 
 
 def topic(name: str, style: Style, commands: Mapping[str, Command] = COMMANDS) -> str:
-    """Return what there is to say about a command; that there is nothing, if there is none."""
+    """Return the description of a command, or a note that there is no such command."""
     command = commands.get("quit" if name == "exit" else name)
     if command is None:
         return "no such command; 'help' lists them\n"
@@ -49,19 +49,19 @@ def topic(name: str, style: Style, commands: Mapping[str, Command] = COMMANDS) -
     ]
     for paragraph in filter(None, command.more.split("\n")):
         lines += [*_wrapped(paragraph, style, "  "), ""]
-    lines += _listed(command, style)
+    lines += _arguments(command, style)
     while not lines[-1]:
         lines.pop()
     return "\n".join(lines) + "\n"
 
 
-def _listed(command: Command, style: Style) -> list[str]:
+def _arguments(command: Command, style: Style) -> list[str]:
     flags = META_FLAGS.get(command.name)
     rows = flags or ARGUMENTS.get(command.name)
     if not rows:
         return []
     column = max(map(len, rows)) + 4
-    lines = ["  " + style.bold("flags" if flags else "what may follow")]
+    lines = ["  " + style.bold("flags" if flags else "arguments")]
     for word, meaning in rows.items():
         first, *others = _wrapped(meaning, style, " " * (column + 2))
         lines += [f"    {word.ljust(column - 2)}{first.strip()}", *others]
@@ -69,5 +69,5 @@ def _listed(command: Command, style: Style) -> list[str]:
 
 
 def _wrapped(text: str, style: Style, margin: str) -> list[str]:
-    width = min(style.width, _WIDTH_AT_MOST)
+    width = min(style.width, _MAX_WIDTH)
     return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=margin)

@@ -1,90 +1,43 @@
-"""The connection to the server: TCP or a UNIX socket, perhaps TLS, perhaps authenticated."""
+"""The shell's connection to the server, for code that is not asynchronous.
 
-import contextlib
-import select
-import socket
+The event loop runs only while a reply is awaited: the prompt has a loop of its own.
+"""
+
+import asyncio
 import ssl
-import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from typing import Self
 
-from memlite.errors import ConfigError, MemliteError, ProtocolViolation
-from memlite.shell.replies import Line, Part, ReplyReader, Shape
+from memlite.client.address import Address
+from memlite.client.connection import Connection, connect
+from memlite.client.errors import ConnectionLostError
+from memlite.client.login import LoginRefusedError, TextLogin
+from memlite.client.replies import Fault, Part, ReplyError, Shape
+from memlite.client.stream import ReplyStream
+from memlite.core.errors import MemliteError
 from memlite.shell.text import clean
 
-__all__ = ["Address", "Credentials", "Link", "LinkError", "parse_address"]
+__all__ = ["Link", "LinkError"]
 
-_PORT = 11211
-_PIECE = 256 * 1024
+# Iterations of the event loop after which it has noticed that a connection was closed: one to read,
+# one to report the end, and two more with TLS in between.
+_ITERATIONS = 4
 
 
 class LinkError(MemliteError):
-    """The server cannot be reached, went away or is none. Its text is one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server listens.
-
-    Attributes:
-        host: its name or address; empty with `path`.
-        port: its TCP port.
-        path: of its UNIX socket.
-    """
-
-    host: str = "localhost"
-    port: int = _PORT
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.path:
-            return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Who to authenticate as.
-
-    Attributes:
-        user: without spaces.
-        password: without line ends.
-    """
-
-    user: str
-    password: bytes
-
-
-def parse_address(text: str) -> Address:
-    """Return the address of ``HOST``, ``HOST:PORT``, ``[::1]:PORT`` or a path with a slash.
-
-    Raises:
-        ConfigError: it is none of them.
-    """
-    if "/" in text and text.isprintable():
-        return Address("", 0, text.removeprefix("unix:"))
-    if text.count(":") > 1 and not text.startswith("["):
-        return Address(text)
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host, port = text, str(_PORT)
-    bare = host.removeprefix("[").removesuffix("]")
-    valid = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536
-    if not bare or not valid or not text.isprintable() or " " in text:
-        raise ConfigError(f"shell: not HOST:PORT or the path of a UNIX socket: {text!r}")
-    return Address(bare, int(port))
+    """The server cannot be reached, went away or is not a memcached. Its text is one line."""
 
 
 class Link:
-    """A connection that is made when it is needed, and again when it was lost.
+    """A connection that is opened when it is needed, and again after it was lost.
 
     Args:
-        address: of the server.
-        timeout: seconds to wait for it at each step; None: for ever.
-        value_at_most: bytes of the longest value to take.
-        tls: makes for an encrypted connection.
-        server_name: the name that its certificate must have, in place of the host's.
-        credentials: sent first on each connection.
+        address: the server's.
+        timeout: seconds to wait for the server at each step; None for no limit.
+        value_length: limit for values, in bytes.
+        tls: encrypts the connection; None for plain text.
+        server_name: the name that the server's certificate must have, if not the host.
+        login: comes first on each connection; None for none.
     """
 
     def __init__(
@@ -92,147 +45,121 @@ class Link:
         address: Address,
         *,
         timeout: float | None,
-        value_at_most: int,
+        value_length: int,
         tls: ssl.SSLContext | None = None,
         server_name: str = "",
-        credentials: Credentials | None = None,
+        login: TextLogin | None = None,
     ) -> None:
         self.address = address
-        self.credentials = credentials
+        self.login = login
         self._timeout = timeout
-        self._value_at_most = value_at_most
+        self._value_length = value_length
         self._tls = tls
-        self._server_name = server_name or address.host or None
-        self._socket: socket.socket | None = None
+        self._server_name = server_name
+        self._connection: Connection | None = None
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+        self._runner.close()
 
     def refresh(self) -> bool:
-        """Connect if need be; return whether a connection had been lost meanwhile.
+        """Connect if need be; return whether a connection had been lost in the meantime.
 
         Raises:
-            LinkError: there is no server, or it does not let us in.
+            LinkError: there is no server, or it refuses the login.
         """
-        lost = self._socket is not None and self._lost()
+        connection = self._connection
+        lost = connection is not None and self._runner.run(_is_lost(connection))
         if lost:
             self.close()
-        if self._socket is None:
-            self._connect()
+        if self._connection is None:
+            self._connection = self._runner.run(self._connect())
         return lost
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.close()
-            self._socket = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
 
     def ask(self, data: bytes, shape: Shape) -> Generator[Part, None, None]:
-        """Send a request and yield each part of the reply as it comes.
+        """Send a request and yield each part of the reply as it arrives.
 
-        To close the generator before the reply has ended closes the connection: what still comes
-        would be taken for the next reply.
+        Closing the generator before the reply has ended closes the connection: the rest of the
+        reply would be taken for the next one.
 
         Args:
             data: the request.
-            shape: what the reply looks like.
+            shape: the shape of its reply.
 
         Raises:
-            LinkError: the reply did not come, or is none; the connection is closed.
+            LinkError: the reply is incomplete or invalid; the connection is closed.
         """
-        connection = self._socket
+        connection = self._connection
         if connection is None:
             raise LinkError("not connected")
-        reader = ReplyReader(shape, self._value_at_most)
         try:
-            with contextlib.suppress(ConnectionError):
-                # It may have been refused, and the reason waits to be read.
-                for start in range(0, len(data), _PIECE):
-                    connection.settimeout(self._timeout)
-                    connection.sendall(data[start : start + _PIECE])
-            deadline = self._deadline()
-            while not reader.done:
-                piece = self._receive(connection, None if reader.streaming else deadline)
-                if not piece:
-                    if shape is Shape.LAST:
-                        break
-                    raise LinkError(f"{self.address} closed the connection")
-                progress = False
-                for part in reader.feed(piece):
-                    progress = True
-                    yield part
-                if progress or reader.in_value:
-                    deadline = self._deadline()
+            stream = self._runner.run(_begin(connection, data, shape))
+            while parts := self._runner.run(_next(stream)):
+                yield from parts
+            # What came after the reply may have been wrong, or the conversation may be over.
+            if connection.lost is not None and connection.lost.cause is not None:
+                raise connection.lost
         except BaseException as error:
             self.close()
-            if isinstance(error, ProtocolViolation):
-                raise LinkError(f"{self.address}: {error}") from None
-            if isinstance(error, OSError):
-                raise LinkError(f"{self.address}: {_reason(error)}") from None
+            if isinstance(error, ConnectionLostError):
+                raise LinkError(self._explain(error)) from None
             raise
-        if reader.spent:
+        if connection.spent:
             self.close()
 
-    def _connect(self) -> None:
-        connection: socket.socket | None = None
+    async def _connect(self) -> Connection:
         try:
-            if self.address.path:
-                connection = socket.socket(socket.AF_UNIX)
-                connection.settimeout(self._timeout)
-                connection.connect(self.address.path)
-            else:
-                connection = socket.create_connection(
-                    (self.address.host, self.address.port), self._timeout
-                )
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                connection = self._tls.wrap_socket(connection, server_hostname=self._server_name)
+            return await connect(
+                self.address,
+                tls=self._tls,
+                server_name=self._server_name,
+                login=self.login,
+                timeout=self._timeout,
+                value_length=self._value_length,
+            )
+        except LoginRefusedError as error:
+            said = clean(error.reply) or "it closed the connection"
+            user = error.user.decode("utf-8", "replace")
+            raise LinkError(f"{self.address} refused user {user!r}: {said}") from None
         except (OSError, ValueError) as error:
-            if connection is not None:
-                connection.close()
             raise LinkError(f"cannot connect to {self.address}: {_reason(error)}") from None
-        self._socket = connection
-        if self.credentials is not None:
-            self._authenticate(self.credentials)
 
-    def _authenticate(self, credentials: Credentials) -> None:
-        token = credentials.user.encode() + b" " + credentials.password
-        request = b"set auth 0 0 %d\r\n%b\r\n" % (len(token), token)
-        answers = list(self.ask(request, Shape.LINE))
-        if answers != [Line(b"STORED")]:
-            self.close()
-            said = "; ".join(clean(one.text) for one in answers if isinstance(one, Line))
-            raise LinkError(f"{self.address} refused user {credentials.user!r}: {said}")
+    def _explain(self, error: ConnectionLostError) -> str:
+        if error.cause is None:
+            return f"{self.address} closed the connection"
+        return f"{self.address}: {_reason(error.cause)}"
 
-    def _lost(self) -> bool:
-        """Return whether the server has closed the connection, or says what nobody asked for."""
-        assert self._socket is not None  # noqa: S101 - for the type checker
-        if not select.select([self._socket], [], [], 0)[0]:
-            return False
-        if not isinstance(self._socket, ssl.SSLSocket):
-            return True
-        # What came may be TLS's own: tickets, for example.
-        self._socket.settimeout(0)
-        try:
-            self._socket.recv(1)
-        except ssl.SSLWantReadError:
-            return False
-        except OSError:
-            pass
-        return True
 
-    def _deadline(self) -> float | None:
-        return None if self._timeout is None else time.monotonic() + self._timeout
+async def _is_lost(connection: Connection) -> bool:
+    for _ in range(_ITERATIONS):
+        await asyncio.sleep(0)
+    return connection.lost is not None
 
-    def _receive(self, connection: socket.socket, deadline: float | None) -> bytes:
-        if deadline is None:
-            connection.settimeout(None)
-        else:
-            connection.settimeout(max(deadline - time.monotonic(), 0.001))
-        return connection.recv(_PIECE)
+
+async def _begin(connection: Connection, data: bytes, shape: Shape) -> ReplyStream:
+    return connection.stream(data, shape)
+
+
+async def _next(stream: ReplyStream) -> list[Part]:
+    return await anext(stream, [])
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time (--timeout)"
+    if isinstance(error, ReplyError):
+        options = {Fault.TOO_LARGE: " (--max-value)", Fault.TLS: " (--tls)"}
+        return f"{error}{options.get(error.fault, '')}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate: {error.verify_message} (--cacert, --sni, --tls-skip-verify)"
     if isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError):

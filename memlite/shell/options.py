@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from memlite.errors import ConfigError
+from memlite.client.address import Address, parse_address
+from memlite.client.tls import TlsFileError, TlsSettings
+from memlite.core.errors import ConfigError
 from memlite.shell.commands import COMMANDS
 from memlite.shell.dialects import DIALECTS
-from memlite.shell.link import Address, parse_address
 
 __all__ = ["PASSWORD_VARIABLE", "Options", "parse", "password_from", "tls_context"]
 
@@ -43,23 +44,23 @@ The password of --user is read from --password-file, else from
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says.
+    """The options and arguments of the command line.
 
     Attributes:
-        address: of the server.
-        words: the command to carry out; none: read lines.
-        raw: whether to show values as they are.
-        value_from_input: whether the value of the command comes on standard input.
-        timeout: seconds; None: for ever.
-        value_at_most: bytes of the longest value.
-        user: who to authenticate as; empty: nobody.
-        password_file: where the password is.
-        tls: whether to encrypt.
-        cacert: file of the authorities to trust, in place of the system's.
-        cert: file of the certificate to show.
-        key: file of its key, if it is another.
-        skip_verify: whether any certificate will do.
-        sni: the name to ask for and to see certified; empty: the host's.
+        address: the server's.
+        words: the command to carry out; empty to read lines.
+        raw: whether to show values unchanged.
+        value_from_input: whether the value of the command is read from standard input.
+        timeout: seconds; None for no limit.
+        value_length: limit for values, in bytes.
+        user: the name to authenticate with; empty for no authentication.
+        password_file: contains the password.
+        tls: whether to encrypt the connection.
+        cacert: file of the certificate authorities to trust, in place of the system's.
+        cert: file of the client's certificate.
+        key: file of its private key, if `cert` does not contain it.
+        skip_verify: whether to accept any certificate.
+        sni: the server's name, which its certificate must have; empty for the host.
         dialect: one of `memlite.shell.dialects.DIALECTS`.
     """
 
@@ -68,7 +69,7 @@ class Options:
     raw: bool
     value_from_input: bool
     timeout: float | None
-    value_at_most: int
+    value_length: int
     user: str
     password_file: Path | None
     tls: bool
@@ -86,17 +87,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> Options | None:
-    """Return what the command line says; None when it asked for help, which is printed.
+    """Parse the command line; return None if it asks for help, which is printed.
 
     Raises:
-        ConfigError: it is wrong.
+        ConfigError: the command line is wrong.
     """
     parser = _parser()
     try:
         found = parser.parse_args(arguments)
         address, words = _address(found.words)
         if address is not None:
-            # Options may stand behind the address too, but not within the command.
+            # Options may follow the address, too, but must not be within the command.
             parser.parse_args(words, namespace=found)
             words = found.words
     except SystemExit:
@@ -112,7 +113,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
     if found.password_file and not found.user:
         raise ConfigError("shell: --password-file is for --user")
     if found.user and found.dialect == "lite":
-        raise ConfigError("shell: --user is not for --dialect lite, which knows no passwords")
+        raise ConfigError("shell: --user is not for --dialect lite, which has no passwords")
     if any(not character.isprintable() or character == " " for character in found.user):
         raise ConfigError("shell: --user must not have spaces or control characters")
     if found.value_from_input and not words:
@@ -123,7 +124,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
         raw=found.raw,
         value_from_input=found.value_from_input,
         timeout=found.timeout or None,
-        value_at_most=found.value_at_most,
+        value_length=found.value_length,
         user=found.user,
         password_file=found.password_file,
         tls=found.tls,
@@ -137,32 +138,28 @@ def parse(arguments: Sequence[str]) -> Options | None:
 
 
 def tls_context(options: Options) -> ssl.SSLContext | None:
-    """Return what makes for the connection that the options ask for; None: a plain one.
+    """Return the context for the connection that the options describe; None for plain text.
 
     Raises:
         ConfigError: a file cannot be read, or is not what it should be.
     """
     if not options.tls:
         return None
-    flag, path = "--cacert", options.cacert
+    settings = TlsSettings(
+        str(options.cacert or ""),
+        str(options.cert or ""),
+        str(options.key or ""),
+        verify=not options.skip_verify,
+    )
     try:
-        context = ssl.create_default_context(cafile=path)
-        if options.cert:
-            flag, path = ("--key", options.key) if options.key else ("--cert", options.cert)
-            # An empty password: never ask for one.
-            context.load_cert_chain(options.cert, options.key, password="")
-    except (ssl.SSLError, ValueError):
-        raise ConfigError(f"shell: {flag} {path}: not what it should be (PEM)") from None
-    except OSError as error:
-        raise ConfigError(f"shell: {flag} {path}: {error.strerror}") from None
-    if options.skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        return settings.context()
+    except TlsFileError as error:
+        option = "cacert" if error.setting == "ca_cert" else error.setting
+        raise ConfigError(f"shell: --{option} {error.path}: {error.reason}") from None
 
 
 def password_from(options: Options) -> bytes | None:
-    """Return the password that a file or the environment holds; None: it must be asked for.
+    """Return the password from the file or the environment; None if it must be asked for.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -180,10 +177,13 @@ def password_from(options: Options) -> bytes | None:
 
 
 def _address(words: list[str]) -> tuple[Address | None, list[str]]:
-    """Return the address that may stand before the command, and the rest."""
+    """Return the address, if the words begin with one, and the command."""
     if not words or words[0] in COMMANDS:
         return None, words
-    return parse_address(words[0]), words[1:]
+    try:
+        return parse_address(words[0]), words[1:]
+    except ConfigError as error:
+        raise ConfigError(f"shell: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -219,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--max-value",
-        dest="value_at_most",
+        dest="value_length",
         type=_size,
         default=_VALUE_AT_MOST,
         metavar="BYTES",

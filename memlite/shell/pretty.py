@@ -1,32 +1,32 @@
-"""Replies for people: values by what they are, statistics as a table."""
+"""The human-readable display: values formatted by type, statistics as a table."""
 
 import re
 from collections.abc import Iterator
 from itertools import islice
 
+from memlite.client.replies import Item, Line, Part, Shape, is_error
 from memlite.shell.display import Style
-from memlite.shell.flags import reply_flag
-from memlite.shell.replies import Item, Line, Part, Shape, is_error
-from memlite.shell.text import HEX, JSON, clean, form, hex_dump, indent
+from memlite.shell.flags import describe_reply_flag
+from memlite.shell.text import HEX, JSON, clean, hex_dump, indent_json, value_format
 from memlite.shell.typed import Request
 
 __all__ = ["Pretty"]
 
-_ROWS_AT_ONCE = 1000
-# Of a value, on a terminal; a file gets all of it.
-_TEXT_SHOWN = 16 * 1024
-_HEX_LINES_SHOWN = 16
-# Numbers that count nothing.
-_NAMES = {"pid", "time", "tcpport", "udpport"}
+_MAX_TABLE_ROWS = 1000
+# How much of a value a terminal shows; other outputs get all of it.
+_MAX_CHARACTERS = 16 * 1024
+_MAX_HEX_LINES = 16
+# Statistics whose numbers are identifiers, not quantities.
+_IDENTIFIERS = {"pid", "time", "tcpport", "udpport"}
 _OUTCOMES = {b"HD": "done", b"EN": "not found", b"NF": "not found", b"NS": "not stored",
              b"EX": "exists, with another cas unique"}  # fmt: skip
 
 
 class Pretty:
-    """Shows replies for people.
+    """Shows replies in human-readable form.
 
     Args:
-        style: what the output can show.
+        style: the capabilities of the output.
     """
 
     def __init__(self, style: Style) -> None:
@@ -37,7 +37,7 @@ class Pretty:
         self._found = 0
 
     def begin(self, request: Request) -> None:
-        """Remember what was asked for."""
+        """Start a reply to `request`."""
         self._request = request
         self._parts = self._found = 0
 
@@ -51,7 +51,7 @@ class Pretty:
         if isinstance(part, Item):
             self._found += 1
             yield from self._take_table()
-            yield self.style.dim(self._head(part))
+            yield self.style.dim(self._header(part))
             yield from self._value(part.value)
             return
         word, _, rest = part.text.partition(b" ")
@@ -59,7 +59,7 @@ class Pretty:
             name, _, value = rest.partition(b" ")
             self._found += 1
             self._rows.append((clean(name), clean(value)))
-            if len(self._rows) < _ROWS_AT_ONCE:
+            if len(self._rows) < _MAX_TABLE_ROWS:
                 return
             yield from self._take_table()
         else:
@@ -67,11 +67,12 @@ class Pretty:
             yield from self._line(part)
 
     def end(self, *, whole: bool = True) -> bytes:
-        """Return what is left of a table, or that there was nothing to show."""
+        """Return the rest of a table, or a note that there was no reply."""
         lines = self._take_table()
         if whole and not self._parts:
-            gone = self._request.shape is Shape.LAST
-            lines.append(self.style.dim("(the server is gone)" if gone else "(no reply)"))
+            closed = self._request.shape is Shape.LAST
+            note = "(the server closed the connection)" if closed else "(no reply)"
+            lines.append(self.style.dim(note))
         return "".join(f"{line}\n" for line in lines).encode()
 
     def _line(self, line: Line) -> list[str]:
@@ -91,67 +92,67 @@ class Pretty:
         outcome = _OUTCOMES.get(text[:2]) if len(word) == 2 else None
         if outcome is None or shape not in (Shape.META, Shape.FENCED):
             return [shown]
-        said = ", ".join([outcome, *map(reply_flag, filter(None, flags))])
-        return [f"{shown}  {self.style.dim(f'({said})')}"]
+        explanation = ", ".join([outcome, *map(describe_reply_flag, filter(None, flags))])
+        return [f"{shown}  {self.style.dim(f'({explanation})')}"]
 
     def _misses(self) -> list[str]:
         words = self._request.words
-        asked = len(words) - (2 if words[0] in (b"gat", b"gats") else 1)
+        requested = len(words) - (2 if words[0] in (b"gat", b"gats") else 1)
         if not self._found:
             return [self.style.dim("(not found)")]
-        if self._found < asked:
-            return [self.style.dim(f"({self._found} of {asked} found)")]
+        if self._found < requested:
+            return [self.style.dim(f"({self._found} of {requested} found)")]
         return []
 
-    def _head(self, item: Item) -> str:
-        """Return what there is to know of an item beside its value."""
+    def _header(self, item: Item) -> str:
+        """Return a line with an item's key, size and metadata."""
         words = [clean(word) for word in item.head.split(b" ")]
         if words[0] == "VALUE":
-            key, said = words[1], []
+            key, details = words[1], []
             if len(words) > 3:
-                said.append(f"flags {words[2]}")
+                details.append(f"flags {words[2]}")
             if len(words) > 4:
-                said.append(f"cas {words[4]}")
+                details.append(f"cas {words[4]}")
         else:
             key = next((word[1:] for word in words[2:] if word[:1] == "k"), "")
             if not key and len(self._request.words) > 1:
                 key = clean(self._request.words[1])
-            said = [reply_flag(word) for word in words[2:] if word[:1] not in ("k", "")]
+            details = [describe_reply_flag(word) for word in words[2:] if word[:1] not in ("k", "")]
         size = len(item.value)
         size_text = f"{self.style.number(size)} byte{'' if size == 1 else 's'}"
-        return f"{key}: {', '.join([size_text, *said])}"
+        return f"{key}: {', '.join([size_text, *details])}"
 
     def _value(self, value: bytes) -> Iterator[str]:
         if not value:
             yield self.style.dim("(empty)")
             return
-        how = form(value)
-        if how == HEX:
+        chosen = value_format(value)
+        if chosen == HEX:
             yield from self._hex(value)
             return
-        if how == JSON:
-            text = indent(value)
+        if chosen == JSON:
+            text = indent_json(value)
         else:
-            # Cut before it is cleaned: an escape is not torn apart, nor is a megabyte searched.
-            some = value[: _TEXT_SHOWN * 4 + 4] if self.style.terminal else value
-            text = clean(_whole_characters(some), lines=True).removesuffix("\n")
-        if self.style.terminal and len(text) > _TEXT_SHOWN:
-            yield text[:_TEXT_SHOWN]
-            yield self._more(_TEXT_SHOWN, "characters", len(value))
+            # Truncate before escaping, so that only the shown part of a large value is processed.
+            part = value[: _MAX_CHARACTERS * 4 + 4] if self.style.terminal else value
+            text = clean(_without_partial_character(part), lines=True).removesuffix("\n")
+        if self.style.terminal and len(text) > _MAX_CHARACTERS:
+            yield text[:_MAX_CHARACTERS]
+            yield self._truncation_note(_MAX_CHARACTERS, "characters", len(value))
         else:
             yield text
 
     def _hex(self, value: bytes) -> Iterator[str]:
         rows = hex_dump(value)
-        yield from islice(rows, _HEX_LINES_SHOWN) if self.style.terminal else rows
-        if self.style.terminal and len(value) > _HEX_LINES_SHOWN * 16:
-            yield self._more(_HEX_LINES_SHOWN * 16, "bytes", len(value))
+        yield from islice(rows, _MAX_HEX_LINES) if self.style.terminal else rows
+        if self.style.terminal and len(value) > _MAX_HEX_LINES * 16:
+            yield self._truncation_note(_MAX_HEX_LINES * 16, "bytes", len(value))
 
-    def _more(self, shown: int, what: str, size: int) -> str:
-        return self.style.dim(f"(the first {shown:,} {what} of {size:,} bytes; see help get)")
+    def _truncation_note(self, shown: int, unit: str, size: int) -> str:
+        return self.style.dim(f"(the first {shown:,} {unit} of {size:,} bytes; see help get)")
 
     def _take_table(self) -> list[str]:
-        """Return the rows collected so far, names to the left, numbers to the right."""
+        """Format and clear the rows collected so far: names left-aligned, numbers right-aligned."""
         rows, self._rows = self._rows, []
         if not rows:
             return []
@@ -170,7 +171,11 @@ class Pretty:
         return lines
 
     def _cell(self, name: str, value: str) -> str:
-        if self.style.terminal and name not in _NAMES and re.fullmatch(r"-?[0-9]{4,20}", value):
+        if (
+            self.style.terminal
+            and name not in _IDENTIFIERS
+            and re.fullmatch(r"-?[0-9]{4,20}", value)
+        ):
             return f"{int(value):,}"
         return value
 
@@ -179,12 +184,12 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?[0-9][0-9,]*(\.[0-9]+)?", text) is not None
 
 
-def _whole_characters(data: bytes) -> bytes:
-    """Return `data` without the first bytes of a UTF-8 character whose rest was cut off."""
+def _without_partial_character(data: bytes) -> bytes:
+    """Return `data` without an incomplete UTF-8 character at its end."""
     for length in range(1, min(4, len(data) + 1)):
         if data[-length] & 0xC0 != 0x80:
-            needs = (
+            needed = (
                 1 if data[-length] < 0xC0 else 2 + (data[-length] >= 0xE0) + (data[-length] >= 0xF0)
             )
-            return data[:-length] if needs > length else data
+            return data[:-length] if needed > length else data
     return data

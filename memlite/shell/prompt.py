@@ -1,4 +1,4 @@
-"""The prompt of an interactive session: editing, history, completion."""
+"""The prompt of an interactive session: line editing, history and completion."""
 
 import getpass
 from collections import deque
@@ -12,7 +12,7 @@ from prompt_toolkit.history import DummyHistory
 
 from memlite.shell.commands import Command
 from memlite.shell.completion import candidates, hint
-from memlite.shell.history import KeptHistory, history_path
+from memlite.shell.history import FileHistory, history_path
 from memlite.shell.session import Session
 from memlite.shell.typed import TypedError
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(session: Session) -> None:
-    """Talk to whoever sits at the terminal, until they leave."""
+    """Run an interactive session until the user leaves."""
     if session.connect():
         session.say(f"connected to {session.link.address}; help lists commands, ctrl-d leaves")
     session.run(PromptSource(session), interactive=True)
@@ -30,38 +30,38 @@ class PromptSource:
     """Reads lines from the terminal.
 
     Args:
-        session: shown in the prompt.
+        session: the session whose address the prompt shows.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._lines: PromptSession[str] = PromptSession(
-            history=KeptHistory(history_path()),
+        self._line_prompt: PromptSession[str] = PromptSession(
+            history=FileHistory(history_path()),
             completer=_Completer(session.dialect.commands),
             complete_while_typing=False,
             bottom_toolbar=self._toolbar,
         )
-        self._values: PromptSession[str] = PromptSession(history=DummyHistory())
-        # What was pasted together, from the second line on.
+        self._value_prompt: PromptSession[str] = PromptSession(history=DummyHistory())
+        # The unread lines of a multi-line paste.
         self._pasted: deque[str] = deque()
 
     def line(self) -> bytes | None:
-        """Return the next line; None when they leave (ctrl-d). Ctrl-c empties the line."""
+        """Return the next line, or None when the user leaves (ctrl-d). Ctrl-c clears the line."""
         while not self._pasted:
             where = str(self._session.link.address) if self._session.reachable else "not connected"
             try:
-                self._pasted.extend(self._lines.prompt(f"{where}> ").split("\n"))
+                self._pasted.extend(self._line_prompt.prompt(f"{where}> ").split("\n"))
             except KeyboardInterrupt:
                 continue
             except EOFError:
                 return None
-        return _bytes(self._pasted.popleft())
+        return _encode(self._pasted.popleft())
 
     def value(self, length: int) -> bytes:
-        """Return a value, typed in one line or several (with a line end between).
+        """Return a value of `length` bytes, typed on one or more lines joined by newlines.
 
         Raises:
-            TypedError: it became longer than `length`, or they gave up (ctrl-c, ctrl-d).
+            TypedError: the input exceeded `length`, or the user cancelled (ctrl-c, ctrl-d).
         """
         value = b""
         while True:
@@ -77,31 +77,31 @@ class PromptSource:
                 )
 
     def skip(self, length: int | None) -> None:
-        """Forget what was pasted behind a line that was refused: it may be its value."""
+        """Discard the rest of a paste after a rejected line: it may be the line's value."""
         self._pasted.clear()
 
     def password(self, user: str) -> bytes:
-        """Return what is typed, which is not shown.
+        """Prompt for a password without echoing it.
 
         Raises:
-            TypedError: they gave up.
+            TypedError: the user cancelled.
         """
         try:
-            return getpass.getpass(f"Password of {user}: ").encode()
+            return getpass.getpass(f"Password for {user}: ").encode()
         except (EOFError, UnicodeError):
             raise TypedError("no password; nothing was sent") from None
 
     def _value_line(self, missing: int) -> bytes:
         if not self._pasted:
             try:
-                typed = self._values.prompt(f"{missing:,} byte{'s' * (missing != 1)}> ")
+                typed = self._value_prompt.prompt(f"{missing:,} byte{'s' * (missing != 1)}> ")
             except (KeyboardInterrupt, EOFError):
                 raise TypedError("no value; nothing was sent") from None
             self._pasted.extend(typed.split("\n"))
-        return _bytes(self._pasted.popleft())
+        return _encode(self._pasted.popleft())
 
     def _toolbar(self) -> StyleAndTextTuples:
-        text = hint(self._lines.default_buffer.text, self._session.dialect.commands)
+        text = hint(self._line_prompt.default_buffer.text, self._session.dialect.commands)
         return [("", f" {text}" if text else " TAB completes, help lists commands")]
 
 
@@ -114,9 +114,9 @@ class _Completer(Completer):
     ) -> Iterable[Completion]:
         before = document.text_before_cursor
         start = -len(before.rpartition(" ")[2])
-        for found in candidates(before, self._commands):
-            yield Completion(found.word, start, display=found.shown, display_meta=found.meaning)
+        for one in candidates(before, self._commands):
+            yield Completion(one.word, start, display=one.shown, display_meta=one.meaning)
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")

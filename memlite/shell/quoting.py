@@ -1,10 +1,10 @@
-"""A key and a value as they are typed: in quotes, of which the length is counted."""
+"""Parse the quoted values of typed storage commands, and validate keys."""
 
 import re
 
-from memlite.errors import MemliteError
+from memlite.core.errors import MemliteError
 
-__all__ = ["TypedError", "check_key", "quoted"]
+__all__ = ["MAX_KEY_LENGTH", "TypedError", "check_key", "quoted"]
 
 _QUOTED = re.compile(rb"\s*(\S+)\s+(\S+)\s+(?=[\"'])")
 _PIECE = re.compile(
@@ -15,14 +15,15 @@ _ESCAPES = {
     b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"a": b"\a", b"b": b"\b",
     b"\\": b"\\", b'"': b'"', b"'": b"'",
 }  # fmt: skip
-_KEY_AT_MOST = 250
+MAX_KEY_LENGTH = 250
+"""memcached's limit on keys, in bytes."""
 
 
 class TypedError(MemliteError):
-    """What was typed cannot be sent. Its text is one line that says why.
+    """A typed command cannot be sent. The message is one line that explains why.
 
     Attributes:
-        announced: bytes of a value that follows all the same, and must not be taken for commands.
+        announced: length of a value that follows nevertheless, and must not be read as commands.
     """
 
     def __init__(self, text: str, announced: int | None = None) -> None:
@@ -31,38 +32,41 @@ class TypedError(MemliteError):
 
 
 def quoted(line: bytes) -> tuple[bytes, bytes, list[bytes]] | None:
-    """Return key, value and the words behind it; None of a line without a quote behind the key.
+    """Parse a storage command with a quoted value.
 
     Args:
-        line: of a storage command.
+        line: the line of a storage command.
+
+    Returns:
+        The key, the value and the words after it; None if the key is not followed by a quote.
 
     Raises:
-        TypedError: the value is wrong.
+        TypedError: the value is malformed.
     """
-    found = _QUOTED.match(line)
-    if found is None:
+    match = _QUOTED.match(line)
+    if match is None:
         return None
-    value, end = _unquote(line, found.end())
+    value, end = _unquote(line, match.end())
     rest = line[end:]
     if rest[:1].strip():
-        raise TypedError("there must be a space behind the closing quote")
-    return found[2], value, rest.split()
+        raise TypedError("there must be a space after the closing quote")
+    return match[2], value, rest.split()
 
 
 def check_key(key: bytes) -> None:
-    """Refuse a key that no server takes.
+    """Reject a key that no server accepts.
 
     Raises:
-        TypedError: that is so.
+        TypedError: the key is too long, empty, or contains forbidden characters.
     """
-    if not key or len(key) > _KEY_AT_MOST:
-        raise TypedError(f"a key has 1 to {_KEY_AT_MOST} bytes, this one {len(key):,}")
+    if not key or len(key) > MAX_KEY_LENGTH:
+        raise TypedError(f"a key must have 1 to {MAX_KEY_LENGTH} bytes, not {len(key):,}")
     if any(byte <= 0x20 or byte == 0x7F for byte in key):
-        raise TypedError("a key has no spaces and no control characters")
+        raise TypedError("a key must not contain spaces or control characters")
 
 
 def _unquote(line: bytes, start: int) -> tuple[bytes, int]:
-    """Return the value whose opening quote is at `start`, and where what is behind it begins."""
+    """Return the value whose opening quote is at `start`, and the position after its end."""
     quote = line[start : start + 1]
     pieces: list[bytes] = []
     position = start + 1
@@ -81,5 +85,5 @@ def _unquote(line: bytes, start: int) -> tuple[bytes, int]:
             pieces.append(_ESCAPES[escape])
         else:
             shown = found[0].decode("utf-8", "backslashreplace")
-            raise TypedError(rf"unknown escape {shown}; a backslash is \\")
+            raise TypedError(rf"unknown escape {shown}; write a backslash as \\")
     raise TypedError("the quote is not closed")

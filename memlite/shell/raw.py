@@ -1,8 +1,8 @@
-"""Replies as they came: values without anything around them, lines as lines."""
+"""The raw display: values without any framing, and lines unchanged."""
 
 from collections.abc import Iterator
 
-from memlite.shell.replies import Item, Part, Shape
+from memlite.client.replies import Item, Part, Shape
 from memlite.shell.text import clean
 from memlite.shell.typed import Request
 
@@ -10,22 +10,23 @@ __all__ = ["Raw"]
 
 
 class Raw:
-    """Shows values byte by byte, and of other replies the lines.
+    """Writes values byte for byte, and the lines of other replies.
 
-    Nothing is added to a value, so that one can be written to a file; before the next there is a
-    line end. What only frames a reply is left out: ``END``, the line that announces a value.
+    Nothing is added to a single value, so that it can be redirected to a file; further values are
+    separated by newlines. Lines that only frame a reply, such as ``END`` or the header of a value,
+    are omitted.
 
     Args:
-        terminal: whether a terminal shows it, which must not get controls: they are escaped.
+        terminal: whether the output is a terminal; if so, control characters are escaped.
     """
 
     def __init__(self, *, terminal: bool) -> None:
         self._terminal = terminal
-        self._open = False
+        self._needs_newline = False
         self._frames: tuple[bytes, ...] = ()
 
     def begin(self, request: Request) -> None:
-        """Remember what will frame the reply."""
+        """Start a reply to `request`."""
         self._frames = (b"END", b"EN", b"OK") if request.shape is Shape.DUMP else (b"END", b"EN")
 
     def part(self, part: Part) -> Iterator[bytes]:
@@ -33,18 +34,18 @@ class Raw:
         data = part.value if isinstance(part, Item) else part.text
         if not isinstance(part, Item) and data in self._frames:
             return
-        if self._open:
+        if self._needs_newline:
             yield b"\n"
-        self._open = isinstance(part, Item)
+        self._needs_newline = isinstance(part, Item)
         if self._terminal:
             data = clean(data, lines=True).encode()
         yield data
-        if not self._open:
+        if not self._needs_newline:
             yield b"\n"
 
     def end(self, *, whole: bool = True) -> bytes:
-        """Return a line end where a terminal needs one."""
-        if not (self._terminal and self._open):
+        """Return the final newline that a terminal needs after a value."""
+        if not (self._terminal and self._needs_newline):
             return b""
-        self._open = False
+        self._needs_newline = False
         return b"\n"

@@ -1,4 +1,4 @@
-"""Lines from a pipe or a file: values by their length, as they are on the wire."""
+"""Read commands from a pipe or a file, with values framed by their length as on the wire."""
 
 from typing import BinaryIO
 
@@ -6,17 +6,17 @@ from memlite.shell.typed import TypedError
 
 __all__ = ["ScriptSource"]
 
-# As long as the longest get line memlite takes.
-_LINE_AT_MOST = 4 * 1024 * 1024
-_PIECE = 64 * 1024
+# The length of the longest get line memlite accepts.
+_MAX_LINE_LENGTH = 4 * 1024 * 1024
+_CHUNK_SIZE = 64 * 1024
 
 
 class ScriptSource:
     """Reads commands from a stream of bytes.
 
     Args:
-        stream: of lines, with or without carriage returns.
-        value_at_most: bytes of the longest value.
+        stream: a stream of lines that end in LF or CRLF.
+        value_at_most: the longest value to accept, in bytes.
     """
 
     def __init__(self, stream: BinaryIO, value_at_most: int) -> None:
@@ -25,37 +25,37 @@ class ScriptSource:
         self._line_number = 0
 
     def line(self) -> bytes | None:
-        """Return the next line; None at the end.
+        """Return the next line; None at the end of the stream.
 
         Raises:
-            TypedError: it is too long; it was skipped.
+            TypedError: the line is too long; it was skipped.
         """
-        data = self._stream.readline(_LINE_AT_MOST)
+        data = self._stream.readline(_MAX_LINE_LENGTH)
         if not data:
             return None
         self._line_number += 1
-        if len(data) == _LINE_AT_MOST and not data.endswith(b"\n"):
+        if len(data) == _MAX_LINE_LENGTH and not data.endswith(b"\n"):
             self._skip_line()
-            raise TypedError(f"line {self._line_number} has more than {_LINE_AT_MOST:,} bytes")
+            raise TypedError(f"line {self._line_number} is longer than {_MAX_LINE_LENGTH:,} bytes")
         return data.removesuffix(b"\n").removesuffix(b"\r")
 
     def value(self, length: int) -> bytes:
-        """Return a value, which a line end must follow.
+        """Return a value, which must be followed by a line ending.
 
         Raises:
-            TypedError: it is too long to take, longer than announced, or cut off.
+            TypedError: the value exceeds the limit, is longer than announced, or is truncated.
         """
         if length > self._value_at_most:
             raise TypedError(
-                f"line {self._line_number}: a value of {length:,} bytes is more than the "
-                f"{self._value_at_most:,} sent from here (--max-value)",
+                f"line {self._line_number}: a value of {length:,} bytes exceeds the limit of "
+                f"{self._value_at_most:,} (--max-value)",
                 length,
             )
         value = self._stream.read(length)
         self._line_number += value.count(b"\n") + 1
         if len(value) < length:
             raise TypedError(
-                f"line {self._line_number}: the input ended after {len(value):,} of its value's "
+                f"line {self._line_number}: the input ended after {len(value):,} of the value's "
                 f"{length:,} bytes"
             )
         end = self._stream.readline(2)
@@ -69,37 +69,36 @@ class ScriptSource:
         return value
 
     def skip(self, length: int | None) -> None:
-        """Read over a value and its line end."""
+        """Skip a value and its line ending."""
         if length is None:
             return
-        while length > 0 and (piece := self._stream.read(min(length, _PIECE))):
-            length -= len(piece)
-            self._line_number += piece.count(b"\n")
+        while length > 0 and (chunk := self._stream.read(min(length, _CHUNK_SIZE))):
+            length -= len(chunk)
+            self._line_number += chunk.count(b"\n")
         self._line_number += 1
         self._skip_line()
 
     def everything(self) -> bytes:
-        """Return all there is.
+        """Return the whole stream as one value.
 
         Raises:
-            TypedError: it is too long to send.
+            TypedError: it exceeds the limit.
         """
         value = self._stream.read(self._value_at_most + 1)
         if len(value) > self._value_at_most:
             raise TypedError(
-                f"the value has more than the {self._value_at_most:,} bytes sent from here "
-                "(--max-value)"
+                f"the value exceeds the limit of {self._value_at_most:,} bytes (--max-value)"
             )
         return value
 
     def password(self, user: str) -> bytes:
-        """Refuse: nobody is there to ask.
+        """Refuse, because there is no terminal to prompt on.
 
         Raises:
             TypedError: always.
         """
-        raise TypedError(f"there is no terminal to ask for the password of {user!r}; use --user")
+        raise TypedError(f"no terminal to prompt for the password of {user!r}; use --user")
 
     def _skip_line(self) -> None:
-        while (piece := self._stream.readline(_PIECE)) and not piece.endswith(b"\n"):
+        while (chunk := self._stream.readline(_CHUNK_SIZE)) and not chunk.endswith(b"\n"):
             pass

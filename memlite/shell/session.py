@@ -1,15 +1,16 @@
-"""Carries out what was typed, line by line, whoever types it."""
+"""Carries out typed lines one by one, from a terminal, a pipe or the command line."""
 
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from memlite.client.login import TextLogin
+from memlite.client.replies import is_error
 from memlite.shell.dialects import MEMCACHED, Dialect
 from memlite.shell.display import Display, Style
 from memlite.shell.help import overview, topic
-from memlite.shell.link import Credentials, Link, LinkError
-from memlite.shell.replies import is_error
+from memlite.shell.link import Link, LinkError
 from memlite.shell.text import clean
 from memlite.shell.typed import Awaiting, Local, Request, Typed, TypedError
 
@@ -18,7 +19,7 @@ __all__ = ["Output", "Session", "Source"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where something is written, and what may be written there."""
+    """A stream to write to, and the styles that it can show."""
 
     stream: BinaryIO
     style: Style
@@ -28,34 +29,34 @@ class Source(Protocol):
     """Where lines come from."""
 
     def line(self) -> bytes | None:
-        """Return the next line, without its end; None: there are no more.
+        """Return the next line without its line ending; None at the end.
 
         Raises:
-            TypedError: it cannot be taken.
+            TypedError: the line is not usable.
         """
 
     def value(self, length: int) -> bytes:
         """Return the value that a storage command announced.
 
         Args:
-            length: its bytes.
+            length: its length in bytes.
 
         Raises:
-            TypedError: it is not of that length.
+            TypedError: the value has another length.
         """
 
     def skip(self, length: int | None) -> None:
-        """Leave out what belongs to a line that was refused.
+        """Skip what belongs to a refused line.
 
         Args:
-            length: bytes of the value it announced; None: it announced none.
+            length: bytes of the value that the line announced; None if it announced none.
         """
 
     def password(self, user: str) -> bytes:
-        """Return a user's password, asked for without showing it.
+        """Ask for a user's password without showing it, and return it.
 
         Raises:
-            TypedError: there is nobody to ask.
+            TypedError: there is no terminal to ask on.
         """
 
 
@@ -63,11 +64,11 @@ class Session:
     """A conversation with a server.
 
     Args:
-        link: to the server.
-        display: of its replies.
-        output: for replies.
-        errors: for what the shell itself says.
-        dialect: what is spoken.
+        link: the connection to the server.
+        display: renders replies.
+        output: receives replies.
+        errors: receives messages of the shell itself.
+        dialect: the protocol spoken.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Session:
         self.link = link
         self.dialect = dialect
         self.failed = False
-        """Whether anything went wrong so far."""
+        """Whether any command has failed so far."""
         self.reachable = False
         """Whether the last attempt to connect succeeded."""
         self._display = display
@@ -89,11 +90,12 @@ class Session:
         self._errors = errors
 
     def run(self, source: Source, *, interactive: bool = False) -> None:
-        """Carry out lines until there are no more, or one says quit.
+        """Carry out lines until the end, or until ``quit``.
 
         Args:
-            source: of the lines.
-            interactive: ctrl-c ends a command, not the session; nor does a server that is away.
+            source: provides the lines.
+            interactive: whether the session survives ctrl-c, which ends a command, and an
+                unreachable server.
         """
         while True:
             try:
@@ -118,10 +120,10 @@ class Session:
                 self.say("(stopped)")
 
     def carry_out(self, typed: Typed, password: Callable[[str], bytes]) -> None:
-        """Send a request and show the reply, or do what the shell does itself.
+        """Send a request and show the reply, or carry out a command of the shell itself.
 
         Raises:
-            TypedError: something is missing.
+            TypedError: the command is incomplete.
         """
         if isinstance(typed, Request):
             self._ask(typed)
@@ -137,12 +139,12 @@ class Session:
             if len(typed.arguments) != 1:
                 raise TypedError("usage: auth USER; see 'help auth'")
             (user,) = typed.arguments
-            self.link.credentials = Credentials(user, password(user))
+            self.link.login = TextLogin(user.encode(), password(user))
             self.link.close()
             self.connect()
 
     def connect(self) -> bool:
-        """Connect if need be, and say what came of it; return whether there is a connection."""
+        """Connect if need be, and report changes; return whether there is a connection."""
         try:
             if self.link.refresh():
                 self.say(f"({self.link.address} had closed the connection; connected again)")
@@ -154,14 +156,14 @@ class Session:
         return self.reachable
 
     def say(self, text: str) -> None:
-        """Tell something beside the replies."""
-        self._tell(self._errors.style.dim(clean(text.encode())))
+        """Write a message that is not a reply."""
+        self._write_message(self._errors.style.dim(clean(text.encode())))
 
     def complain(self, text: str) -> None:
-        """Tell what went wrong."""
+        """Write an error message."""
         self.failed = True
         shown = clean(text.encode("utf-8", "backslashreplace"))
-        self._tell(self._errors.style.red(f"(error) {shown}"))
+        self._write_message(self._errors.style.red(f"(error) {shown}"))
 
     def _ask(self, request: Request) -> None:
         if not self.connect():
@@ -187,6 +189,6 @@ class Session:
             self._output.stream.write(data)
             self._output.stream.flush()
 
-    def _tell(self, text: str) -> None:
+    def _write_message(self, text: str) -> None:
         self._errors.stream.write(f"{text}\n".encode())
         self._errors.stream.flush()

@@ -1,33 +1,33 @@
-r"""What is typed, turned into what is sent.
+r"""Turn typed lines into requests.
 
-A storage command comes in one of two forms, which the character behind the key tells apart::
+A storage command has one of two forms, distinguished by the character after the key::
 
-    set greeting "hello world" 0 60     a quote: the value, its length is counted
-    set greeting 0 60 11                memcached's own: the value follows, of so many bytes
+    set greeting "hello world" 0 60     a quoted value, whose length is counted
+    set greeting 0 60 11                memcached's form: a value of that many bytes follows
 
-Its numbers are checked, for a server that refuses the line takes the value for commands. All else
-is sent as it was typed.
+The numbers of a storage command are validated, because a server that rejects its line would
+interpret the value as commands. All other commands are sent as typed.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memlite.client.replies import FENCE, Shape
 from memlite.shell.commands import COMMANDS, LOCAL, STORAGE
 from memlite.shell.quoting import TypedError, check_key, quoted
-from memlite.shell.replies import FENCE, Shape
 
 __all__ = ["Awaiting", "Local", "Request", "Typed", "TypedError", "read_line", "read_words"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something to send.
+    """A request to send.
 
     Attributes:
-        data: the bytes, with the fence if `shape` wants one.
-        shape: what the reply will look like.
-        words: the words of its line.
+        data: its bytes, including the fence if `shape` requires one.
+        shape: the expected shape of the reply.
+        words: the words of its command line.
     """
 
     data: bytes
@@ -37,12 +37,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """A storage command whose value has yet to come.
+    """A storage command whose value is still to be read.
 
     Attributes:
-        words: the words of its line.
-        length: bytes of the value.
-        shape: what the reply will look like.
+        words: the words of its command line.
+        length: length of the value in bytes.
+        shape: the expected shape of the reply.
     """
 
     words: tuple[bytes, ...]
@@ -50,7 +50,7 @@ class Awaiting:
     shape: Shape = Shape.FENCED
 
     def request(self, value: bytes) -> Request:
-        """Return what to send, with a value of `length` bytes."""
+        """Return the complete request, with a value of `length` bytes."""
         fence = FENCE if self.shape is Shape.FENCED else b""
         data = b"%b\r\n%b\r\n%b" % (b" ".join(self.words), value, fence)
         return Request(data, self.shape, self.words)
@@ -58,7 +58,7 @@ class Awaiting:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Something the shell does itself, one of `commands.LOCAL`."""
+    """A command that the shell executes itself, one of `commands.LOCAL`."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ Typed = Request | Awaiting | Local
 
 
 def read_line(line: bytes) -> Typed | None:
-    """Return what a line asks for; None of an empty one.
+    """Parse a typed line; returns None for a blank one.
 
     Args:
-        line: without its end.
+        line: the line, without its line ending.
 
     Raises:
-        TypedError: it cannot be sent.
+        TypedError: the line cannot be sent.
     """
     words = line.split()
     if not words:
@@ -83,28 +83,28 @@ def read_line(line: bytes) -> Typed | None:
     if name in LOCAL:
         return _local(name, words[1:])
     if name not in STORAGE:
-        return _plain(line.strip(), words)
-    found = quoted(line)
-    if found is not None:
-        return _with_value(name, *found)
+        return _unquoted(line.strip(), words)
+    parsed = quoted(line)
+    if parsed is not None:
+        return _with_value(name, *parsed)
     try:
-        return _by_length(name, words)
+        return _with_length(name, words)
     except TypedError as error:
-        raise TypedError(str(error), _announced(name, words)) from None
+        raise TypedError(str(error), _announced_length(name, words)) from None
 
 
 def read_words(words: Sequence[bytes], value: bytes | None = None) -> Typed | None:
-    """Return what one command given as words asks for, as on the command line of another shell.
+    """Parse a command given as separate words, as on the system's command line.
 
-    The word behind the key of a storage command is its value as it is: no quotes, no escapes.
-    One word with spaces in it is a line.
+    In a storage command, the word after the key is the literal value: quotes and escapes have no
+    meaning. A single word that contains spaces is parsed as a line.
 
     Args:
-        words: not empty.
-        value: of a storage command, if it is not among the words.
+        words: one or more words.
+        value: the value of a storage command, if it is not among the words.
 
     Raises:
-        TypedError: it cannot be sent, or is not clear.
+        TypedError: the command cannot be sent, or is ambiguous.
     """
     if len(words) == 1 and value is None:
         return read_line(words[0])
@@ -119,11 +119,11 @@ def read_words(words: Sequence[bytes], value: bytes | None = None) -> Typed | No
         return _with_value(name, words[1], value, words[2:])
     if len(words) < 3:
         raise _usage(name)
-    if words[2].isdigit() and (name == "ms" or _looks_by_length(name, list(words))):
+    if words[2].isdigit() and (name == "ms" or _has_length_form(name, list(words))):
         key, number = words[1].decode("utf-8", "backslashreplace"), words[2].decode()
         raise TypedError(
-            f"is {number} the value? Then quote it: '{name} {key} \"{number}\" ...'; "
-            "or give it on standard input (-x)"
+            f"is {number} the value? If so, quote it: '{name} {key} \"{number}\" ...'; "
+            "or pass it on standard input (-x)"
         )
     return _with_value(name, words[1], words[2], words[3:])
 
@@ -133,8 +133,8 @@ def _local(name: str, words: Sequence[bytes]) -> Local:
     return Local("quit" if name == "exit" else name, arguments)
 
 
-def _plain(line: bytes, words: list[bytes]) -> Request:
-    """Return the request of a command without a value, or of one the shell does not know."""
+def _unquoted(line: bytes, words: list[bytes]) -> Request:
+    """Return the request for a command without a value, or for an unknown command."""
     command = COMMANDS.get(words[0].decode("latin-1"))
     shape = command.reply if command else Shape.FENCED
     if words[0] == b"lru_crawler" and words[1:2] in ([b"metadump"], [b"mgdump"]):
@@ -148,19 +148,20 @@ def _plain(line: bytes, words: list[bytes]) -> Request:
     return Request(b"%b\r\n%b" % (line, fence), shape, tuple(words))
 
 
-def _looks_by_length(name: str, words: list[bytes]) -> bool:
-    wanted = 6 if name == "cas" else 5
-    return len(words) in (wanted, wanted + 1) and all(_is_number(word) for word in words[2:wanted])
+def _has_length_form(name: str, words: list[bytes]) -> bool:
+    """Return whether a line has memcached's form: key, numbers, and optionally another word."""
+    end = 6 if name == "cas" else 5
+    return len(words) in (end, end + 1) and all(_is_number(word) for word in words[2:end])
 
 
-def _by_length(name: str, words: list[bytes]) -> Awaiting:
-    """Return a storage command in memcached's own form."""
+def _with_length(name: str, words: list[bytes]) -> Awaiting:
+    """Parse a storage command in memcached's form."""
     if name == "ms":
         if len(words) < 3 or not words[2].isdigit():
             raise _usage(name)
         length, numbers = words[2], []
     else:
-        if not _looks_by_length(name, words) or words[6 if name == "cas" else 5 :] not in (
+        if not _has_length_form(name, words) or words[6 if name == "cas" else 5 :] not in (
             [],
             [b"noreply"],
         ):
@@ -174,14 +175,14 @@ def _by_length(name: str, words: list[bytes]) -> Awaiting:
     return Awaiting(tuple(words), int(length))
 
 
-def _announced(name: str, words: list[bytes]) -> int | None:
-    """Return how many bytes a line announces that is wrong in another way; None: it does not."""
+def _announced_length(name: str, words: list[bytes]) -> int | None:
+    """Return the value length that an otherwise invalid line announces; None if it has none."""
     length = b"".join(words[2:3] if name == "ms" else words[4:5])
     return int(length) if length.isdigit() and len(length) <= 20 else None
 
 
 def _with_value(name: str, key: bytes, value: bytes, rest: Sequence[bytes]) -> Request:
-    """Return a storage command whose value is known."""
+    """Return the request for a storage command whose value is known."""
     length = b"%d" % len(value)
     words: list[bytes]
     if name == "ms":
@@ -204,17 +205,17 @@ def _with_value(name: str, key: bytes, value: bytes, rest: Sequence[bytes]) -> R
 
 
 def _check(key: bytes, numbers: Sequence[bytes]) -> None:
-    """Refuse a line of which a server would not take the value.
+    """Reject a line after which a server would not read the value.
 
     Args:
         key: the key.
-        numbers: none, or flags, exptime and perhaps the cas unique.
+        numbers: empty, or flags, exptime and optionally the cas unique value.
     """
     check_key(key)
     limits = (("flags", 0, 2**32), ("exptime", -(2**31), 2**31), ("the cas unique", 0, 2**64))
-    for text, (what, least, end) in zip(numbers, limits, strict=False):
+    for text, (field, least, end) in zip(numbers, limits, strict=False):
         if not least <= int(text) < end:
-            raise TypedError(f"{what} must be from {least} to {end - 1}")
+            raise TypedError(f"{field} must be from {least} to {end - 1}")
 
 
 def _is_number(word: bytes) -> bool:

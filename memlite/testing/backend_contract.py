@@ -6,7 +6,8 @@
         def make(self, context):
             return MyBackend(context)
 
-Needs ``memlite[test]`` (pytest and Hypothesis). `docs/how-to/write-a-backend.md` goes through it.
+Needs ``memlite-cache[test]`` (pytest and Hypothesis). `docs/how-to/write-a-backend.md` goes through
+it.
 """
 
 import asyncio
@@ -33,13 +34,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from memlite.backends import ANY, Backend, FullItem, Marks
+from memlite.backends import ANY, Backend, Record
 from memlite.backends.registry import Context
-from memlite.clock import Clock
 from memlite.config import Config
-from memlite.errors import VersionConflict
+from memlite.core.clock import Clock
+from memlite.core.errors import VersionConflict
+from memlite.core.meta_flags import MetaFlags
+from memlite.server.connections.listeners import listen_tcp
+from memlite.server.embedding import EmbeddedServer
 from memlite.server.server import Server
-from memlite.server.sockets import listen_tcp
 from memlite.testing.contract_scripts import COMMANDS
 
 __all__ = ["COMMANDS", "BackendContract", "Client", "ModelMachine", "TestedServer"]
@@ -90,23 +93,16 @@ class TestedServer:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Client"]:
         """Serve, and yield a client; at the end everything is closed as on SIGTERM."""
-        config = Config(**self._options)
         listeners = listen_tcp(["127.0.0.1"], 0, 100)
-        clock = self.clock
-        server = Server(config, listeners, clock=clock, backend=self._backend)
-        ready = asyncio.Event()
-        task = asyncio.ensure_future(server.run(ready.set))
-        starting = asyncio.ensure_future(ready.wait())
-        await asyncio.wait([task, starting], return_when=asyncio.FIRST_COMPLETED)
-        starting.cancel()
-        if task.done():
-            task.result()
-        try:
-            async with Client.connected(listeners[0].port, server, self) as client:
-                yield client
-        finally:
-            server.request_stop()
-            await task
+        config = Config(**self._options)
+        server = Server(
+            config, listeners, clock=self.clock, backend=self._backend, owns_process=False
+        )
+        async with (
+            EmbeddedServer(server),
+            Client.connected(listeners[0].port, server, self) as client,
+        ):
+            yield client
 
     def _backend(self, context: Context) -> Backend:
         backend = self._make(context)
@@ -251,44 +247,43 @@ class BackendContract:
         async def test() -> None:
             async with self.opened() as backend:
                 assert await backend.get(b"key") is None
-                item = FullItem.of(b"key", b"value", 7, START + 100)
-                await backend.put(b"key", item)
-                assert item.version > 0
+                version = await backend.put(Record(b"key", b"value", 7, START + 100))
+                assert version > 0
                 found = await backend.get(b"key")
                 assert found is not None
                 assert (found.value, found.flags, found.expires) == (b"value", 7, START + 100)
-                assert found.version == item.version
+                assert (found.key, found.version) == (b"key", version)
 
         run(test)
 
     @pytest.mark.parametrize(
-        "marks",
+        "meta_flags",
         [
             None,
-            Marks(stale=True),
-            Marks(won=True),
-            Marks(binary=True),
-            Marks(unique=0),
-            Marks(True, True, True, 2**64 - 1),
+            MetaFlags(stale=True),
+            MetaFlags(won=True),
+            MetaFlags(binary=True),
+            MetaFlags(unique=0),
+            MetaFlags(True, True, True, 2**64 - 1),
         ],
     )
-    def test_marks_are_kept(self, marks: Marks | None) -> None:
+    def test_meta_flags_are_kept(self, meta_flags: MetaFlags | None) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(b"k", FullItem.of(b"k", b"value", marks=marks))
+                await backend.put(Record(b"k", b"value", meta_flags=meta_flags))
                 found = await backend.get(b"k")
                 assert found is not None
-                assert found.marks == marks
-                await backend.put(b"k", FullItem.of(b"k", b"value"), found)
+                assert found.meta_flags == meta_flags
+                await backend.put(Record(b"k", b"value"), found)
                 found = await backend.get(b"k")
                 assert found is not None
-                assert found.marks is None
-                await backend.put(b"k", FullItem.of(b"k", b"value", marks=marks), found)
+                assert found.meta_flags is None
+                await backend.put(Record(b"k", b"value", meta_flags=meta_flags), found)
             if self.persistent:
                 async with self.opened() as backend:
                     found = await backend.get(b"k")
                     assert found is not None
-                    assert found.marks == marks
+                    assert found.meta_flags == meta_flags
 
         run(test)
 
@@ -296,11 +291,11 @@ class BackendContract:
     def test_any_key(self, key: bytes) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(key, FullItem.of(key, b"value"))
+                await backend.put(Record(key, b"value"))
                 found = await backend.get(key)
                 assert found is not None
                 assert found.value == b"value"
-                assert [name async for name, _ in backend.scan()] == [key]
+                assert [record.key async for record in backend.scan()] == [key]
                 await backend.delete(key)
                 assert await backend.get(key) is None
 
@@ -310,7 +305,7 @@ class BackendContract:
     def test_any_value(self, value: bytes) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(b"key", FullItem.of(b"key", value, 2**32 - 1))
+                await backend.put(Record(b"key", value, 2**32 - 1))
                 found = await backend.get(b"key")
                 assert found is not None
                 assert (found.value, found.flags) == (value, 2**32 - 1)
@@ -321,18 +316,18 @@ class BackendContract:
         async def test() -> None:
             async with self.opened() as backend:
                 with pytest.raises(VersionConflict):
-                    stranger = FullItem.of(b"key", b"never there", version=1)
-                    await backend.put(b"key", FullItem.of(b"key", b"0"), stranger)
-                first = FullItem.of(b"key", b"1")
-                await backend.put(b"key", first, None)
+                    stranger = Record(b"key", b"never there", version=1)
+                    await backend.put(Record(b"key", b"0"), stranger)
+                version = await backend.put(Record(b"key", b"1"), None)
+                first = Record(b"key", b"1", version=version)
                 with pytest.raises(VersionConflict):
-                    await backend.put(b"key", FullItem.of(b"key", b"2"), None)
+                    await backend.put(Record(b"key", b"2"), None)
                 read = await backend.get(b"key")
-                await backend.put(b"key", FullItem.of(b"key", b"3"), read)
+                await backend.put(Record(b"key", b"3"), read)
                 assert read is not None
                 for stale in (first, read):
                     with pytest.raises(VersionConflict):
-                        await backend.put(b"key", FullItem.of(b"key", b"4"), stale)
+                        await backend.put(Record(b"key", b"4"), stale)
                     with pytest.raises(VersionConflict):
                         await backend.delete(b"key", stale)
                 assert (await _value(backend, b"key")) == b"3"
@@ -343,14 +338,14 @@ class BackendContract:
         async def test() -> None:
             async with self.opened() as backend:
                 await backend.delete(b"key")  # nothing there
-                await backend.put(b"key", FullItem.of(b"key", b"1"))
+                await backend.put(Record(b"key", b"1"))
                 read = await backend.get(b"key")
                 assert read is not None
                 await backend.delete(b"key", read)
                 assert await backend.get(b"key") is None
                 with pytest.raises(VersionConflict):
                     await backend.delete(b"key", read)
-                await backend.put(b"key", FullItem.of(b"key", b"2"), None)
+                await backend.put(Record(b"key", b"2"), None)
                 await backend.delete(b"key", ANY)
                 assert await backend.get(b"key") is None
 
@@ -361,17 +356,14 @@ class BackendContract:
             versions = []
             async with self.opened() as backend:
                 for number in range(10):
-                    item = FullItem.of(b"key", b"%d" % number)
-                    await backend.put(b"key", item)
-                    versions.append(item.version)
+                    versions.append(await backend.put(Record(b"key", b"%d" % number)))
                     if number % 3 == 2:
                         await backend.delete(b"key")
             if self.persistent:
                 async with self.opened() as backend:
-                    for number in range(3):
-                        item = FullItem.of(b"key", b"%d" % number)
-                        await backend.put(b"key", item)
-                        versions.append(item.version)
+                    versions += [
+                        await backend.put(Record(b"key", b"%d" % number)) for number in range(3)
+                    ]
             assert len(set(versions)) == len(versions)
             assert all(0 < version < 2**64 for version in versions)
 
@@ -383,11 +375,11 @@ class BackendContract:
                 for before in (None, b"something"):
                     if before is not None:
                         await backend.delete(b"key")
-                        await backend.put(b"key", FullItem.of(b"key", before))
+                        await backend.put(Record(b"key", before))
                     read = await backend.get(b"key")
                     outcomes = await asyncio.gather(
                         *(
-                            _outcome(backend.put, b"key", FullItem.of(b"key", b"%d" % number), read)
+                            _outcome(backend.put, Record(b"key", b"%d" % number), read)
                             for number in range(8)
                         )
                     )
@@ -402,7 +394,7 @@ class BackendContract:
             async with self.opened() as backend:
                 keys = [b"key%d" % number for number in range(100)]
                 for key in keys[::2]:
-                    await backend.put(key, FullItem.of(key, key))
+                    await backend.put(Record(key, key))
                 found = await backend.get_many(keys)
                 assert [item and item.value for item in found] == [
                     None if number % 2 else b"key%d" % number for number in range(100)
@@ -413,13 +405,13 @@ class BackendContract:
     def test_scan_yields_everything_once(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                assert [key async for key, _ in backend.scan()] == []
+                assert [record async for record in backend.scan()] == []
                 expected = {b"key%d" % number: b"%d" % number for number in range(50)}
                 for key, value in expected.items():
-                    await backend.put(key, FullItem.of(key, value))
+                    await backend.put(Record(key, value))
                 await backend.delete(b"key7")
                 del expected[b"key7"]
-                found = [(key, item.value) async for key, item in backend.scan()]
+                found = [(record.key, record.value) async for record in backend.scan()]
                 assert sorted(found) == sorted(expected.items())
 
         run(test)
@@ -427,11 +419,11 @@ class BackendContract:
     def test_flush_leaves_nothing_and_takes_nothing_later(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
-                await backend.put(b"key", FullItem.of(b"key", b"1"))
-                await backend.put(b"other", FullItem.of(b"other", b"1"))
+                await backend.put(Record(b"key", b"1"))
+                await backend.put(Record(b"other", b"1"))
                 await backend.flush()
                 assert await _value(backend, b"key") is None
-                await backend.put(b"key", FullItem.of(b"key", b"2"))
+                await backend.put(Record(b"key", b"2"))
                 assert await _value(backend, b"key") == b"2"
                 assert await _value(backend, b"other") is None
 
@@ -694,7 +686,7 @@ async def _value(backend: Backend, key: bytes) -> bytes | None:
     return None if item is None or 0 < item.expires <= START else item.value
 
 
-async def _outcome(change: Callable[..., Awaitable[None]], *arguments: Any) -> bool:
+async def _outcome(change: Callable[..., Awaitable[object]], *arguments: Any) -> bool:
     try:
         await change(*arguments)
     except VersionConflict:

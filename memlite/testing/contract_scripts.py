@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from memlite import __version__
+from memlite.core.version import __version__
 
 __all__ = ["COMMANDS", "Script"]
 

@@ -1,7 +1,7 @@
 """Health check of the container: exit code 0 if the server answers in its protocol, else 1.
 
-It asks where MEMLITE_PORT or MEMLITE_UNIX_SOCKET says, as the server that was started by them; or,
-given a URL, the emulator at it.
+It connects to MEMLITE_PORT or MEMLITE_UNIX_SOCKET, the variables that configure the server. Given a
+URL, it checks the emulator at that URL instead.
 """
 
 import os
@@ -12,7 +12,7 @@ SECONDS = 2
 
 
 def main() -> int:
-    """Say what was answered."""
+    """Print the answer, and return the exit code."""
     try:
         answer = emulator(sys.argv[1]) if sys.argv[1:] else server()
     except (OSError, ValueError) as error:
@@ -23,7 +23,7 @@ def main() -> int:
 
 
 def server() -> str:
-    """Ask for the version."""
+    """Return the server's reply to ``version``."""
     path = os.environ.get("MEMLITE_UNIX_SOCKET")
     port = os.environ.get("MEMLITE_PORT") or 11211
     with socket.socket(socket.AF_UNIX if path else socket.AF_INET) as client:
@@ -31,16 +31,16 @@ def server() -> str:
         client.connect(path or ("127.0.0.1", int(port)))
         client.sendall(b"version\r\n")
         reply = client.recv(100)
-    # The lite dialect has no such command, and says so.
+    # The lite dialect has no such command: its error shows that the server is alive.
     lite = os.environ.get("MEMLITE_DIALECT") == "lite"
     if not reply.startswith(b"ERROR\r\n" if lite else b"VERSION "):
-        raise ValueError(f"{reply!r} is no version")
+        raise ValueError(f"{reply!r} is not a version")
     return reply.decode("ascii", "replace").strip()
 
 
 def emulator(url: str) -> str:
-    """Ask for a page; an error's status is an exception."""
-    import urllib.request  # takes longer than all the rest
+    """Return the status of a request to the emulator; an error status raises."""
+    import urllib.request  # slow to import
 
     with urllib.request.urlopen(url, timeout=SECONDS) as reply:
         return f"{reply.status}"

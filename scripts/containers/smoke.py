@@ -1,6 +1,6 @@
-"""Does the cache at MEMCACHED_HOST:MEMCACHED_PORT work? Exit code 0 if it does, else 1.
+"""Check that the cache at MEMCACHED_HOST:MEMCACHED_PORT works: exit code 0 if it does, else 1.
 
-A check after deployment, with pymemcache; the keys it leaves are its own, and expire.
+A smoke test after a deployment, with pymemcache. Its keys are unique to the run, and expire.
 """
 
 import os
@@ -13,7 +13,7 @@ from pymemcache.exceptions import MemcacheError
 
 
 def check(client: Client) -> None:
-    """Set, get, cas, incr and delete, each with the reply it must have."""
+    """Set, get, cas, incr and delete, and check each reply."""
     prefix = f"smoke:{uuid.uuid4().hex}"
     text, count = f"{prefix}:text", f"{prefix}:count"
 
@@ -39,14 +39,14 @@ def check(client: Client) -> None:
 
 
 def expect(what: str, reply: object, wanted: object) -> None:
-    """Show a step, and end the check if it went wrong."""
+    """Print a step, or raise if its reply is wrong."""
     if reply != wanted:
         raise AssertionError(f"{what}: {reply!r} instead of {wanted!r}")
     print(f"ok  {what}")
 
 
 def main() -> int:
-    """Check the server the environment names."""
+    """Check the server that the environment names; return the exit code."""
     host = os.environ.get("MEMCACHED_HOST") or "127.0.0.1"
     port = int(os.environ.get("MEMCACHED_PORT") or 11211)
     try:

@@ -1,4 +1,4 @@
-# What each backend, option and package becomes on a VM.
+# The settings on a VM for each backend, option and package.
 
 mock_provider "google" {}
 
@@ -52,13 +52,13 @@ run "backends" {
     condition = alltrue([for vm in google_compute_instance.server : alltrue([
       strcontains(vm.metadata.startup-script, "ExecStart=/opt/memlite/current/bin/memlite\n"),
       strcontains(vm.metadata.startup-script, "\nUser=memlite\n"),
-      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh --package 'memlite[gcs] @ git+https://example.com/memlite.git@v0.1.0' --unit memlite.service --environment memlite.env)\n"),
+      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh --package 'memlite-cache[gcs] @ git+https://example.com/memlite.git@v0.1.0' --unit memlite.service --environment memlite.env)\n"),
     ])])
     error_message = "The unit, or what installs it, is missing."
   }
 
   assert {
-    # The metadata server takes 256 KB.
+    # The metadata server accepts at most 256 KB.
     condition     = alltrue([for vm in google_compute_instance.server : length(vm.metadata.startup-script) < 64 * 1024])
     error_message = "The start-up script grows too long."
   }
@@ -86,12 +86,12 @@ run "a_version" {
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite[gcs]==0.1.0' ")
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs]==0.1.0' ")
     error_message = "It is not what servers install."
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "bash ./install-systemd.sh --package 'memlite[bench,gcs]==0.1.0' --no-service)\n")
+    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "bash ./install-systemd.sh --package 'memlite-cache[bench,gcs]==0.1.0' --no-service)\n")
     error_message = "It is not what load generators install, or a server runs there."
   }
 }
@@ -104,7 +104,7 @@ run "a_commit" {
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite[gcs] @ git+https://example.com/memlite.git@v0.1.0' ")
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs] @ git+https://example.com/memlite.git@v0.1.0' ")
     error_message = "It is not what is installed."
   }
 }
@@ -113,12 +113,12 @@ run "a_wheel" {
   command = plan
 
   variables {
-    package         = { wheel = "tests/memlite-0.0.0-py3-none-any.whl" }
+    package         = { wheel = "tests/memlite_cache-0.0.0-py3-none-any.whl" }
     load_generators = { count = 1 }
   }
 
   assert {
-    condition     = one(google_storage_bucket_object.wheel).name == "install/${substr(filesha256("tests/memlite-0.0.0-py3-none-any.whl"), 0, 12)}/memlite-0.0.0-py3-none-any.whl"
+    condition     = one(google_storage_bucket_object.wheel).name == "install/${substr(filesha256("tests/memlite_cache-0.0.0-py3-none-any.whl"), 0, 12)}/memlite_cache-0.0.0-py3-none-any.whl"
     error_message = "Another wheel would not have another name."
   }
 

@@ -1,4 +1,4 @@
-# None, one and three of each, and what the outputs say of them.
+# Zero, one and three of each, and the corresponding outputs.
 
 mock_provider "google" {}
 

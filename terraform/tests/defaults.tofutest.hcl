@@ -1,4 +1,4 @@
-# With nothing given but the project, everything is private.
+# With only the project set, everything is private.
 
 mock_provider "google" {}
 

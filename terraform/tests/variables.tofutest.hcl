@@ -1,4 +1,4 @@
-# Variables refuse what would fail later, or open what should be closed.
+# Variables reject values that would fail later, or open access that should be closed.
 
 mock_provider "google" {}
 
@@ -291,7 +291,7 @@ run "wheel_that_is_not_there" {
   command = plan
 
   variables {
-    package = { wheel = "tests/memlite-9.9.9-py3-none-any.whl" }
+    package = { wheel = "tests/memlite_cache-9.9.9-py3-none-any.whl" }
   }
 
   expect_failures = [var.package]

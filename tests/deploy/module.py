@@ -1,5 +1,6 @@
 """The Terraform module as tests see it: its text, without Terraform."""
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ def startup_script(environment: str, *, service: bool, installer: str | None = N
     values = {
         "watcher": (MODULE / "startup_watcher.sh").read_text(),
         "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
-        "installer": installer or (SCRIPTS / "install-systemd.sh").read_text(),
+        "installer": installer or (SCRIPTS / "systemd" / "install-systemd.sh").read_text(),
         "unit": (SCRIPTS / "systemd" / "memlite.service").read_text(),
         "environment": environment,
-        "arguments": f"--package 'memlite[gcs] @ {SOURCE}' "
+        "arguments": f"--package 'memlite-cache[gcs] @ {SOURCE}' "
         "--unit memlite.service --environment memlite.env"
         if service
-        else f"--package 'memlite[bench,gcs] @ {SOURCE}' --no-service",
+        else f"--package 'memlite-cache[bench,gcs] @ {SOURCE}' --no-service",
     }
     template = (MODULE / "startup.sh.tftpl").read_text()
     assert "%{" not in template, "what is rendered here has no directives"
@@ -61,9 +62,14 @@ def embedded(script: str) -> dict[str, str]:
 
 
 def _parse(file: Path) -> Block:
-    with file.open(encoding="utf-8") as opened:
-        block: Block = _plain(hcl2.load(opened))
-        return block
+    return _parsed(file.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _parsed(text: str) -> Block:
+    """Parse a file; it takes half a second, and the same files are looked at by many tests."""
+    block: Block = _plain(hcl2.loads(text))
+    return block
 
 
 def _plain(value: Any) -> Any:

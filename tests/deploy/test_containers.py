@@ -1,6 +1,6 @@
 """The container image and compose file, as far as they can be checked without an engine.
 
-With one, `scripts/try-containers` builds and runs them.
+With one, `scripts/containers/try-containers` builds and runs them.
 """
 
 import json
@@ -19,7 +19,7 @@ import pytest
 
 from memlite.config import OPTIONS, load
 from memlite.testing.gcs_emulator import emulator_process
-from tests.integration.servers import RunningServer, running
+from tests.support.servers import RunningServer, running
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKERFILE = ROOT / "Dockerfile"

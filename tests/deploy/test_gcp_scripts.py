@@ -19,7 +19,7 @@ import pytest
 
 from memlite.loadtest.options import parse
 from tests.deploy.module import MODULE, blocks, resources
-from tests.integration.servers import running
+from tests.support.servers import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -210,7 +210,7 @@ def test_up_builds_a_wheel_of_the_checkout(world):
     assert done.returncode == 0, done.stderr
     wheel = Path(told(world)["package"]["wheel"])
     assert wheel.is_file()
-    assert wheel.name.startswith("memlite-")
+    assert wheel.name.startswith("memlite_cache-")
 
 
 def test_nothing_is_done_unasked(world):
@@ -384,7 +384,7 @@ def plan_of(*machines, disk):
 def test_the_page_says_what_it_costs():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     rows = dict(re.findall(r"^\| (.+?) \| (?:about )?\$([0-9.]+) \|$", page, re.MULTILINE))
-    costs = runpy.run_path(str(ROOT / "scripts" / "gcp_costs.py"))["report"]
+    costs = runpy.run_path(str(ROOT / "scripts" / "gcp" / "costs.py"))["report"]
 
     def prices(plan):
         return [round(float(line.split("$")[1]), 2) for line in costs(plan) if "$" in line]

@@ -17,8 +17,8 @@ from typing import Self
 import pytest
 
 from memlite.server.service import ServiceManager
-from tests.integration.servers import RunningServer, running
-from tests.integration.test_connections import wait_until
+from tests.support.servers import RunningServer, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is of Linux")
 
@@ -128,6 +128,7 @@ def test_ready_with_the_items_of_the_file(manager: Manager, start: Start, tmp_pa
     assert server.stats()["curr_items"] == "30000"
 
 
+@pytest.mark.alone
 def test_the_loop_shows_that_it_turns(manager: Manager, start: Start) -> None:
     process = start(NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="400000")
     assert manager.next().startswith("READY=1")

@@ -147,7 +147,7 @@ def run_startup(root: Path, *, service: bool = True) -> subprocess.CompletedProc
     )
     for place in ("/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/var/lib/"):
         # Not in what the script only brings.
-        head, brought, tail = script.partition("# What the module renders")
+        head, brought, tail = script.partition("# Files rendered by the module")
         files, watcher, end = tail.partition("# The watcher\n")
         (root / place[1:]).mkdir(parents=True, exist_ok=True)
         script = (
@@ -176,7 +176,7 @@ def test_the_startup_script_installs_and_says_so_to_the_watcher(tmp_path: Path) 
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "arguments").read_text().splitlines() == [
         "--package",
-        f"memlite[gcs] @ {SOURCE}",
+        f"memlite-cache[gcs] @ {SOURCE}",
         "--unit",
         "memlite.service",
         "--environment",
@@ -198,7 +198,7 @@ def test_a_load_generator_gets_the_package_alone(tmp_path: Path) -> None:
     assert run_startup(tmp_path, service=False).returncode == 0
     assert (tmp_path / "arguments").read_text().splitlines() == [
         "--package",
-        f"memlite[bench,gcs] @ {SOURCE}",
+        f"memlite-cache[bench,gcs] @ {SOURCE}",
         "--no-service",
     ]
 

@@ -14,7 +14,7 @@ from pymemcache.client.base import Client
 
 from memlite.testing.gcs_emulator import emulator_process
 from tests.deploy.test_unit import needs_systemd, unit_values
-from tests.integration.test_connections import wait_until
+from tests.support.waiting import wait_until
 
 PR_SET_MDWE = 65
 PR_MDWE_REFUSE_EXEC_GAIN = 1

@@ -173,8 +173,8 @@ def test_the_module_configures_no_provider() -> None:
 
 
 def test_the_readme_is_that_of_the_variables() -> None:
-    command = [sys.executable, str(SCRIPTS / "write_terraform_reference.py"), "--check"]
-    assert subprocess.run(command).returncode == 0, "run scripts/write_terraform_reference.py"
+    command = [sys.executable, str(SCRIPTS / "docs" / "write_terraform_reference.py"), "--check"]
+    assert subprocess.run(command).returncode == 0, "run scripts/docs/write_terraform_reference.py"
 
 
 def test_the_readme_names_the_files() -> None:
@@ -183,7 +183,7 @@ def test_the_readme_names_the_files() -> None:
     for file in MODULE.iterdir():
         if file.is_file() and not file.name.startswith(".") and file.name not in boring:
             assert f"`{file.name}`" in text, file.name
-    for link in re.findall(r"`(scripts/[\w.-]+)`", text):
+    for link in re.findall(r"`(scripts/[\w./-]+)`", text):
         assert (ROOT / link).exists(), link
 
 
@@ -195,7 +195,7 @@ def test_the_startup_script_brings_the_files() -> None:
     assert files == {
         "memlite-startup": (MODULE / "startup_watcher.sh").read_text(),
         "memlite-startup.service": (MODULE / "startup_watcher.service").read_text(),
-        "install-systemd.sh": (SCRIPTS / "install-systemd.sh").read_text(),
+        "install-systemd.sh": (SCRIPTS / "systemd" / "install-systemd.sh").read_text(),
         "memlite.service": (SCRIPTS / "systemd" / "memlite.service").read_text(),
         "memlite.env": 'MEMLITE_PORT="11211"\n',
     }
@@ -216,4 +216,4 @@ def test_shellcheck_finds_nothing_in_the_startup_script(service: bool) -> None:
 
 def test_shellcheck_finds_nothing_in_its_parts() -> None:
     shellcheck((MODULE / "startup_watcher.sh").read_text())
-    shellcheck((SCRIPTS / "install-systemd.sh").read_text())
+    shellcheck((SCRIPTS / "systemd" / "install-systemd.sh").read_text())

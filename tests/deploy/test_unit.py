@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from memlite.cli import main
+from memlite.cli.main import main
 from memlite.config import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "scripts" / "systemd" / "memlite.service"
 SETTINGS = ROOT / "scripts" / "systemd" / "memlite.env"
-INSTALLER = (ROOT / "scripts" / "install-systemd.sh").read_text()
+INSTALLER = (ROOT / "scripts" / "systemd" / "install-systemd.sh").read_text()
 SCRIPTS = [
     file
     for folder in ("scripts", ".ci")
-    for file in sorted((ROOT / folder).iterdir())
-    if file.suffix == ".sh" or (file.is_file() and "bash" in file.read_text().partition("\n")[0])
+    for file in sorted((ROOT / folder).rglob("*"))
+    if file.suffix == ".sh" or (file.is_file() and re.match(rb"#!.*\bbash\b", file.read_bytes()))
 ]
 
 needs_systemd = pytest.mark.skipif(
@@ -128,7 +128,7 @@ def test_shellcheck() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["--nonsense"], ["--package"]])
 def test_the_installer_explains_itself(arguments: list[str]) -> None:
     result = subprocess.run(
-        [ROOT / "scripts" / "install-systemd.sh", *arguments],
+        [ROOT / "scripts" / "systemd" / "install-systemd.sh", *arguments],
         capture_output=True,
         text=True,
         check=False,

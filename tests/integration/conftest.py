@@ -5,12 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration.servers import PEER_VARIABLE, RunningServer, memcached_path, running
-
-needs_memcached = pytest.mark.skipif(
-    memcached_path() is None,
-    reason=f"no memcached to compare with (apt install memcached, or set {PEER_VARIABLE})",
-)
+from tests.support.servers import RunningServer, needs_memcached, running
 
 
 @pytest.fixture(scope="module")

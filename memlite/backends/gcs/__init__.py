@@ -1,4 +1,7 @@
-"""Google Cloud Storage as a backend. Needs the packages of ``pip install 'memlite[gcs]'``."""
+"""Google Cloud Storage as a backend.
+
+Its dependencies come with ``pip install 'memlite-cache[gcs]'``.
+"""
 
 __all__ = ["GcsBackend", "Options", "make", "parse_options"]
 

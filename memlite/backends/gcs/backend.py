@@ -1,18 +1,19 @@
-"""A bucket as a store that several servers share: one object for each item."""
+"""A bucket as a store that several servers can share: one object per record."""
 
 import asyncio
 import contextlib
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.gcs import startup
 from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.client import BucketClient
 from memlite.backends.gcs.codec import (
-    BucketItem,
     DamagedError,
+    Origin,
     Trail,
     decode,
     encode,
@@ -23,16 +24,16 @@ from memlite.backends.gcs.credentials import Authorization
 from memlite.backends.gcs.epoch import Epoch
 from memlite.backends.gcs.options import Options, parse_options
 from memlite.backends.gcs.requests import Call
-from memlite.backends.item import FullItem, Item
+from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
-from memlite.errors import StartError, StorageError, VersionConflict
+from memlite.core.errors import StartError, StorageError, VersionConflict
 
 __all__ = ["GcsBackend", "make"]
 
 _log = logging.getLogger("memlite")
 
 _LONG_AGO = 1.0
-# Generations are signed 64-bit numbers; what has no generation any more gets one above them.
+# Generations are signed 64-bit numbers. A state that no longer has one gets a number above them.
 _NO_GENERATION = 1 << 63
 _SCANNED_AT_ONCE = 16
 
@@ -43,15 +44,22 @@ class _DamagedObjectError(StorageError):
         self.name = name
 
 
-class GcsBackend(Backend):
-    """Items in a bucket of Google Cloud Storage, under a prefix.
+class _Read(NamedTuple):
+    """A state of an object that a write depends on."""
 
-    A version is a generation, and what must be replaced is a precondition, so that whatever
-    several servers do at once, none undoes what another has acknowledged. A write whose
-    acknowledgement is lost is looked for in the object, where each write leaves its nonce.
+    version: int
+    origin: Origin
+
+
+class GcsBackend(Backend):
+    """Stores records in a bucket of Google Cloud Storage, under a prefix.
+
+    Versions are generations, and conditions are preconditions of the bucket. Whatever several
+    servers do at once, none of them undoes a write that another has acknowledged. If the
+    acknowledgement of a write is lost, the backend looks for the write's nonce in the object.
 
     Args:
-        options: the bucket, and how to ask it.
+        options: the bucket, and how to access it.
         context: the server's settings.
     """
 
@@ -63,7 +71,7 @@ class GcsBackend(Backend):
         self._refresh: asyncio.Task[None] | None = None
         self._writer = secrets.token_bytes(4)
         self._written = 0
-        # Nonces of writes under way.
+        # Nonces of writes in progress.
         self._unsettled: set[bytes] = set()
 
     # Life
@@ -71,7 +79,7 @@ class GcsBackend(Backend):
     _loop: asyncio.AbstractEventLoop
 
     async def open(self) -> None:
-        """Check that the bucket can be used, and ask for the epoch."""
+        """Check that the bucket can be used, and read the epoch."""
         self._loop = asyncio.get_running_loop()
         credentials = await startup.check(self._options)
         self._client.open(Authorization(credentials, patience=self._options.timeout))
@@ -79,8 +87,7 @@ class GcsBackend(Backend):
             await self._epoch.refresh()
         except StorageError as error:
             await self._client.close()
-            text = str(error).removeprefix("SERVER_ERROR ")
-            raise StartError(f"--backend: {self._options.shown}: {text}") from None
+            raise StartError(f"--backend: {self._options.shown}: {error}") from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -90,50 +97,50 @@ class GcsBackend(Backend):
         await self._client.close()
 
     def tick(self) -> None:
-        """Ask for the epoch."""
+        """Refresh the epoch."""
         if self._refresh is None or self._refresh.done():
             self._refresh = self._loop.create_task(self._refresh_epoch())
 
     async def _refresh_epoch(self) -> None:
-        # What is known holds until it can be asked again.
+        # The known epoch remains valid until the next successful refresh.
         with contextlib.suppress(StorageError):
             await self._epoch.refresh()
 
     # Reading
 
-    async def get(self, key: bytes) -> BucketItem | None:
-        """Return what the bucket has.
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record of `key`.
 
         Raises:
-            StorageError: also if the object under the key's name is not memlite's, or damaged.
+            StorageError: also if the object is damaged, or was not written by memlite.
         """
         return await self._get(self._client.call(), key)
 
-    async def _get(self, call: Call, key: bytes) -> BucketItem | None:
-        reply = await self._client.read(call, name_of(key))
+    async def _get(self, call: Call, key: bytes) -> Record | None:
+        name = name_of(key)
+        reply = await self._client.read(call, name)
         if reply.status == 404:
             return None
         try:
-            item = decode(key, reply.body, reply.generation)
+            record, origin = decode(key, reply.body, reply.generation)
         except DamagedError:
-            raise _DamagedObjectError(self._options.prefix + name_of(key)) from None
-        self._epoch.saw(item.epoch)
-        item.as_of = self._epoch.now()
-        if item.epoch < item.as_of:
-            item.expires = _LONG_AGO
-        return item
+            raise _DamagedObjectError(self._options.prefix + name) from None
+        self._epoch.saw(origin.epoch)
+        as_of = self._epoch.now()
+        expires = _LONG_AGO if origin.epoch < as_of else record.expires
+        return record._replace(expires=expires, token=origin._replace(as_of=as_of))
 
-    async def get_many(self, keys: Sequence[bytes]) -> list[Item | None]:
-        """Return what the bucket has, asking for as many at once as may be."""
+    async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
+        """Return the records of `keys`, with bounded concurrency."""
         return await self._get_each(keys, self.get, self._options.concurrency)
 
     async def _get_each(
         self,
         keys: Sequence[bytes],
-        get: Callable[[bytes], Awaitable[Item | None]],
+        get: Callable[[bytes], Awaitable[Record | None]],
         at_once: int,
-    ) -> list[Item | None]:
-        found: list[Item | None] = [None] * len(keys)
+    ) -> list[Record | None]:
+        found: list[Record | None] = [None] * len(keys)
         todo = iter(enumerate(keys))
 
         async def work() -> None:
@@ -148,22 +155,21 @@ class GcsBackend(Backend):
             raise errors.exceptions[0] from None
         return found
 
-    async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
-        """Yield every key and item; what is not memlite's, or damaged, is passed over."""
+    async def scan(self) -> AsyncIterator[Record]:
+        """Yield every record; objects that are damaged, or not memlite's, are skipped."""
         page = ""
         while True:
             names, page = await self._client.names(self._client.call(), page)
             keys = [key for key in map(key_of, names) if key is not None]
             for start in range(0, len(keys), _SCANNED_AT_ONCE):
                 some = keys[start : start + _SCANNED_AT_ONCE]
-                items = await self._get_each(some, self._get_undamaged, _SCANNED_AT_ONCE)
-                for key, item in zip(some, items, strict=True):
-                    if item is not None:
-                        yield key, item
+                for record in await self._get_each(some, self._get_undamaged, _SCANNED_AT_ONCE):
+                    if record is not None:
+                        yield record
             if not page:
                 return
 
-    async def _get_undamaged(self, key: bytes) -> Item | None:
+    async def _get_undamaged(self, key: bytes) -> Record | None:
         try:
             return await self.get(key)
         except _DamagedObjectError as error:
@@ -172,17 +178,18 @@ class GcsBackend(Backend):
 
     # Writing
 
-    async def put(
-        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
-    ) -> None:
-        """Store; see `Backend.put`. With `ANY` an object that is not memlite's is replaced."""
+    async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
+        """Store a record; see `Backend.put`. `ANY` also replaces objects that are not memlite's."""
         nonce = self._next_nonce()
         self._unsettled.add(nonce)
         try:
             call = self._client.call()
-            if isinstance(replacing, Item):
-                replacing = await self._as_read(call, key, replacing)
-            item.version = await self._write(call, key, item, nonce, replacing)
+            expected: _Read | Anything | None = None
+            if replacing is ANY:
+                expected = ANY
+            elif replacing is not None:
+                expected = await self._as_read(call, record.key, replacing)
+            return await self._write(call, record, nonce, expected)
         finally:
             self._unsettled.discard(nonce)
 
@@ -190,75 +197,77 @@ class GcsBackend(Backend):
         self._written += 1
         return self._writer + (self._written & 0xFFFFFFFF).to_bytes(4)
 
-    async def _as_read(self, call: Call, key: bytes, item: Item) -> BucketItem:
-        """Return an item as it was read, if it was not by `get`.
+    async def _as_read(self, call: Call, key: bytes, state: Versioned) -> _Read:
+        """Return the version and origin of a state; one that was not read by `get` is read again.
 
         Raises:
-            VersionConflict: it is not what is there.
+            VersionConflict: the state is no longer current.
         """
-        if isinstance(item, BucketItem):
-            return item
-        current = await self._get(call, key)
-        if current is None or current.version != item.version:
-            raise VersionConflict
-        return current
+        record = state if isinstance(state, Record) else None
+        if record is None or not isinstance(record.token, Origin):
+            record = await self._get(call, key)
+            if record is None or record.version != state.version:
+                raise VersionConflict
+        assert isinstance(record.token, Origin)  # noqa: S101 - as `_get` made it
+        return _Read(record.version, record.token)
 
     async def _write(
         self,
         call: Call,
-        key: bytes,
-        item: Item,
+        record: Record,
         nonce: bytes,
-        replacing: BucketItem | Anything | None,
+        replacing: _Read | Anything | None,
     ) -> int:
-        """Write until it is known whether that was done; return the version."""
-        name = name_of(key)
+        """Write until the outcome is certain; return the version."""
+        key, name = record.key, name_of(record.key)
         before: Trail | None = None
         expect: int | None = None
-        # What builds on something that was read belongs to the epoch it was read in: if that was
-        # flushed meanwhile, so is this.
+        # A record that depends on an earlier state belongs to the epoch in which that was read: a
+        # flush since then applies to both.
         epoch = self._epoch.now()
         if replacing is None:
             expect = 0
         elif replacing is not ANY:
-            before, expect, epoch = replacing.trail, replacing.version, replacing.as_of
+            origin = replacing.origin
+            before, expect, epoch = origin.trail, replacing.version, origin.as_of
         while True:
             trail = before.followed_by(nonce, self._unsettled) if before else Trail.begin(nonce)
-            body = encode(item, epoch, trail)
-            reply = await self._client.write(call, name, body, expect, item.expires)
+            body = encode(record, epoch, trail)
+            reply = await self._client.write(call, name, body, expect, record.expires)
             if reply.status == 200:
                 return reply.generation
             if not call.uncertain:
                 raise VersionConflict
-            # An earlier try may have come through: then the object has our nonce.
+            # An earlier attempt may have succeeded; then the object contains our nonce.
             generation, found = await self._look(call, key)
             if found is not None and nonce in found.nonces:
                 self._client.requests.counts["lost_acknowledgements"] += 1
                 if found.nonces[0] == nonce:
                     return generation
-                # Somebody has built on it since. Its generation is not known, and matters to
-                # nobody: no state will ever have it.
+                # Another writer has replaced that state since. Its generation is unknown, and any
+                # number will do that no state ever has.
                 return _NO_GENERATION | int.from_bytes(nonce)
             if replacing is not ANY:
                 if found and before and found.birth == before.birth and found.may_have_lost(before):
                     raise call.error("too many writers of one key")
                 raise VersionConflict
-            # Whoever wrote meanwhile may have built on ours: take the place of what is there now,
-            # and of nothing that comes later.
+            # Another write may depend on ours: replace the state that is current now, but none
+            # that follows it.
             before, expect = found, generation
 
     async def _look(self, call: Call, key: bytes) -> tuple[int, Trail | None]:
-        """Return the generation and trail of a key's object; 0 when it is not there."""
+        """Return the generation and trail of a key's object; 0 and None if there is no object."""
         reply = await self._client.read(call, name_of(key))
         if reply.status == 404:
             return 0, None
         try:
-            return reply.generation, decode(key, reply.body, reply.generation).trail
+            _, origin = decode(key, reply.body, reply.generation)
+            return reply.generation, origin.trail
         except DamagedError:
             return reply.generation, None
 
-    async def delete(self, key: bytes, replacing: Item | Anything = ANY) -> None:
-        """Remove; see `Backend.delete`."""
+    async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
+        """Remove the record of `key`; see `Backend.delete`."""
         name, call = name_of(key), self._client.call()
         if replacing is ANY:
             await self._client.remove(call, name, None)
@@ -270,18 +279,19 @@ class GcsBackend(Backend):
         if not call.uncertain:
             raise VersionConflict
         if reply.status == 412:
-            # An earlier try may have come through. Then what is there now has another birth, and
-            # must stay; or it was replaced by what builds on it, and nothing was removed.
+            # An earlier attempt may have succeeded. Then the object that is there now has another
+            # birth, and must stay. If the birth is the same, the object was replaced by a write
+            # that depends on it, and nothing was removed.
             _, found = await self._look(call, key)
-            if found is not None and found.birth == read.trail.birth:
+            if found is not None and found.birth == read.origin.trail.birth:
                 raise VersionConflict
 
     async def flush(self, at: float = 0.0) -> None:
-        """Make everything absent for all servers, now or at the unix time `at`; see `Epoch`."""
+        """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
         await self._epoch.flush(at)
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return what was asked of the bucket, and how it is."""
+        """Return the requests made to the bucket, and whether it is available."""
         counts = self._client.requests.counts
         return {
             "bucket": self._options.shown,
@@ -307,5 +317,5 @@ _COUNTS = (
 
 
 def make(url: BackendUrl, context: Context) -> Backend:
-    """Make a backend of a ``gs://bucket/prefix`` URL."""
+    """Make a backend from a ``gs://bucket/prefix`` URL."""
     return GcsBackend(parse_options(url), context)

@@ -1,4 +1,4 @@
-"""A circuit breaker: what does not answer is not asked by everybody all the time."""
+"""A circuit breaker: requests to a service that does not respond fail at once."""
 
 import logging
 import time
@@ -10,21 +10,21 @@ _log = logging.getLogger("memlite")
 
 
 class Breaker:
-    """Opens when nothing succeeds any more, and closes with the first success.
+    """Opens after a series of failures, and closes with the first success.
 
-    It opens after `failures` in a row that took `patience` seconds or longer: many at once, as
-    when connections are cut, are not enough, and neither are a few. While it is open one request
-    every `pause` seconds goes through as a probe; the others are to fail at once.
+    It opens after `failures` consecutive failures over at least `patience` seconds: neither many at
+    the same moment, as when connections are cut, nor a few are enough. While it is open, one
+    request every `pause` seconds is allowed as a probe; all others should fail at once.
 
     Args:
-        name: what it protects, for the log.
-        failures: how many.
-        patience: seconds from the first to the last of them.
+        name: name of the service, for the log.
+        failures: number of consecutive failures.
+        patience: seconds between the first and the last of them.
         pause: seconds between probes.
-        clock: seconds that never decrease.
+        clock: returns seconds, never decreasing.
 
     Attributes:
-        is_open: whether requests are to fail.
+        is_open: whether requests should fail.
         times_opened: how often it opened.
     """
 
@@ -49,13 +49,13 @@ class Breaker:
         self._next_probe = 0.0
 
     def lets_through(self) -> bool:
-        """Return whether a request may be made; its outcome is to be reported."""
+        """Return whether a request may be made, whose outcome has to be reported."""
         if not self.is_open:
             return True
         now = self._clock()
         if now < self._next_probe:
             return False
-        # The next one does not wait for the outcome of this, which may be a timeout.
+        # The next probe does not wait for the outcome of this one, which may time out.
         self._next_probe = now + self._pause
         return True
 
@@ -68,7 +68,7 @@ class Breaker:
                 _log.warning("%s is back after %.1f s", self._name, self._clock() - self._since)
 
     def failed(self) -> None:
-        """Report a request that was not answered, or with an error of the server's."""
+        """Report a request without a response, or with a server error."""
         now = self._clock()
         if not self._failures:
             self._since = now

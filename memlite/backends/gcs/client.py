@@ -1,4 +1,4 @@
-"""The bucket's objects: reading, writing, removing and listing them.
+"""The objects of a bucket: read, write, remove and list.
 
 The methods and their parameters are those of
 https://cloud.google.com/storage/docs/json_api/v1/objects.
@@ -18,22 +18,22 @@ from memlite.backends.gcs.requests import Call, Reply, Requests
 __all__ = ["BucketClient"]
 
 _PAGE = 1000
-# The year 9999, where RFC 3339 ends.
+# The end of the year 9999, the last one in RFC 3339.
 _LATEST = 253402300799.0
 
 
 class BucketClient:
-    """The objects of a bucket under a prefix, by the rest of their names.
+    """The objects of a bucket under a prefix, by their names without the prefix.
 
-    All methods that take a `Call` raise `StorageError` when the bucket refuses, or cannot be
-    reached in the time the call has.
+    All methods that take a `Call` raise `StorageError` if the bucket refuses the request, or cannot
+    be reached in the time of the call.
 
     Args:
-        options: which, where, and how patiently.
-        breaker: for all requests.
+        options: the bucket, its endpoint, and time limits.
+        breaker: the circuit breaker for all requests.
 
     Attributes:
-        requests: makes them; its `counts` are those of ``stats backend``.
+        requests: makes the requests; ``stats backend`` shows its `counts`.
     """
 
     def __init__(self, options: Options, breaker: Breaker) -> None:
@@ -52,10 +52,10 @@ class BucketClient:
             f"{root}?delimiter=%2F&maxResults={_PAGE}&prefix={prefix}"
             "&fields=nextPageToken%2Citems%2Fname"
         )
-        # Not to be known by those whose values go between two of them.
+        # Random, so that clients cannot put the boundary into a value.
         boundary = token_hex(16)
         self._upload_type = {"Content-Type": f"multipart/related; boundary={boundary}"}
-        # An object is sent behind what is to be known about it.
+        # The attributes of an object are sent before its content.
         self._head = f"--{boundary}\r\nContent-Type: application/json\r\n\r\n".encode()
         self._middle = (
             f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n".encode()
@@ -63,7 +63,7 @@ class BucketClient:
         self._tail = f"\r\n--{boundary}--".encode()
 
     def open(self, authorization: Authorization) -> None:
-        """Get ready, with the loop running."""
+        """Prepare for requests; the event loop must be running."""
         self.requests.open(authorization)
 
     async def close(self) -> None:
@@ -78,12 +78,12 @@ class BucketClient:
         """Read an object.
 
         Args:
-            call: what it is for.
-            name: the object's.
-            unless: a generation that need not be sent.
+            call: the operation it belongs to.
+            name: the name of the object.
+            unless: a generation that need not be returned.
 
         Returns:
-            A reply of the status 200, 304 or 404.
+            A response with status 200, 304 or 404.
         """
         self._counts["class_b_operations"] += 1
         condition = "" if unless is None else f"&ifGenerationNotMatch={unless}"
@@ -99,16 +99,16 @@ class BucketClient:
         """Write an object.
 
         Args:
-            call: what it is for.
-            name: the object's.
+            call: the operation it belongs to.
+            name: the name of the object.
             body: its content.
-            expect: the generation it must have now; 0 if there must be none, None for any.
+            expect: the generation that must be current; 0 for no object, None for no condition.
             expires: unix time in seconds for its ``customTime``, 0 for none.
 
         Returns:
-            A reply of the status 200, with the new generation, or 412. With `expect` None, also
-            one of another status, after a failure that leaves open whether it was written: what
-            is there now may be somebody else's, and must be looked at before another try.
+            A response with status 200 and the new generation, or with 412. With `expect` None, also
+            one with another status, after a failure with an uncertain outcome: the current object
+            may be another server's, and has to be read before another attempt.
         """
         self._counts["class_a_operations"] += 1
         condition = "" if expect is None else f"&ifGenerationMatch={expect}"
@@ -133,7 +133,7 @@ class BucketClient:
         """Remove an object; `expect` is as for `write`.
 
         Returns:
-            A reply of the status 204 (200 from some emulators), 404 or 412.
+            A response with status 204 (200 from some emulators), 404 or 412.
         """
         self._counts["deletions"] += 1
         condition = "" if expect is None else f"?ifGenerationMatch={expect}"
@@ -141,7 +141,7 @@ class BucketClient:
         return await self.requests.ask(call, "DELETE", url, (200, 204, 404, 412))
 
     async def names(self, call: Call, page: str = "") -> tuple[list[str], str]:
-        """Return names of objects, and the page on which there are more; empty at the end."""
+        """Return a page of object names, and the token of the next page; empty at the end."""
         self._counts["class_a_operations"] += 1
         url = f"{self._list}&pageToken={quote(page, safe='')}" if page else self._list
         reply = await self.requests.ask(call, "GET", url, (200,))

@@ -1,13 +1,13 @@
-"""Items as objects: their names and their content.
+"""Records as objects in a bucket: names and content.
 
-An object is a header and the value behind it, so that one request reads everything. The header is,
+An object is a header followed by the value, so that one request reads everything. The header is
 big-endian:
 
 ====== ===== ======================================================================
 offset bytes
 ====== ===== ======================================================================
 0      4     ``mlit``
-4      1     version of this layout: 1, or 2 with marks
+4      1     version of this layout: 1, or 2 with meta_flags
 5      1     number of nonces
 6      4     CRC-32 of all that follows
 10     4     the client's flags
@@ -18,9 +18,9 @@ offset bytes
 46     8 × n nonces of the last writes, the newest first
 ====== ===== ======================================================================
 
-In version 2 there follow nine bytes of `memlite.backends.Marks`: bits (1 stale, 2 won, 4 binary,
-8 with a unique) and the cas unique that a client gave it. Only items with marks are written so:
-servers of before read the others.
+Version 2 appends nine bytes of `memlite.backends.MetaFlags`: bits (1 stale, 2 won, 4 binary,
+8 unique given) and the cas unique that a client assigned. Items without meta flags are still
+written as version 1, which older servers can read.
 """
 
 import struct
@@ -29,12 +29,13 @@ from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import NamedTuple, Self
 
-from memlite.backends.item import FullItem, Item, Marks
+from memlite.backends.record import Record
+from memlite.core.meta_flags import MetaFlags
 
 __all__ = [
     "NONCE_BYTES",
-    "BucketItem",
     "DamagedError",
+    "Origin",
     "Trail",
     "decode",
     "encode",
@@ -47,8 +48,8 @@ _RING = 8
 _WRITER_BYTES = 4
 _MAGIC = b"mlit"
 _VERSION = 1
-_MARKED_VERSION = 2
-_MARKS = struct.Struct(">BQ")
+_META_VERSION = 2
+_META_FLAGS = struct.Struct(">BQ")
 _STALE, _WON, _BINARY, _UNIQUE = 1, 2, 4, 8
 _HEADER = struct.Struct(">4sBBIIdQQ8s")
 # What the checksum does not cover: magic, version, number of nonces and itself.
@@ -58,18 +59,17 @@ _TRAIL = _HEADER.size - NONCE_BYTES
 
 
 class DamagedError(Exception):
-    """The content is not an item's, or not what was written."""
+    """The content is not that of a record, or not what was written."""
 
 
 class Trail(NamedTuple):
-    """Who wrote an object, for those that did not hear whether they did.
+    """Who wrote an object, for writers whose acknowledgement was lost.
 
-    A nonce stands for one write, whoever repeats it how often; its first four bytes are the
-    writer's.
+    A nonce identifies one write, including its retries; its first four bytes identify the writer.
 
     Attributes:
-        birth: the nonce of the write that did not build on the object before it.
-        nonces: those of the last writes, the newest first.
+        birth: the nonce of the last write that did not depend on an earlier object.
+        nonces: the nonces of the last writes, newest first.
     """
 
     birth: bytes
@@ -77,77 +77,73 @@ class Trail(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Return that of which the bytes are birth and nonces."""
+        """Return the trail whose birth and nonces these bytes are."""
         birth, *nonces = (data[at : at + NONCE_BYTES] for at in range(0, len(data), NONCE_BYTES))
         return cls(birth, tuple(nonces))
 
     @classmethod
     def begin(cls, nonce: bytes) -> Self:
-        """Return that of an object that builds on no other."""
+        """Return the trail of an object that does not depend on an earlier one."""
         return cls(nonce, (nonce,))
 
     def followed_by(self, nonce: bytes, unsettled: set[bytes]) -> "Trail":
-        """Return that of the write `nonce` which builds on the object with this trail.
+        """Return the trail after the write `nonce`, which replaces the object with this trail.
 
-        Earlier nonces of the same writer make room, unless they are `unsettled`: nobody will look
-        for them any more. So the ring holds the last writes of eight servers, however many
-        writes each of them makes.
+        Earlier nonces of the same writer are dropped unless they are `unsettled`, as the writer
+        will not look for them any more. The ring therefore holds the last writes of eight servers,
+        no matter how many writes each of them makes.
         """
         writer = nonce[:_WRITER_BYTES]
         others = (n for n in self.nonces if n[:_WRITER_BYTES] != writer or n in unsettled)
         return Trail(self.birth, (nonce, *others)[:_RING])
 
     def may_have_lost(self, before: "Trail | None") -> bool:
-        """Return whether a nonce put in since `before` may have been pushed out of the ring."""
+        """Return whether a nonce added since `before` may have been pushed out of the ring."""
         known = () if before is None else before.nonces
         return len(self.nonces) == _RING and not set(known).intersection(self.nonces)
 
 
-class BucketItem(FullItem):
-    """An item as it was read from the bucket.
+class Origin(NamedTuple):
+    """Where a record came from; the token of records from a bucket.
 
     Attributes:
-        epoch: in which it was stored.
+        epoch: in which the record was stored.
+        trail_data: birth and nonces, parsed only when they are needed.
         as_of: the epoch in which it was read.
     """
 
-    __slots__ = ("_trail", "as_of", "epoch")
-
-    memory = 96
-
-    as_of: int
     epoch: int
-    _trail: bytes
+    trail_data: bytes
+    as_of: int = 0
 
     @property
     def trail(self) -> Trail:
-        """Who wrote it."""
-        return Trail.parse(self._trail)
+        """The writes that led to this state."""
+        return Trail.parse(self.trail_data)
 
 
-def encode(item: Item, epoch: int, trail: Trail) -> bytes:
-    """Return the content of an item's object."""
-    rest = _REST.pack(item.flags, item.expires, max(0, item.accessed), epoch, trail.birth)
+def encode(record: Record, epoch: int, trail: Trail) -> bytes:
+    """Return the content of a record's object."""
+    rest = _REST.pack(record.flags, record.expires, max(0, record.accessed), epoch, trail.birth)
     rest += b"".join(trail.nonces)
     version = _VERSION
-    if item.marks is not None:
-        version = _MARKED_VERSION
-        rest += _pack_marks(item.marks)
-    value = item.value
-    crc = zlib.crc32(value, zlib.crc32(rest))
-    return b"".join((_START.pack(_MAGIC, version, len(trail.nonces), crc), rest, value))
+    if record.meta_flags is not None:
+        version = _META_VERSION
+        rest += _pack_meta_flags(record.meta_flags)
+    crc = zlib.crc32(record.value, zlib.crc32(rest))
+    return b"".join((_START.pack(_MAGIC, version, len(trail.nonces), crc), rest, record.value))
 
 
-def _pack_marks(marks: Marks) -> bytes:
-    bits = _STALE * marks.stale + _WON * marks.won + _BINARY * marks.binary
-    if marks.unique is None:
-        return _MARKS.pack(bits, 0)
-    return _MARKS.pack(bits + _UNIQUE, marks.unique)
+def _pack_meta_flags(meta_flags: MetaFlags) -> bytes:
+    bits = _STALE * meta_flags.stale + _WON * meta_flags.won + _BINARY * meta_flags.binary
+    if meta_flags.unique is None:
+        return _META_FLAGS.pack(bits, 0)
+    return _META_FLAGS.pack(bits + _UNIQUE, meta_flags.unique)
 
 
-def _unpack_marks(body: bytes, at: int) -> Marks:
-    bits, unique = _MARKS.unpack_from(body, at)
-    return Marks(
+def _unpack_meta_flags(body: bytes, at: int) -> MetaFlags:
+    bits, unique = _META_FLAGS.unpack_from(body, at)
+    return MetaFlags(
         bool(bits & _STALE),
         bool(bits & _WON),
         bool(bits & _BINARY),
@@ -155,53 +151,52 @@ def _unpack_marks(body: bytes, at: int) -> Marks:
     )
 
 
-def decode(key: bytes, body: bytes, generation: int) -> BucketItem:
-    """Return the item of an object's content; `as_of` remains to be set.
+def decode(key: bytes, body: bytes, generation: int) -> tuple[Record, Origin]:
+    """Return the record in an object's content, and its origin (without `as_of`).
 
     Args:
-        key: the item's.
+        key: the key of the record.
         body: the content.
-        generation: the object's.
+        generation: that of the object; becomes the version.
 
     Raises:
-        DamagedError: the content is no item's.
+        DamagedError: the content is not that of a record.
     """
     try:
         magic, version, count, crc, flags, expires, stored, epoch, _ = _HEADER.unpack_from(body)
     except struct.error:
         raise DamagedError from None
     end = begin = _HEADER.size + NONCE_BYTES * count
-    marks = None
-    if version == _MARKED_VERSION:
-        begin += _MARKS.size
+    meta_flags = None
+    if version == _META_VERSION:
+        begin += _META_FLAGS.size
     if (
         magic != _MAGIC
-        or version not in (_VERSION, _MARKED_VERSION)
+        or version not in (_VERSION, _META_VERSION)
         or not count
         or begin > len(body)
         or zlib.crc32(memoryview(body)[_START.size :]) != crc
     ):
         raise DamagedError
     if begin > end:
-        marks = _unpack_marks(body, end)
-    item = BucketItem.of(key, body[begin:], flags, expires, generation, stored, marks)
-    item.epoch = epoch
-    item._trail = body[_TRAIL:end]  # taken apart when it is asked for
-    return item
+        meta_flags = _unpack_meta_flags(body, end)
+    value = body[begin:]
+    record = Record(key, value, flags, expires, generation, stored, meta_flags=meta_flags)
+    return record, Origin(epoch, body[_TRAIL:end])
 
 
 def name_of(key: bytes) -> str:
-    """Return the name of a key's object, behind the prefix: any bytes as safe characters.
+    """Return the name of a key's object, without the prefix: any bytes as safe characters.
 
-    Two digits of a hash go before it: a bucket is divided by names where it is busy, and keys
-    that are counted up would all be in one part
+    It begins with two digits of a hash, because a bucket distributes load by name ranges, and
+    keys that are numbered consecutively would all fall into one range
     (https://cloud.google.com/storage/docs/request-rate#naming-convention).
     """
     return f"{zlib.crc32(key) & 255:02x}-{urlsafe_b64encode(key).rstrip(b'=').decode()}"
 
 
 def key_of(name: str) -> bytes | None:
-    """Return the key that `name_of` made a name of; None if it made no such name."""
+    """Return the key for which `name_of` returns `name`; None if there is none."""
     text = name[3:]
     try:
         key = b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)

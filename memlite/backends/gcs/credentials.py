@@ -1,4 +1,4 @@
-"""Access tokens from google-auth, which blocks, for a loop that must not."""
+"""Access tokens from google-auth, which blocks, fetched in a thread."""
 
 import asyncio
 import functools
@@ -15,8 +15,8 @@ __all__ = ["Authorization", "NoTokenError"]
 
 _log = logging.getLogger("memlite")
 
-# Tokens live an hour. A new one is fetched while the old one is still good for some minutes; it
-# is not used in its last seconds, which a request may spend on the way.
+# Tokens are valid for an hour. A new one is fetched some minutes before the old one expires. A
+# token is not used in its last seconds, because a request may take as long to arrive.
 _RENEW_SECONDS = 240.0
 _MARGIN_SECONDS = 20.0
 _RETRY_SECONDS = 10.0
@@ -25,19 +25,19 @@ _FOREVER = float("inf")
 
 
 class NoTokenError(Exception):
-    """There is no access token, and none is to be had now."""
+    """There is no access token, and none can be obtained now."""
 
     def __init__(self) -> None:
         super().__init__("no access token from Google")
 
 
 class Authorization:
-    """The headers that authorize a request, renewed in a thread before they are too old.
+    """The headers that authorize a request, renewed in a thread before they expire.
 
     Args:
-        credentials: those of google-auth; None to go without.
-        patience: seconds to wait for a token when there is none.
-        clock: seconds that never decrease.
+        credentials: from google-auth; None for no authorization.
+        patience: seconds to wait for a token if there is none.
+        clock: returns seconds, never decreasing.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Authorization:
         """Return the headers.
 
         Raises:
-            NoTokenError: there is none, and none is to be had now.
+            NoTokenError: there is no token, and none can be obtained now.
         """
         now = self._clock()
         if now < self._renew_at:
@@ -66,14 +66,14 @@ class Authorization:
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
         if now >= self._valid_until:
-            # Others wait for it too: who gives up must not take it along.
+            # Not awaited directly, as cancelling one request must not cancel it for the others.
             await asyncio.wait([self._renewal], timeout=self._patience)
             if self._clock() >= self._valid_until:
                 raise NoTokenError
         return self._headers
 
     def reject(self, headers: Mapping[str, str]) -> None:
-        """Report that these were not accepted (401)."""
+        """Report that these headers were rejected (401)."""
         if headers is self._headers and self._credentials is not None:
             self._renew_at = self._valid_until = 0.0
 
@@ -96,9 +96,9 @@ class Authorization:
             self._renewal = None
 
     def _fetch(self) -> float:
-        """Fetch a token; return for how many seconds it is good."""
+        """Fetch a token; return for how many seconds it is valid."""
         assert self._credentials is not None  # noqa: S101 - for the type checker
-        # Otherwise each try of a dead token server may take two minutes.
+        # Otherwise each attempt may take two minutes if the token server does not respond.
         request = functools.partial(Request(), timeout=_FETCH_SECONDS)
         self._credentials.refresh(request)
         headers: dict[str, str] = {}

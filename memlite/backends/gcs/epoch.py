@@ -1,16 +1,16 @@
-"""The epoch: what flush_all counts up, for all servers on one prefix.
+"""The epoch: a number that flush_all increments, for all servers on one prefix.
 
-It is an object, ``epoch``, a name that no key's object has, with the content
-``{"epoch": 3, "at": null, "then": 3}``. Each item's object has the epoch in which it was stored;
-one of an earlier epoch counts as absent. A delayed flush leaves the epoch as it is, and says that
-from the unix time ``at`` it is ``then``.
-No flush takes a number that an earlier one took, also not one whose time had not come: for a
-server whose clock is ahead it had.
+It is stored in an object named ``epoch``, a name that no record's object has, with the content
+``{"epoch": 3, "at": null, "then": 3}``. The object of each record contains the epoch in which it
+was stored; records of earlier epochs count as absent. A delayed flush leaves the epoch unchanged,
+and declares that it will be ``then`` from the unix time ``at``. No flush reuses a number, not
+even that of a delayed flush that was replaced before its time: on a server whose clock is ahead, it
+may have taken effect.
 
-Every server asks for it once a second. So a flush by one server is known to the others about a
-second later; until then they show what was flushed, and what they store may count as flushed too.
-Whoever meets an item of a later epoch knows at once. A server that cannot ask goes on with what it
-knows, and the epoch never goes back, also when its object is lost.
+Every server reads the epoch once a second, so other servers notice a flush about a second later.
+Until then they serve flushed records, and what they store may count as flushed too. A server that
+reads a record of a later epoch notices at once. A server that cannot read the epoch continues with
+the one it knows. The epoch never decreases, even if its object is lost.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ import orjson
 
 from memlite.backends.gcs.client import BucketClient
 from memlite.backends.gcs.requests import Call, Reply
-from memlite.clock import Clock
-from memlite.errors import StorageError
+from memlite.core.clock import Clock
+from memlite.core.errors import StorageError
 
 __all__ = ["Epoch"]
 
@@ -30,12 +30,12 @@ _NAME = "epoch"
 
 
 class Schedule(NamedTuple):
-    """What the object says.
+    """The content of the epoch object.
 
     Attributes:
-        epoch: the number, up to `at`.
+        epoch: the epoch until `at`.
         at: unix time in seconds of a delayed flush, 0 for none.
-        then: the number from `at` on, and the largest there has been.
+        then: the epoch from `at` on; also the largest number used so far.
     """
 
     epoch: int = 0
@@ -44,10 +44,10 @@ class Schedule(NamedTuple):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Return what the object's content says.
+        """Parse the content of the object.
 
         Raises:
-            ValueError: it does not make sense.
+            ValueError: it is invalid.
         """
         try:
             value = orjson.loads(text)
@@ -56,7 +56,7 @@ class Schedule(NamedTuple):
             raise ValueError from error
 
     def content(self) -> bytes:
-        """Return the object's content that says so."""
+        """Return it as the content of the object."""
         return orjson.dumps({"epoch": self.epoch, "at": self.at or None, "then": self.then})
 
     def epoch_at(self, now: float) -> int:
@@ -64,16 +64,16 @@ class Schedule(NamedTuple):
         return self.then if 0 < self.at <= now else self.epoch
 
     def flushed(self, at: float, now: float) -> "Schedule":
-        """Return what it is after a flush, at once or, with `at`, then."""
+        """Return the schedule after a flush, at once or, with `at`, at that time."""
         number = max(self.epoch, self.then) + 1
         return Schedule(self.epoch_at(now) if at else number, at, number)
 
 
 class Epoch:
-    """What is known of the epoch.
+    """What this server knows of the epoch.
 
     Args:
-        client: where the object is.
+        client: gives access to the object.
         clock: tells when a delayed flush is due.
     """
 
@@ -84,30 +84,30 @@ class Epoch:
         self._schedule = Schedule()
         self._generation = 0
         self._asked = monotonic()
-        # An answer to an earlier question must not be learnt after a later one's.
+        # Responses must be processed in the order of their requests.
         self._turn = asyncio.Lock()
 
     def now(self) -> int:
-        """Return the epoch."""
+        """Return the current epoch."""
         if self._schedule.at:
             self.saw(self._schedule.epoch_at(self._clock.now()))
         return self._number
 
     @property
     def age(self) -> float:
-        """Seconds since the question that was answered last."""
+        """Seconds since the start of the last successful refresh."""
         return monotonic() - self._asked
 
     def saw(self, number: int) -> None:
-        """Learn that the epoch is `number` at least."""
+        """Note that the epoch is at least `number`."""
         if number > self._number:
             self._number = number
 
     async def refresh(self) -> None:
-        """Ask for it, unless that is being done.
+        """Read the object, unless that is in progress already.
 
         Raises:
-            StorageError: there is no answer, or none that makes sense.
+            StorageError: there is no response, or the object is invalid.
         """
         if self._turn.locked():
             return
@@ -118,18 +118,18 @@ class Epoch:
         self._asked = asked
 
     async def flush(self, at: float) -> None:
-        """Count it up, now or, with `at`, from then on.
+        """Increment the epoch, now or, with `at`, at that time.
 
         Raises:
-            StorageError: it could not be done, or that is not known for certain.
+            StorageError: that failed, or it is uncertain whether it did.
         """
         async with self._turn:
             call = self._client.call()
-            while not await self._count_up(call, at):
+            while not await self._increment(call, at):
                 pass
 
-    async def _count_up(self, call: Call, at: float) -> bool:
-        # The one to build on is the bucket's, not the one known here.
+    async def _increment(self, call: Call, at: float) -> bool:
+        # The epoch to increment is the bucket's, not the one known here.
         self._learn(await self._client.read(call, _NAME))
         number = self.now()
         before = self._schedule
@@ -138,8 +138,8 @@ class Epoch:
         after = before.flushed(at, self._clock.now())
         reply = await self._client.write(call, _NAME, after.content(), expect=self._generation)
         if reply.status != 200:
-            # Somebody else was quicker; or it was this one, whose acknowledgement was lost, and
-            # flushing twice does no harm: nobody has been told yet of the first time.
+            # Another server was faster. Or this write succeeded, and its acknowledgement was lost;
+            # then flushing twice does no harm, as the client has not been answered yet.
             return False
         self._set(after, reply.generation)
         return True

@@ -1,4 +1,4 @@
-"""Time limits for many at once, for little."""
+"""Cheap timeouts for many concurrent tasks."""
 
 import asyncio
 from time import monotonic
@@ -11,10 +11,10 @@ _RESOLUTION = 0.02
 
 
 class TimeLimits:
-    """Cancels tasks that take too long for a block of theirs, up to 20 ms late.
+    """Cancels tasks that exceed a time limit, up to 20 ms late.
 
-    `asyncio.timeout` sets a timer of the loop for each, and takes it back; that is a tenth of
-    what a request costs. Here one timer looks after all.
+    `asyncio.timeout` sets and cancels a timer of the event loop for each block, which is a tenth of
+    the cost of a request. Here all blocks share a single timer.
     """
 
     def __init__(self) -> None:
@@ -22,20 +22,20 @@ class TimeLimits:
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self, seconds: float) -> "_Limit":
-        """Return a context manager that raises `TimeoutError` in a block that takes longer.
+        """Return a context manager that raises `TimeoutError` if its block takes longer.
 
-        A task can be in one such block at a time.
+        A task can be in only one such block at a time.
         """
         return _Limit(self, monotonic() + seconds)
 
     def start(self, task: asyncio.Task[Any], due: float) -> None:
-        """Cancel `task` at a time, by the monotonic clock."""
+        """Cancel `task` at `due`, in seconds of the monotonic clock."""
         self._due[task] = due
         if self._timer is None:
             self._timer = task.get_loop().call_later(_RESOLUTION, self._look, task.get_loop())
 
     def stop(self, task: asyncio.Task[Any]) -> bool:
-        """Do not; return whether it is too late for that."""
+        """Do not cancel `task` after all; return whether it was cancelled already."""
         return self._due.pop(task, None) is None
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -67,7 +67,7 @@ class _Limit:
         traceback: TracebackType | None,
     ) -> None:
         if self._limits.stop(self._task):
-            # Somebody else may have cancelled it as well; then it stays so. As in asyncio.timeout.
+            # If other code has cancelled the task too, it stays cancelled, as in asyncio.timeout.
             alone = self._task.uncancel() <= self._cancelling
             if alone and kind is not None and issubclass(kind, asyncio.CancelledError):
                 raise TimeoutError from error

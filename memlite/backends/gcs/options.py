@@ -1,4 +1,4 @@
-"""What a ``gs://`` URL says."""
+"""The options in a ``gs://`` URL."""
 
 import os
 import re
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from memlite.backends.registry import BackendUrl
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 
 __all__ = ["Options", "parse_options"]
 
 _GOOGLE = "https://storage.googleapis.com"
 # https://cloud.google.com/storage/docs/buckets#naming; with dots up to 222.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
-# Names of objects have at most 1,024 bytes; a key of 250 takes 337 of them.
+# Object names have at most 1,024 bytes; a key of 250 bytes takes 337 of them.
 _PREFIX_BYTES = 600
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where the bucket is, and how long and how often it may be asked.
+    """The bucket, how to reach it, and limits for requests.
 
     Attributes:
         bucket: its name.
-        prefix: what the names of all objects begin with: empty, or it ends with a slash.
+        prefix: prefix of all object names: empty, or ending with a slash.
         endpoint: scheme, host and port of the storage API, without a slash at the end.
-        timeout: seconds after which a request is given up, and perhaps tried again.
-        deadline: seconds an operation may take with all it tries, and its waiting for a turn.
-        concurrency: requests that may be under way at once.
-        project: project that quota is counted for, and charged by requester-pays buckets;
-            empty for what the credentials say.
+        timeout: seconds after which a request is aborted, and possibly retried.
+        deadline: seconds for an operation, including retries and waiting for its turn.
+        concurrency: number of requests that may be in progress at once.
+        project: the project for quota, which requester-pays buckets charge; empty for that of the
+            credentials.
     """
 
     bucket: str
@@ -44,7 +44,7 @@ class Options:
 
     @property
     def anonymous(self) -> bool:
-        """Whether to go without credentials: a token must not be sent in plain text."""
+        """Whether to use no credentials: a token must not be sent in plain text."""
         return self.endpoint.startswith("http://")
 
     @property

@@ -1,6 +1,6 @@
-"""Requests to the storage API: few at once, none for long, the failed ones again.
+"""Requests to the storage API, with bounded concurrency, timeouts and retries.
 
-What may be tried again, and how: https://cloud.google.com/storage/docs/retry-strategy.
+What may be retried, and how: https://cloud.google.com/storage/docs/retry-strategy.
 """
 
 import asyncio
@@ -22,32 +22,32 @@ from yarl import URL
 from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.credentials import Authorization, NoTokenError
 from memlite.backends.gcs.limits import TimeLimits
-from memlite.errors import StorageError
+from memlite.core.errors import StorageError
 
 __all__ = ["Call", "Reply", "Requests"]
 
-# Pauses between tries: a random part of the first, of twice that, and so on ("full jitter",
+# Pauses between attempts: a random part of the first, of twice that, and so on ("full jitter",
 # https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _TEXT_AT_MOST = 200
-# Larger bodies aiohttp sends in pieces, and others get their turn.
+# Larger bodies are passed as streams: aiohttp sends those in pieces, between which others run.
 _ONE_WRITE = 512 * 1024
 _GENERATION = istr("X-Goog-Generation")
 _NO_REPLY = 0
 _AGAIN = frozenset((_NO_REPLY, 401, 408, 429, 500, 502, 503, 504))
-# Answers that tell that nothing was done; after any other failure a write may have happened.
+# Responses that mean that nothing was done. After any other failure, a write may have happened.
 _NOT_DONE = frozenset((401, 429))
 _NO_BUCKET = b"bucket does not exist"
 
 
 class Reply(NamedTuple):
-    """What came back.
+    """A response.
 
     Attributes:
-        status: HTTP's; 0 when nothing came.
-        generation: the object's, where the answer has one, else 0.
-        body: the content, or what else was sent.
+        status: the HTTP status; 0 for no response.
+        generation: the generation of the object, if the response has one, else 0.
+        body: the content of the object, or any other body.
     """
 
     status: int
@@ -56,59 +56,59 @@ class Reply(NamedTuple):
 
 
 class Call:
-    """An operation: the time it has for all of its tries, and what they came to.
+    """An operation: the time it has for all of its attempts, and how they ended.
 
     Args:
         seconds: the time.
 
     Attributes:
-        uncertain: whether a try failed in a way that leaves open whether it was carried out.
-        trouble: how the last failed try failed.
+        uncertain: whether an attempt failed that may nonetheless have been carried out.
+        trouble: how the last failed attempt failed.
     """
 
-    __slots__ = ("_deadline", "_seconds", "_tries", "trouble", "uncertain")
+    __slots__ = ("_attempts", "_deadline", "_seconds", "trouble", "uncertain")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._deadline = monotonic() + seconds
-        self._tries = 0
+        self._attempts = 0
         self.uncertain = False
         self.trouble = ""
 
     def remaining(self) -> float:
-        """Return how many seconds are left."""
+        """Return the remaining seconds."""
         return self._deadline - monotonic()
 
     async def pause(self) -> None:
-        """Wait before another try.
+        """Wait before another attempt.
 
         Raises:
-            StorageError: there is no time for one.
+            StorageError: there is not enough time for one.
         """
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._tries)
-        self._tries += 1
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._attempts)
+        self._attempts += 1
         seconds = random.uniform(0, longest)  # noqa: S311 - no secret
         if seconds >= self.remaining():
             raise self.error(f"{self.trouble}, and again for {self._seconds:g} s")
         await asyncio.sleep(seconds)
 
     def error(self, text: str) -> StorageError:
-        """Return the error that says so, and in what state things are left."""
+        """Return an error with this text, which also says if the outcome is uncertain."""
         doubt = "; the change may have been made or not" if self.uncertain else ""
         return StorageError(f"bucket: {text}{doubt}")
 
 
 class Requests:
-    """Makes requests, and makes them again.
+    """Makes requests, and retries them.
 
     Args:
-        breaker: asked before each request, and told how it went.
-        timeout: seconds after which a request is given up.
-        concurrency: how many may be under way at once.
+        breaker: consulted before each request, and informed of its outcome.
+        timeout: seconds after which a request is aborted.
+        concurrency: number of requests that may be in progress at once.
 
     Attributes:
-        counts: what went wrong, and what the caller counts.
-        in_flight: requests under way.
+        counts: failures and retries, and what the caller counts.
+        in_flight: number of requests in progress.
     """
 
     def __init__(self, breaker: Breaker, *, timeout: float, concurrency: int) -> None:
@@ -123,15 +123,15 @@ class Requests:
     _authorization: Authorization
 
     def open(self, authorization: Authorization) -> None:
-        """Get ready, with the loop running."""
+        """Prepare for requests; the event loop must be running."""
         self._authorization = authorization
         self._session = aiohttp.ClientSession(
-            # How many there are, and for how long, is seen to here.
+            # Concurrency and timeouts are handled in this module.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            # All there are, so that aiohttp need not think of some; and nothing compressed.
+            # All headers are given, so that aiohttp adds none; nothing is to be compressed.
             headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "memlite"},
         )
 
@@ -151,23 +151,23 @@ class Requests:
         *,
         blindly: bool = True,
     ) -> Reply:
-        """Try until there is an answer to go by.
+        """Make a request, and retry it until there is a conclusive response.
 
         Args:
-            call: what it is for.
-            method: in capitals; all but GET change something.
+            call: the operation it belongs to.
+            method: in capitals; every method except GET changes something.
             url: percent-encoded.
-            answers: the statuses to go by.
-            data: to send.
-            headers: beside those that authorize.
-            blindly: whether it may be tried again without knowing what the last try did.
+            answers: the statuses that are conclusive.
+            data: the body to send.
+            headers: in addition to those for authorization.
+            blindly: whether to retry even if the outcome of the last attempt is uncertain.
 
         Returns:
-            A reply of one of `answers`; if it may not be tried blindly, perhaps one of another
-            status, after a try of which the outcome is not known.
+            A response with one of `answers`. Without `blindly`, possibly one with another status,
+            after an attempt whose outcome is uncertain.
 
         Raises:
-            StorageError: another answer, or none within the call's time.
+            StorageError: any other response, or no response within the call's time.
         """
         address = URL(url, encoded=True)
         while True:
@@ -261,7 +261,7 @@ class Requests:
             self.counts["failures"] += 1
 
     def refusal(self, call: Call, reply: Reply) -> StorageError:
-        """Return the error that says what an answer says."""
+        """Return an error with the message of a response."""
         self.counts["refusals"] += 1
         text = reply.body.decode(errors="replace")
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -271,10 +271,10 @@ class Requests:
 
 
 async def _once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Keep aiohttp from repeating a request, unseen, whose connection was cut.
+    """Keep aiohttp from silently repeating a request whose connection was cut.
 
-    It does that for methods that are idempotent. A DELETE that was carried out and not
-    acknowledged would then be answered by 404 or 412 as if by the first.
+    It repeats idempotent methods. If a DELETE was carried out but not acknowledged, the repetition
+    would get 404 or 412, as if the first attempt had.
     """
     try:
         return await handler(request)

@@ -1,4 +1,4 @@
-"""What is checked before the first client is served, with google-cloud-storage."""
+"""Checks of the bucket before the first client is served, with google-cloud-storage."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from google.cloud import storage
 from requests.exceptions import RequestException
 
 from memlite.backends.gcs.options import Options
-from memlite.errors import StartError
+from memlite.core.errors import StartError
 
 __all__ = ["check"]
 
@@ -29,16 +29,16 @@ _PERMISSIONS = (
     "storage.objects.list",
 )
 _REQUEST_SECONDS = 5.0
-# Looking for a metadata server where there is none takes google-auth some seconds.
+# google-auth takes some seconds to find out that there is no metadata server.
 _CHECK_SECONDS = 20.0
 _T = TypeVar("_T")
 
 
 async def check(options: Options) -> Credentials | None:
-    """Return credentials with which the bucket can be used; None where none are needed.
+    """Return credentials with which the bucket can be used; None if none are needed.
 
     Raises:
-        StartError: there are none, or they cannot use it; says what to do.
+        StartError: there are none, or they do not grant access. The text says what to do.
     """
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
@@ -51,7 +51,7 @@ async def check(options: Options) -> Credentials | None:
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run `work` in a thread that nobody waits for in the end, as one of an executor would be."""
+    """Run `work` in a daemon thread, for which the process does not wait as for an executor's."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_T] = loop.create_future()
 
@@ -67,7 +67,7 @@ async def _in_thread(work: Callable[[], _T]) -> _T:
         value, error = None, None
         try:
             value = work()
-        except Exception as caught:  # noqa: BLE001 - the one who waits has it raised
+        except Exception as caught:  # noqa: BLE001 - raised in the caller
             error = caught
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
@@ -78,7 +78,7 @@ async def _in_thread(work: Callable[[], _T]) -> _T:
 
 def _check(options: Options) -> Credentials | None:
     credentials = _find_credentials(options)
-    # Otherwise each 404 makes the library look at the bucket, in a thread of its own.
+    # Otherwise the library checks the bucket after each 404, in a separate thread.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     with storage.Client(
         project=options.project or None,
@@ -140,7 +140,7 @@ def _check_permissions(bucket: Any, options: Options, *, seen: bool) -> None:
     except NotFound:
         if not seen:
             raise
-        # The bucket is there, but not the question, in some emulators.
+        # Some emulators have the bucket, but do not support this request.
         _log.info("%s: the permissions could not be looked at", options.shown)
         return
     lacking = [name for name in _PERMISSIONS if name not in granted]
@@ -152,7 +152,7 @@ def _check_permissions(bucket: Any, options: Options, *, seen: bool) -> None:
 
 
 def _look_at_policies(bucket: Any, options: Options) -> bool:
-    """Warn of what costs more than expected; return whether the bucket could be seen."""
+    """Warn of settings with unexpected costs; return whether the bucket was accessible."""
     try:
         bucket.reload(timeout=_REQUEST_SECONDS, retry=None)
     except Forbidden:
@@ -189,7 +189,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """Return what is at the bottom of an error that wraps others."""
+    """Return the innermost message of an error that wraps others."""
     inner: BaseException | None = error
     while inner is not None:
         error, inner = inner, inner.__cause__ or inner.__context__

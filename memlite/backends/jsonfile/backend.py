@@ -1,4 +1,4 @@
-"""Items in memory, changes in a journal before they are acknowledged, a snapshot now and then."""
+"""All items in memory; changes go to a journal before they are acknowledged, and to snapshots."""
 
 import asyncio
 import contextlib
@@ -6,63 +6,77 @@ import logging
 import os
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
-from memlite.backends.eviction import POLICIES, cost
-from memlite.backends.item import FullItem, Item, key_of
+from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
 from memlite.backends.jsonfile.journal import Journal, sync_folder
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
 from memlite.backends.jsonfile.lock import lock
+from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
-from memlite.backends.table import ItemTable
-from memlite.errors import ConfigError, OutOfMemoryError, StartError, StorageError, VersionConflict
+from memlite.core.errors import (
+    ConfigError,
+    OutOfMemoryError,
+    StartError,
+    StorageError,
+    VersionConflict,
+)
+from memlite.memory.eviction import POLICIES, cost
+from memlite.memory.item import FullItem, Item, key_of, line_of
+from memlite.memory.table import ItemTable
 
 __all__ = ["FileBackend", "make"]
 
 _log = logging.getLogger("memlite")
 
-# A journal is compacted when it is larger than the snapshot, and than this or ?compact=BYTES.
+# A journal is compacted once it is larger than the snapshot and than this (or ?compact=BYTES).
 _COMPACT_FROM = 4 * 1024 * 1024
-# Up to so many bytes of items a server that ends takes the time to write a snapshot.
+# At shutdown a snapshot is written if the items take no more bytes than this.
 _COMPACTED_AT_END = 16 * 1024 * 1024
-# Bytes of a snapshot that are made in one go, with the server standing still; and how many of them
-# it costs as much time to find that an item needs no line.
+# Bytes of a snapshot that are formatted in one go, while the server handles nothing else; and how
+# many of those bytes take as long as skipping an item.
 _CHUNK = 128 * 1024
 _LOOK = 64
-# Items yielded by scan before others have their turn.
+# Records yielded by scan before other tasks get a turn.
 _SCANNED_AT_ONCE = 100
 _RETRY_SECONDS = 5.0
-# Items that are looked at once a second, whether they have expired.
+# Items checked for expiry once a second.
 _SWEPT_PER_TICK = 10_000
-# Versions passed over at each start. Clients may hold some that are in no file: of changes under
-# way when the server was killed, or lost with the machine for want of a sync.
+# Versions skipped at each start. Clients may have seen some that are in no file: of changes in
+# progress when the server was killed, or that a crash of the machine lost before they were synced.
 _LOST_VERSIONS = 2**24
 
 
 class _Flush(NamedTuple):
-    """A flush that is not written: of when (0 for at once), and of when the one was that waited."""
+    """A flush that is not written yet.
+
+    Attributes:
+        at: unix time in seconds, 0 for at once.
+        before: the time of the flush that it replaced, 0 for none.
+    """
 
     at: float
     before: float
 
 
 class FileBackend(Backend):
-    """All items in a table, and what it takes to have them again, in files.
+    """Keeps all items in a table, and in files from which the table can be restored.
 
-    A change is made in the table at once, and is undone if it cannot be written: later changes
-    may build on it, and share its fsync. Replies that tell of it wait for it.
+    A change is applied to the table at once, and undone if it cannot be written. Later changes can
+    build on it and share its fsync; replies that reveal it wait until it is written.
 
     Args:
-        path: the snapshot's; the others' names begin with it.
+        path: the snapshot. The names of the other files begin with it.
         context: the server's settings.
-        compact_from: bytes of journal up to which it is left alone.
+        compact_from: bytes up to which a journal is not compacted.
 
     Attributes:
-        table: every item. None of them is ever changed in place.
+        table: every item. Items are replaced, never changed in place, except for their state.
     """
 
     table: ItemTable
@@ -82,14 +96,14 @@ class FileBackend(Backend):
         self._version = 0
         self._flush_at = 0.0
         self._number = 1
-        # Changes that are not written, in their order: how many of a key's, and what was there.
+        # Changes that are not written: their number for each key, and how to undo them, in order.
         self._unwritten: dict[bytes, int] = {}
         self._undo: list[tuple[bytes, Item | None] | _Flush | None] = []
         self._undone = 0
         self._complained = False
-        # A flush has happened here and not in the file: it has to get there before anything else.
+        # A flush was applied to the table but could not be written: it must be the next entry.
         self._flush_owed = False
-        # A snapshot has been begun, or must be: journals have to be read that it would replace.
+        # More than one journal has to be read at the next start until a snapshot is written.
         self._snapshot_owed = False
         self._left_out: list[bytes] = []
         self._snapshot_bytes = 0
@@ -105,10 +119,10 @@ class FileBackend(Backend):
     # Life
 
     async def open(self) -> None:
-        """Lock the files and read them."""
+        """Lock the files, and read them."""
         self._lock = lock(self.path.with_name(self.path.name + ".lock"))
         try:
-            # In a thread, so that signals are heard meanwhile.
+            # In a thread, so that signals are handled meanwhile.
             loaded = await asyncio.to_thread(self._load)
             self._journal = Journal(
                 journal_path(self.path, self._number),
@@ -154,8 +168,8 @@ class FileBackend(Backend):
             self._fill(loaded.items, now)
         return loaded
 
-    def _fill(self, items: dict[bytes, Item], now: float) -> None:
-        # Where there is no room for all it is the oldest that are left out.
+    def _fill(self, items: dict[bytes, FullItem], now: float) -> None:
+        # If there is not enough room for all, the oldest are left out.
         keys: list[bytes] = []
         room = self.table.limit
         for key, item in reversed(items.items()):
@@ -179,7 +193,7 @@ class FileBackend(Backend):
         self.table.on_evict = self._journal_evictions
 
     async def _journal_left_out(self) -> None:
-        """Remove from the file what did not fit: it would be back when there is room again."""
+        """Remove from the file what did not fit, or it would reappear once there is more room."""
         left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
@@ -190,12 +204,12 @@ class FileBackend(Backend):
         written = None
         for key in left_out:
             self._version += 1
-            written = self._append(None, lines.delete_record(self._version, key))
+            written = self._append(None, lines.delete_entry(self._version, key))
         if written is not None:
             await written
 
     async def close(self) -> None:
-        """Write what is left, and a snapshot if that is quickly done."""
+        """Write the remaining changes, and a snapshot if that takes little time."""
         self._closing = True
         try:
             if self._compaction is not None:
@@ -212,70 +226,95 @@ class FileBackend(Backend):
 
     # Reads
 
-    def peek(self, key: bytes) -> Item | None:
-        """Return what is stored under `key`, perhaps not yet in the file."""
+    def peek_item(self, line: bytes) -> Item | None:
+        """Return the item that a request line asks for; it may not be written yet."""
         if self._flush_at:
             self._flush_if_due()
-        return self.table.get(key)
+        return self.table.get_by_line(line)
 
-    async def get(self, key: bytes) -> Item | None:
-        """Return what is stored under `key`."""
+    def peek(self, key: bytes) -> Record | None:
+        """Return the record of `key`; it may not be written yet."""
+        item = self.peek_item(line_of(key))
+        return None if item is None else record_of(key, item)
+
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record of `key`; it may not be written yet."""
         return self.peek(key)
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what is done once the last changes of `keys` are in the file."""
+        """Return a future that is done once the last changes of `keys` are written."""
         unwritten = self._unwritten
         if not unwritten or not any(key in unwritten for key in keys):
             return None
         return self._journal.pending
 
-    def peek_cached(self, key: bytes) -> Item | Unknown | None:
-        """Return what is stored under `key`, if it is in the file."""
+    def peek_cached_item(self, line: bytes) -> Item | Unknown | None:
+        """Return the item that a request line asks for, if it is written."""
+        if self._unwritten and key_of(line) in self._unwritten:
+            return UNKNOWN
+        if self._flush_at:
+            self._flush_if_due()
+        return self.table.get_by_line(line)
+
+    def peek_cached(self, key: bytes) -> Record | Unknown | None:
+        """Return the record of `key`, if it is written."""
         return UNKNOWN if key in self._unwritten else self.peek(key)
 
-    async def get_cached(self, key: bytes) -> Item | None:
-        """Return what is stored under `key`, once it is in the file."""
+    async def get_cached(self, key: bytes) -> Record | None:
+        """Return the record of `key`, once it is written."""
         while key in self._unwritten:
-            # Not what is there when it is written: a key that is always being stored would never
-            # be answered.
-            undone, item = self._undone, self.peek(key)
+            # The present record, not the one after waiting: otherwise, reads of a key that is
+            # written all the time would never be answered.
+            undone, record = self._undone, self.peek(key)
             await self._journal.written()
             if self._undone == undone:
-                return item
+                return record
         return self.peek(key)
 
-    async def scan(self) -> AsyncIterator[tuple[bytes, Item]]:
-        """Yield every key and item."""
+    async def scan(self) -> AsyncIterator[Record]:
+        """Yield every record."""
+        if self._flush_at:
+            self._flush_if_due()
         for number, key in enumerate(self.table.list_keys(), 1):
-            item = self.peek(key)
+            item = self.table.get(key)
             if item is not None:
-                yield key, item
+                yield record_of(key, item)
             if not number % _SCANNED_AT_ONCE:
                 await asyncio.sleep(0)
 
     # Changes
 
     def put(
-        self, key: bytes, item: FullItem, replacing: Item | Anything | None = ANY
+        self, record: Record, replacing: Versioned | Anything | None = ANY
+    ) -> asyncio.Future[int]:
+        """Store a record; see `Backend.put`. The future is done once it is written."""
+        item = item_of(record, FullItem)
+        written = self.put_item(record.key, item, replacing)
+        result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        written.add_done_callback(partial(_finish, result, item.version))
+        return result
+
+    def put_item(
+        self, key: bytes, item: FullItem, replacing: Versioned | Anything | None = ANY
     ) -> asyncio.Future[None]:
-        """Store `item`; see `Backend.put`. What it returns is done when it is written."""
+        """Store an item, which has its version at once; the future is done once it is written."""
         old = self._current(key, replacing)
         if old is not None:
             self.table.delete(key)
+        item.version = self._version + 1
         try:
-            self.table.put(key, item)  # may evict, which is journaled before it
+            self.table.put(key, item)  # may evict; that is journaled first, and takes versions
         except OutOfMemoryError:
             self.table.restore(key, old)
             if replacing is ANY:
-                # What set could not replace must not be served as if it were current.
+                # An unconditional set removes what it could not replace.
                 self.delete(key)
             raise
-        self._version += 1
-        self.table.number(item, self._version)
-        return self._append((key, old), lines.put_record(key, item))
+        self._version = item.version = self._version + 1
+        return self._append((key, old), lines.put_entry(record_of(key, item)))
 
-    def delete(self, key: bytes, replacing: Item | Anything = ANY) -> asyncio.Future[None]:
-        """Remove what is stored under `key`; see `Backend.delete`."""
+    def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> asyncio.Future[None]:
+        """Remove the record of `key`; see `Backend.delete`."""
         old = self._current(key, replacing)
         if old is None:
             nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -283,9 +322,9 @@ class FileBackend(Backend):
             return nothing
         self._version += 1
         self.table.delete(key)
-        return self._append((key, old), lines.delete_record(self._version, key))
+        return self._append((key, old), lines.delete_entry(self._version, key))
 
-    def _current(self, key: bytes, replacing: Item | Anything | None) -> Item | None:
+    def _current(self, key: bytes, replacing: Versioned | Anything | None) -> Item | None:
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
         if self._flush_at:
@@ -298,27 +337,27 @@ class FileBackend(Backend):
         return current
 
     def _append(
-        self, undo: tuple[bytes, Item | None] | _Flush | None, record: bytes
+        self, undo: tuple[bytes, Item | None] | _Flush | None, entry: bytes
     ) -> asyncio.Future[None]:
-        """Journal what has happened in the table; remember how to undo it until it is written.
+        """Journal a change of the table, and remember how to undo it until it is written.
 
         Args:
-            undo: a key and what was under it, or a flush; None if it is never to be undone.
-            record: its line.
+            undo: the key and its previous item, or a flush; None if it is never to be undone.
+            entry: the journal entry.
         """
         self._write_owed_flush()
         self._undo.append(undo)
         if undo is not None and not isinstance(undo, _Flush):
             key = undo[0]
             self._unwritten[key] = self._unwritten.get(key, 0) + 1
-        return self._journal.append(record)
+        return self._journal.append(entry)
 
     def _journal_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:
+        self._context.on_evict(gone)
         for line, item, _ in gone:
             key = key_of(line)
-            self._context.on_evict(key, item)
             self._version += 1
-            self._append((key, item), lines.delete_record(self._version, key))
+            self._append((key, item), lines.delete_entry(self._version, key))
 
     def _forget_written(self, count: int) -> None:
         """Forget how to undo the `count` oldest changes."""
@@ -336,7 +375,7 @@ class FileBackend(Backend):
             _log.warning("%s: is written again", self.path)
 
     def _undo_all(self) -> None:
-        """Bring back what is in the file, as no change that is not written can be."""
+        """Undo all changes that are not written, as they never will be."""
         for change in reversed(self._undo):
             if isinstance(change, _Flush):
                 if change.at:
@@ -348,17 +387,17 @@ class FileBackend(Backend):
         self._undo.clear()
         self._unwritten.clear()
         self._undone += 1
-        if not self._complained:  # once, however many clients try
+        if not self._complained:  # once, no matter how many writes fail
             self._complained = True
             _log.error("%s: %s", self.path, self._journal.failure)
 
     # Flushing
 
     async def flush(self, at: float = 0.0) -> None:
-        """Make everything absent, now or at the unix time `at`.
+        """Make all records absent, now or at the unix time `at`.
 
-        What is absent by now stays so if that cannot be written, and is absent from the file as
-        soon as anything can be.
+        If a flush cannot be written, it still holds for the table, and becomes the first entry
+        that is written once writing is possible again.
         """
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
@@ -367,17 +406,17 @@ class FileBackend(Backend):
     def _flush(self, at: float) -> asyncio.Future[None]:
         before, self._flush_at = self._flush_at, at
         if not at:
-            # Not undone if it cannot be written: what was asked to be gone may as well stay so.
+            # If it cannot be written it is not undone: the client wanted the items gone.
             self._undo = [None] * len(self._undo)
             self._unwritten.clear()
             self.table.flush()
         self._version += 1
-        return self._append(_Flush(at, before), lines.flush_record(self._version, at))
+        return self._append(_Flush(at, before), lines.flush_entry(self._version, at))
 
     def _write_owed_flush(self) -> None:
         if self._flush_owed:
             self._flush_owed = False
-            self._append(_Flush(0.0, 0.0), lines.flush_record(self._version, 0.0))
+            self._append(_Flush(0.0, 0.0), lines.flush_entry(self._version, 0.0))
 
     def _flush_if_due(self) -> None:
         if self._flush_at and self._flush_at <= self._clock.now():
@@ -411,13 +450,13 @@ class FileBackend(Backend):
             self._compaction = None
 
     async def _compact(self) -> None:
-        """Go on in a new journal, and write a snapshot that makes the old ones superfluous.
+        """Switch to a new journal, and write a snapshot that makes the old ones obsolete.
 
-        The server goes on meanwhile, and the snapshot may hold some of what it does: the new
-        journal, replayed on it, comes to the same, as its records are whole states.
+        The server keeps running, and the snapshot may contain some of the changes made meanwhile.
+        Replaying the new journal on it gives the right result, as entries hold complete states.
         """
         if self._journal.broken or not self._snapshot_owed:
-            # Otherwise the last one's may do; or there would be another with every attempt.
+            # Otherwise the journal of the last attempt will do.
             number = self._number + 1
             header = Header(number, self._version)
             await self._journal.replace(journal_path(self.path, number), header)
@@ -434,21 +473,21 @@ class FileBackend(Backend):
             for key in keys:
                 item = self.table.get(key)
                 if item is not None and not 0 < item.expires <= now:
-                    line = lines.snapshot_line(key, item)
+                    line = lines.snapshot_line(record_of(key, item))
                     chunk.append(line)
                     size += len(line)
                 size += _LOOK
                 if size > _CHUNK:
                     if self._closing:
-                        raise _AbandonedError("the server ends")
+                        raise _AbandonedError("the server is shutting down")
                     await asyncio.to_thread(writer.write, chunk)
                     chunk, size = [], 0
             await asyncio.to_thread(writer.write, chunk)
             await asyncio.to_thread(writer.finish)
-            # What is in it and not yet written may still turn out not to be.
+            # Changes that it contains may not be written yet, and could still be undone.
             await self._journal.written()
             if self._undone != undone:
-                # It may hold what was taken back meanwhile, or lack what was brought back.
+                # It may contain changes that were undone meanwhile.
                 raise _AbandonedError("a change could not be written meanwhile")
             await asyncio.to_thread(self._install, number)
         except BaseException:
@@ -459,7 +498,7 @@ class FileBackend(Backend):
         self._compactions += 1
 
     def _install(self, first: int) -> None:
-        """Put the new snapshot into the old one's place; remove what it makes superfluous."""
+        """Replace the old snapshot by the new one, and remove the obsolete journals."""
         self._temporary.replace(self.path)
         sync_folder(self.path)
         for number, journal in journals_of(self.path).items():
@@ -473,10 +512,10 @@ class FileBackend(Backend):
         sync_folder(self.path)
         loaded.snapshot = writer.size
 
-    # The rest
+    # Housekeeping
 
     def tick(self) -> None:
-        """Sync, flush and compact when due; free some of what has expired."""
+        """Sync, flush and compact when due; free some of the expired items."""
         self._flush_if_due()
         if not self._journal.broken:
             self._write_owed_flush()
@@ -485,13 +524,13 @@ class FileBackend(Backend):
         self.table.walk(_SWEPT_PER_TICK, self._look)
 
     def _look(self, key: bytes, item: Item) -> None:
-        """Free an item if it has expired; the file need not be told."""
-        # What is not written is left alone, as it may have to be undone.
+        """Free an item if it has expired; the file need not change."""
+        # Items that are not written are left alone, as their change may have to be undone.
         if 0 < item.expires <= self._clock.now() and key not in self._unwritten:
             self.table.drop(key)
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return what there is, and how much has been written."""
+        """Return the number of items and their bytes, and what has been written."""
         return {
             "items": len(self.table),
             "bytes": self.table.used,
@@ -507,7 +546,7 @@ class FileBackend(Backend):
 
 
 class _AbandonedError(Exception):
-    """A snapshot is not to be finished."""
+    """A snapshot is given up."""
 
 
 class _SnapshotWriter:
@@ -523,10 +562,10 @@ class _SnapshotWriter:
         self.size = len(head)
 
     def write(self, items: list[bytes]) -> None:
-        """Write items' lines."""
+        """Write the lines of items."""
         if not items:
             return
-        # Commas stand between items, and so before all but the first.
+        # Commas separate items, so there is one before each item except the first.
         data = (b",\n" if self._count else b"") + b",\n".join(items)
         self._count += len(items)
         self._crc = zlib.crc32(data, self._crc)
@@ -534,7 +573,7 @@ class _SnapshotWriter:
         self._file.write(data)
 
     def finish(self) -> None:
-        """Write the end, and make it durable."""
+        """Write the last line, and make the file durable."""
         self.write_end()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -548,15 +587,30 @@ class _SnapshotWriter:
         self._file.write(lines.snapshot_end(self._count, self._crc))
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
-        with contextlib.suppress(OSError):  # it would write what a full disk has not taken
+        """Remove the file."""
+        with contextlib.suppress(OSError):  # closing writes the buffer, and the disk may be full
             self._file.close()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 
 
+def _finish(result: asyncio.Future[int], version: int, written: asyncio.Future[None]) -> None:
+    """Give a change its result once its group is written, or its error."""
+    if result.done():
+        return
+    if written.cancelled():
+        result.cancel()
+        return
+    error = written.exception()
+    if error is None:
+        result.set_result(version)
+    else:
+        result.set_exception(error)
+        result.exception()  # retrieved, as not every caller waits for it
+
+
 def make(url: BackendUrl, context: Context) -> Backend:
-    """Make a backend of a ``file:///path/cache.json`` URL."""
+    """Make a backend from a ``file:///path/cache.json`` URL."""
     compact = url.only("compact").get("compact", str(_COMPACT_FROM))
     if not (compact.isascii() and compact.isdigit()):
         raise ConfigError(f"--backend: compact must be a number of bytes, not {compact!r}")
@@ -569,11 +623,11 @@ def make(url: BackendUrl, context: Context) -> Backend:
     try:
         if path.is_dir():
             raise ConfigError(f"--backend: {path} is a directory; name a file in it")
-        if path.exists() and not path.is_file():  # to read from a pipe might take for ever
+        if path.exists() and not path.is_file():  # reading from a pipe could block forever
             raise ConfigError(f"--backend: {path} is not a file")
-        # Resolved, so that the same file has the same lock by whatever name.
+        # Resolved, so that different names of one file mean the same lock.
         path = path.resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL, …
+    except (OSError, RuntimeError, ValueError) as error:  # circular links, a NUL, …
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"--backend: {url.text!r}: {reason}") from None
     return FileBackend(path, context, compact_from=int(compact))

@@ -1,8 +1,8 @@
-r"""Lines of a journal and of a snapshot: bytes in, bytes out. `docs/reference/file-format.md`.
+r"""Lines of journals and snapshots: bytes in, bytes out. See `docs/reference/file-format.md`.
 
-Text stands as text; keys and values that are not UTF-8 stand as base64, under another name.
-A journal line begins with a checksum of the rest of it and of all lines before it, so that a
-line that is missing, doubled or moved is found out as well as one that is damaged.
+Text is written as text; keys and values that are not UTF-8 as base64, under another name. A
+journal line begins with a checksum of the rest of the line and of all lines before it, which
+detects missing, duplicated and moved lines as well as damaged ones.
 """
 
 import base64
@@ -12,45 +12,44 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from memlite.backends.item import FullItem, Item, Marks
+from memlite.backends.record import Record
+from memlite.core.meta_flags import MetaFlags
 
 __all__ = [
     "FORMAT",
     "DamageError",
+    "Entry",
     "Header",
-    "Record",
     "checked_lines",
-    "delete_record",
-    "flush_record",
+    "delete_entry",
+    "flush_entry",
     "journal_header",
-    "parse_item",
     "parse_snapshot_end",
     "parse_snapshot_head",
-    "put_record",
+    "parse_snapshot_line",
+    "put_entry",
+    "read_entry",
     "read_header",
-    "read_record",
     "snapshot_end",
     "snapshot_head",
     "snapshot_line",
 ]
 
 FORMAT: Final = 1
-"""Counts up when a file is written that an older version of memlite could not read."""
+"""Increases when a file would be unreadable for older versions of memlite."""
 
-_MARKS: Final = frozenset(Marks._fields)
+_META_FLAGS: Final = frozenset(MetaFlags._fields)
 _CRC_PREFIX: Final = b'{"crc":'
 
-
-# Digits of the largest checksum.
-_CRC_DIGITS: Final = 10
+_CRC_DIGITS: Final = 10  # of the largest checksum
 
 
 class DamageError(Exception):
-    """A line is not what was written. The text says what is wrong with it.
+    """A line is not what was written.
 
     Args:
-        text: what is wrong.
-        cure: what can be done about it, if that is something of its own.
+        text: what is wrong with it.
+        cure: how to repair it, where there is a better way than the usual ones.
     """
 
     def __init__(self, text: str, cure: str = "") -> None:
@@ -58,21 +57,21 @@ class DamageError(Exception):
         self.cure = cure
 
 
-class Record(NamedTuple):
-    """A journal line.
+class Entry(NamedTuple):
+    """A change, as a line of the journal describes it.
 
     Attributes:
-        operation: ``set``, ``delete`` or ``flush``.
-        version: the item's, or where the change comes in the order of all.
-        key: empty for flush.
-        item: for set.
-        at: for flush, when; 0 for at once.
+        operation: what was done.
+        version: for set, the version of the record; for others, one that no record has.
+        key: the key; empty for flush.
+        record: for set, what was stored.
+        at: for flush, the unix time at which to flush; 0 for at once.
     """
 
     operation: Literal["set", "delete", "flush"]
     version: int
     key: bytes = b""
-    item: Item | None = None
+    record: Record | None = None
     at: float = 0.0
 
 
@@ -80,8 +79,8 @@ class Header(NamedTuple):
     """The first line of a journal.
 
     Attributes:
-        number: which of the journals it is.
-        version: the last one given out before.
+        number: the number of the journal.
+        version: the last version assigned before it was begun.
     """
 
     number: int
@@ -111,41 +110,41 @@ def _get_bytes(fields: dict[str, Any], name: str) -> bytes:
     raise DamageError(f"no {name}")
 
 
-def _put_item(fields: dict[str, Any], key: bytes, item: Item) -> None:
-    _put_bytes(fields, "key", key)
-    _put_bytes(fields, "value", item.value)
-    if item.flags:
-        fields["flags"] = item.flags
-    if item.expires:
-        fields["expires"] = round(item.expires, 3)
-    fields["stored"] = item.accessed
-    if item.marks is not None:
-        _put_marks(fields, item.marks)
+def _put_record(fields: dict[str, Any], record: Record) -> None:
+    _put_bytes(fields, "key", record.key)
+    _put_bytes(fields, "value", record.value)
+    if record.flags:
+        fields["flags"] = record.flags
+    if record.expires:
+        fields["expires"] = round(record.expires, 3)
+    fields["stored"] = record.accessed
+    if record.meta_flags is not None:
+        _put_meta_flags(fields, record.meta_flags)
 
 
-def _get_item(fields: dict[str, Any], version: int) -> tuple[bytes, Item]:
+def _get_record(fields: dict[str, Any], version: int) -> Record:
     key, value = _get_bytes(fields, "key"), _get_bytes(fields, "value")
     flags, expires = fields.get("flags", 0), fields.get("expires", 0.0)
     stored = fields.get("stored", 0)
     if not (_is_count(flags) and isinstance(expires, int | float) and _is_count(stored)):
-        raise DamageError("flags, expires or stored is no number")
-    marks = _get_marks(fields) if _MARKS.intersection(fields) else None
-    return key, FullItem.of(key, value, flags, float(expires), version, stored, marks)
+        raise DamageError("flags, expires or stored is not a number")
+    meta_flags = _get_meta_flags(fields) if _META_FLAGS.intersection(fields) else None
+    return Record(key, value, flags, float(expires), version, stored, meta_flags=meta_flags)
 
 
-def _put_marks(fields: dict[str, Any], marks: Marks) -> None:
-    """Add those that are set, under their names."""
-    fields.update((name, True) for name in ("stale", "won", "binary") if getattr(marks, name))
-    if marks.unique is not None:
-        fields["unique"] = marks.unique
+def _put_meta_flags(fields: dict[str, Any], meta_flags: MetaFlags) -> None:
+    """Add the flags that are set, under their names."""
+    fields.update((name, True) for name in ("stale", "won", "binary") if getattr(meta_flags, name))
+    if meta_flags.unique is not None:
+        fields["unique"] = meta_flags.unique
 
 
-def _get_marks(fields: dict[str, Any]) -> Marks:
+def _get_meta_flags(fields: dict[str, Any]) -> MetaFlags:
     unique = fields.get("unique")
     if not (unique is None or _is_count(unique)):
-        raise DamageError("unique is no number")
+        raise DamageError("unique is not a number")
     stale, won, binary = (fields.get(name, False) is True for name in ("stale", "won", "binary"))
-    return Marks(stale, won, binary, unique)
+    return MetaFlags(stale, won, binary, unique)
 
 
 def _is_count(value: object) -> bool:
@@ -169,45 +168,45 @@ def _count(fields: dict[str, Any], name: str) -> int:
     return value
 
 
-# Journal. A record without its checksum is what the following return; `checked_lines` adds it.
+# The journal. These functions return entries without checksums; `checked_lines` adds them.
 
 
-def put_record(key: bytes, item: Item) -> bytes:
-    """Return the record of a stored item."""
-    fields: dict[str, Any] = {"n": item.version, "op": "set"}
-    _put_item(fields, key, item)
+def put_entry(record: Record) -> bytes:
+    """Return the entry for a record that was stored."""
+    fields: dict[str, Any] = {"n": record.version, "op": "set"}
+    _put_record(fields, record)
     return orjson.dumps(fields)
 
 
-def delete_record(version: int, key: bytes) -> bytes:
-    """Return the record of a key that was removed."""
+def delete_entry(version: int, key: bytes) -> bytes:
+    """Return the entry for a key that was removed."""
     fields: dict[str, Any] = {"n": version, "op": "delete"}
     _put_bytes(fields, "key", key)
     return orjson.dumps(fields)
 
 
-def flush_record(version: int, at: float) -> bytes:
-    """Return the record of a flush, of now (0) or to come."""
+def flush_entry(version: int, at: float) -> bytes:
+    """Return the entry for a flush, at once (0) or at the unix time `at`."""
     return orjson.dumps({"n": version, "op": "flush", **({"at": round(at, 3)} if at else {})})
 
 
 def journal_header(header: Header) -> bytes:
-    """Return the record that a journal begins with."""
+    """Return the entry with which a journal begins."""
     fields = {"memlite": "journal", "format": FORMAT, "journal": header.number, "n": header.version}
     return orjson.dumps(fields)
 
 
-def checked_lines(records: Iterable[bytes], crc: int) -> tuple[bytes, int]:
-    """Return lines of records, and the checksum that the next line goes on from.
+def checked_lines(entries: Iterable[bytes], crc: int) -> tuple[bytes, int]:
+    """Return entries as lines with checksums, and the checksum of the last one.
 
     Args:
-        records: as `put_record` and the others return them.
-        crc: the checksum of the line before, 0 for the first.
+        entries: from `put_entry` and the other functions.
+        crc: the checksum of the previous line, 0 for the first line of a file.
     """
     lines = []
-    for record in records:
-        crc = zlib.crc32(record, crc)
-        lines.append(b"%b%d,%b\n" % (_CRC_PREFIX, crc, record[1:]))
+    for entry in entries:
+        crc = zlib.crc32(entry, crc)
+        lines.append(b"%b%d,%b\n" % (_CRC_PREFIX, crc, entry[1:]))
     return b"".join(lines), crc
 
 
@@ -220,47 +219,47 @@ def _uncheck(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
         and len(digits) <= _CRC_DIGITS  # int() refuses thousands of them
     ):
         raise DamageError("not a line of a journal")
-    record = b"{" + rest
-    crc = zlib.crc32(record, crc)
+    entry = b"{" + rest
+    crc = zlib.crc32(entry, crc)
     if crc != int(digits):
         raise DamageError("its checksum does not match")
-    return _load(record), crc
+    return _load(entry), crc
 
 
 def read_header(line: bytes) -> tuple[Header, int]:
-    """Read a journal's first line (without its end); return it and its checksum.
+    """Parse the first line of a journal (without its line ending); return it and its checksum.
 
     Raises:
-        DamageError: it is not one, or from a later version of memlite.
+        DamageError: it is something else, or was written by a later version of memlite.
     """
     fields, crc = _uncheck(line, 0)
     _check_kind(fields, "journal")
     return Header(_count(fields, "journal"), _count(fields, "n")), crc
 
 
-def read_record(line: bytes, crc: int) -> tuple[Record, int]:
-    """Read another line (without its end); return it and its checksum.
+def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
+    """Parse any other line (without its line ending); return it and its checksum.
 
     Args:
         line: the line.
-        crc: the checksum of the line before.
+        crc: the checksum of the previous line.
 
     Raises:
-        DamageError: it is damaged, or not the one that was written here.
+        DamageError: it is damaged, or was not written after that line.
     """
     fields, crc = _uncheck(line, crc)
     version = _count(fields, "n")
     match fields.get("op"):
         case "set":
-            key, item = _get_item(fields, version)
-            return Record("set", version, key, item), crc
+            record = _get_record(fields, version)
+            return Entry("set", version, record.key, record), crc
         case "delete":
-            return Record("delete", version, _get_bytes(fields, "key")), crc
+            return Entry("delete", version, _get_bytes(fields, "key")), crc
         case "flush":
             at = fields.get("at", 0.0)
             if not isinstance(at, int | float):
-                raise DamageError("at is no number")
-            return Record("flush", version, at=float(at)), crc
+                raise DamageError("at is not a number")
+            return Entry("flush", version, at=float(at)), crc
     raise DamageError(f"unknown operation {fields.get('op')!r}")
 
 
@@ -274,16 +273,16 @@ def _check_kind(fields: dict[str, Any], kind: str) -> None:
         )
 
 
-# Snapshot. One JSON object, an item to a line.
+# The snapshot: one JSON object, with one item per line.
 
 
 def snapshot_head(journal: int, version: int, flush_at: float) -> bytes:
-    """Return a snapshot's first line.
+    """Return the first line of a snapshot.
 
     Args:
-        journal: number of the first journal that goes on from it.
-        version: the last one given out when it was begun.
-        flush_at: unix time of a flush to come, 0 for none.
+        journal: number of the first journal that continues it.
+        version: the last version assigned when it was begun.
+        flush_at: unix time of a flush that is still to come, 0 for none.
     """
     fields: dict[str, Any] = {
         "memlite": "snapshot",
@@ -296,29 +295,29 @@ def snapshot_head(journal: int, version: int, flush_at: float) -> bytes:
     return orjson.dumps(fields)[:-1] + b',"items":[\n'
 
 
-def snapshot_line(key: bytes, item: Item) -> bytes:
-    """Return an item's line, without the comma and the end."""
+def snapshot_line(record: Record) -> bytes:
+    """Return the line of a record, without comma and line ending."""
     fields: dict[str, Any] = {}
-    _put_item(fields, key, item)
-    fields["cas"] = item.version
+    _put_record(fields, record)
+    fields["cas"] = record.version
     return orjson.dumps(fields)
 
 
 def snapshot_end(count: int, crc: int) -> bytes:
-    """Return a snapshot's last line.
+    """Return the last line of a snapshot.
 
     Args:
-        count: how many items came before.
-        crc: checksum of all bytes before it.
+        count: number of items.
+        crc: checksum of all bytes before this line.
     """
     return b'],"count":%d,"crc":%d}\n' % (count, crc)
 
 
 def parse_snapshot_head(line: bytes) -> tuple[int, int, float]:
-    """Read a snapshot's first line; return the arguments of `snapshot_head`.
+    """Parse the first line of a snapshot; return the arguments of `snapshot_head`.
 
     Raises:
-        DamageError: it is not one, or from a later version of memlite.
+        DamageError: it is something else, or was written by a later version of memlite.
     """
     fields = _load(line.rstrip() + b"]}")
     _check_kind(fields, "snapshot")
@@ -328,18 +327,18 @@ def parse_snapshot_head(line: bytes) -> tuple[int, int, float]:
     return _count(fields, "journal"), _count(fields, "n"), float(flush_at)
 
 
-def parse_item(line: bytes) -> tuple[bytes, Item]:
-    """Read an item's line; return its key and the item.
+def parse_snapshot_line(line: bytes) -> Record:
+    """Parse the line of a record.
 
     Raises:
         DamageError: it is damaged.
     """
     fields = _load(line.rstrip(b",\r\n"))
-    return _get_item(fields, _count(fields, "cas"))
+    return _get_record(fields, _count(fields, "cas"))
 
 
 def parse_snapshot_end(line: bytes) -> tuple[int, int | None]:
-    """Read a snapshot's last line; return its count, and its checksum if it has one.
+    """Parse the last line of a snapshot; return its count, and its checksum if it has one.
 
     Raises:
         DamageError: it is damaged.

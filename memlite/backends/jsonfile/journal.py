@@ -1,20 +1,21 @@
-"""The file that changes are appended to, many of them with one fsync."""
+"""Appends changes to a file, many of them with one fsync."""
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from memlite.backends.jsonfile.format import Header, checked_lines, journal_header
-from memlite.errors import StorageError
+from memlite.core.errors import StorageError
 
 __all__ = ["Journal", "sync_folder"]
 
 
 def sync_folder(path: Path) -> None:
-    """Make names in the folder of `path` durable, where the system can (not on Windows)."""
+    """Make the names in the folder of `path` durable, where the system can (not on Windows)."""
     if os.name == "nt":
         return
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -28,13 +29,13 @@ def _reason(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-# Records that are written without waiting for what else a turn of the loop brings: that is then
-# dealt with during their fsync.
+# Once this many entries wait, they are written without waiting for the end of the event loop's
+# iteration; what else it brings is handled during their fsync.
 _ENOUGH = 8
 
 
 class _File:
-    """A journal's file. Its methods block, and are called one at a time, from one thread."""
+    """The file of a journal. Its methods block; one thread calls them, one at a time."""
 
     def __init__(self, path: Path, size: int, crc: int) -> None:
         self._descriptor = os.open(
@@ -48,22 +49,22 @@ class _File:
     def create(cls, path: Path, header: Header) -> "_File":
         file = cls(path, 0, 0)
         try:
-            # What a compaction that failed has left behind.
+            # A failed compaction may have left something there.
             os.ftruncate(file._descriptor, 0)
             file.append([journal_header(header)], durable=True)
             sync_folder(path)
         except BaseException:
             file.close()
-            # Left behind it would look as if the one before it had come to its end.
+            # If it stayed, the previous journal would look complete.
             with contextlib.suppress(OSError):
                 path.unlink()
             raise
         return file
 
-    def append(self, records: Sequence[bytes], *, durable: bool) -> None:
+    def append(self, entries: Sequence[bytes], *, durable: bool) -> None:
         if self.broken is not None:
             raise OSError(*self.broken.args)
-        data, crc = checked_lines(records, self._crc)
+        data, crc = checked_lines(entries, self._crc)
         try:
             view = memoryview(data)
             while view:
@@ -80,21 +81,23 @@ class _File:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            # The system may have dropped what it could not write, and would say "done" next time.
+            # The system may have dropped the data it could not write, and the next fsync would
+            # succeed without it.
             self.broken = error
             raise
 
     def _cut(self) -> None:
-        """Take away what came through of a failed write."""
+        """Remove the part of a failed write that reached the file."""
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError as error:
             self.broken = error
 
     def finish(self) -> None:
-        """Make what is good of it durable, and nothing else, before another file goes on from it.
+        """Make its intact part durable, and nothing else, before another file continues it.
 
-        When it is broken, not all may be that was never asked to be: a snapshot has to follow.
+        If the file is broken, entries that were not written with an fsync may be missing from it:
+        a snapshot has to follow.
         """
         if self.broken is not None:
             os.ftruncate(self._descriptor, self.size)
@@ -107,20 +110,21 @@ class _File:
 
 
 class Journal:
-    """Appends records in the order they come; those that come during an fsync share the next.
+    """Appends entries in order; those that arrive during an fsync share the next one.
 
     Args:
-        path: of the current file.
-        size: bytes of it that are good.
-        crc: checksum of its last line.
-        durability: ``always`` syncs before a record counts as written, ``everysec`` once a
-            second, ``none`` leaves it to the system.
-        on_written: called with how many records were.
-        on_failure: called when some could not be; all that were not written by then never will.
+        path: the current file.
+        size: its intact bytes.
+        crc: the checksum of its last line.
+        durability: ``always`` syncs before an entry counts as written, ``everysec`` once per
+            second, ``none`` leaves syncing to the system.
+        on_written: called with the number of entries that were written.
+        on_failure: called when entries could not be written. All entries that were not written by
+            then never will be.
 
     Attributes:
-        syncs: how often it was synced.
-        failure: why the last records could not be written, empty when they could.
+        syncs: number of fsyncs.
+        failure: why the last entries could not be written, empty if they were.
     """
 
     def __init__(
@@ -140,9 +144,9 @@ class Journal:
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "memlite-journal")
-        self._records: list[bytes] = []
-        self._group: asyncio.Future[None] | None = None  # of those records
-        self._writing: asyncio.Future[None] | None = None  # the group under way
+        self._entries: list[bytes] = []
+        self._group: asyncio.Future[None] | None = None  # of these entries
+        self._writing: asyncio.Future[None] | None = None  # of those that are being written
         self._busy = False
         self._start_due = False
         self._jobs: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
@@ -158,38 +162,38 @@ class Journal:
 
     @property
     def broken(self) -> bool:
-        """Whether the file can take no more; `replace` cures that."""
+        """Whether the file cannot be written any more; `replace` repairs that."""
         return self._file.broken is not None
 
-    def append(self, record: bytes) -> asyncio.Future[None]:
-        """Write a record behind those before it.
+    def append(self, entry: bytes) -> asyncio.Future[None]:
+        """Write an entry after those before it.
 
         Returns:
-            What is done once it is written, as durably as asked for; several share one. It
-            raises StorageError.
+            A future that is done once the entry is written as durably as configured. Entries that
+            are written together share it. It raises StorageError if they cannot be written.
         """
-        self._records.append(record)
+        self._entries.append(entry)
         if self._group is None:
             self._group = self._loop.create_future()
-            # Those that are not waited for need not be complained about.
+            # Retrieves its exception, as not every writer waits for it.
             self._group.add_done_callback(asyncio.Future.exception)
         group = self._group
         if not self._busy:
-            if len(self._records) >= _ENOUGH:
+            if len(self._entries) >= _ENOUGH:
                 self._start()
             elif not self._start_due:
-                # With the others that this turn of the loop brings.
+                # At the end of this iteration of the event loop, with its other entries.
                 self._start_due = True
                 self._loop.call_soon(self._start)
         return group
 
     @property
     def pending(self) -> asyncio.Future[None] | None:
-        """What is done once all that was appended by now is written; it raises StorageError."""
+        """The future of the last entry, unless all are written; it raises StorageError."""
         return self._group or self._writing
 
     async def written(self) -> None:
-        """Return once what was appended by now is written, or failed to be."""
+        """Return once all entries so far are written, or could not be."""
         if self.pending is not None:
             await asyncio.wait([self.pending])
 
@@ -204,18 +208,17 @@ class Journal:
             self._sync_due = self._unsynced = False
             self._begin(self._file.sync).add_done_callback(self._end_sync)
         elif self._group is not None:
-            records, group = self._records, self._group
-            self._records, self._group, self._writing = [], None, group
-            self._begin(lambda: self._file.append(records, durable=self._always)).add_done_callback(
-                lambda done: self._end_group(done, group, len(records))
-            )
+            entries, group = self._entries, self._group
+            self._entries, self._group, self._writing = [], None, group
+            work = partial(self._file.append, entries, durable=self._always)
+            self._begin(work).add_done_callback(partial(self._end_group, group, len(entries)))
 
     def _begin(self, work: Callable[[], object]) -> asyncio.Future[object]:
         self._busy = True
         return self._loop.run_in_executor(self._thread, work)
 
     def _end_group(
-        self, done: asyncio.Future[object], group: asyncio.Future[None], count: int
+        self, group: asyncio.Future[None], count: int, done: asyncio.Future[object]
     ) -> None:
         self._busy = False
         self._writing = None
@@ -225,17 +228,17 @@ class Journal:
             self._unsynced = not self._always
             self.failure = ""
             self._on_written(count)
-            if not group.done():  # as when one who waited for it was cancelled
+            if not group.done():  # it may have been cancelled
                 group.set_result(None)
         else:
             self._fail(error, group)
         self._start()
 
     def _fail(self, error: BaseException, group: asyncio.Future[None] | None) -> None:
-        """Fail all records that are not written: those behind the failed ones build on them."""
+        """Fail all entries that are not written: later ones build on those that failed."""
         self.failure = reason = _reason(error)
         later, self._group = self._group, None
-        self._records = []
+        self._entries = []
         self._on_failure()
         for one in (group, later):
             if one is not None and not one.done():
@@ -254,21 +257,21 @@ class Journal:
         self._start()
 
     async def _do(self, work: Callable[[], object]) -> None:
-        """Do something between two writes."""
+        """Do work between two writes."""
         result: asyncio.Future[object] = self._loop.create_future()
         self._jobs.append((work, result))
         self._start()
         await result
 
     async def replace(self, path: Path, header: Header) -> None:
-        """Go on in another file; what is in the old one is durable by then.
+        """Continue in another file; what the old one holds is durable before that.
 
         Args:
-            path: the new file's.
+            path: the new file.
             header: its first line.
 
         Raises:
-            OSError: it could not be; the old one stays in use.
+            OSError: that failed; the old file stays in use.
         """
 
         def work() -> None:
@@ -281,9 +284,9 @@ class Journal:
         self._unsynced = self._sync_due = False
 
     def tick(self) -> None:
-        """Sync what is not, once a second (``everysec``)."""
+        """Sync what has not been synced (``everysec``); called once a second."""
         if self._every_second and self._unsynced and not self.broken:
-            self._sync_due = True  # before the next write, if one is under way
+            self._sync_due = True  # before the next write, if one is in progress
             self._start()
 
     def _end_sync(self, done: asyncio.Future[object]) -> None:
@@ -295,7 +298,7 @@ class Journal:
         self._start()
 
     async def close(self) -> None:
-        """Write and sync what is left, and close the file."""
+        """Write and sync the remaining entries, and close the file."""
         while self.pending is not None:
             await self.written()
         try:

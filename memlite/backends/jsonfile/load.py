@@ -1,4 +1,4 @@
-"""Reading a snapshot and the journals behind it, at start."""
+"""Reads a snapshot and the journals that continue it, at start-up."""
 
 import logging
 import os
@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from memlite.backends.item import Item
+from memlite.backends.conversion import item_of
 from memlite.backends.jsonfile import format as lines
-from memlite.backends.jsonfile.format import DamageError, Record
-from memlite.errors import StartError
+from memlite.backends.jsonfile.format import DamageError, Entry
+from memlite.core.errors import StartError
+from memlite.memory.item import FullItem
 
 __all__ = ["Loaded", "journal_path", "journals_of", "load"]
 
@@ -23,21 +24,21 @@ _NUMBER = re.compile("[1-9][0-9]*")
 
 @dataclass(slots=True)
 class Loaded:
-    """What the files hold.
+    """The content of the files.
 
     Attributes:
-        items: by key; some may have expired.
-        version: the last one given out.
-        snapshot_version: likewise, when the snapshot was begun.
-        flush_at: unix time of a flush to come, 0 for none.
-        first: number of the first journal behind the snapshot; those before are done with.
-        journal: number of the journal to go on in.
-        size: bytes of it that are good, 0 when it is to be made.
+        items: by key; some may have expired. Items and not records, as all go into a table.
+        version: the last version assigned.
+        snapshot_version: the last version assigned when the snapshot was begun.
+        flush_at: unix time of a flush that is still to come, 0 for none.
+        first: number of the first journal that continues the snapshot; earlier ones are obsolete.
+        journal: number of the journal to append to.
+        size: intact bytes of that journal, 0 if it has to be created.
         crc: checksum of its last line.
         snapshot: bytes of the snapshot.
     """
 
-    items: dict[bytes, Item] = field(default_factory=dict)
+    items: dict[bytes, FullItem] = field(default_factory=dict)
     version: int = 0
     snapshot_version: int = 0
     flush_at: float = 0.0
@@ -49,12 +50,12 @@ class Loaded:
 
 
 def journal_path(path: Path, number: int) -> Path:
-    """Return where a snapshot's journal of that number is."""
+    """Return the path of a snapshot's journal with that number."""
     return path.with_name(f"{path.name}.journal.{number}")
 
 
 def journals_of(path: Path) -> dict[int, Path]:
-    """Return the journals that are there, by number."""
+    """Return the existing journals, by number."""
     prefix = f"{path.name}.journal."
     found = {}
     for entry in path.parent.iterdir():
@@ -65,16 +66,16 @@ def journals_of(path: Path) -> dict[int, Path]:
 
 
 def _is_begun(journal: Path) -> bool:
-    """Whether a journal has a first line: nothing is in one that lacks it."""
+    """Return whether a journal has a complete first line; without one it holds nothing."""
     with journal.open("rb") as file:
         return file.readline().endswith(b"\n")
 
 
 def load(path: Path) -> Loaded:
-    """Read what is stored at `path`. Changes nothing but a torn last line, which it cuts off.
+    """Read the files at `path`. The only change it makes is to cut off a torn last line.
 
     Raises:
-        StartError: something is damaged; the text says where, and what can be done.
+        StartError: a file is damaged; the text says where, and what to do.
         OSError: a file cannot be read.
     """
     loaded = Loaded()
@@ -89,7 +90,7 @@ def load(path: Path) -> Loaded:
     _load_snapshot(path, loaded)
     loaded.journal = loaded.first
     last = max(journals, default=0)
-    # One that could not be begun, as the disk was full, has not become the last.
+    # The last one is ignored if it was never begun, for example because the disk was full.
     while last > loaded.first and last in journals and not _is_begun(journals[last]):
         last -= 1
     for number in range(loaded.first, last + 1):
@@ -120,14 +121,14 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
                 number += 1
                 if line.startswith(b"]") or not line:
                     break
-                key, item = lines.parse_item(line)
-                loaded.items[key] = item
-                loaded.version = max(loaded.version, item.version)
+                record = lines.parse_snapshot_line(line)
+                loaded.items[record.key] = item_of(record, FullItem)
+                loaded.version = max(loaded.version, record.version)
                 count += 1
             if not line:
                 raise DamageError("it ends too early")
             expected, checksum = lines.parse_snapshot_end(line)
-            # Who has changed it by hand takes the checksum out, and says so by that.
+            # Removing the checksum is how to declare that the file was edited by hand.
             if checksum not in (None, crc):
                 raise DamageError(
                     "its checksum does not match",
@@ -162,8 +163,8 @@ def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
                     raise DamageError(f"it is journal {header.number}, under another's name")
                 loaded.version = max(loaded.version, header.version)
             else:
-                record, crc = lines.read_record(line, crc)
-                _apply(record, loaded)
+                entry, crc = lines.read_entry(line, crc)
+                _apply(entry, loaded)
         except DamageError as error:
             if not is_last or not _is_torn(data, position, crc):
                 _refuse(path, number, position, error, is_last=is_last)
@@ -180,24 +181,24 @@ def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
 
 
 def _is_torn(data: bytes, position: int, crc: int) -> bool:
-    """Whether what begins at `position` is the rest of a write that was cut short.
+    """Return whether `position` is the start of an incomplete write.
 
-    Such a rest lacks its end, or holds zeros where a power failure left them, and has no whole line
-    behind it that is a record. Anything else was changed after it was written.
+    Such a line lacks its end, or contains zeros that a power failure left there, and no complete
+    line follows it. Anything else was changed after it was written.
     """
-    line, *behind = data[position:].split(b"\n")
-    if any(other.startswith(b'{"crc":') and other.endswith(b"}") for other in behind):
+    line, *following = data[position:].split(b"\n")
+    if any(other.startswith(b'{"crc":') and other.endswith(b"}") for other in following):
         return False
-    if behind:
+    if following:
         return b"\0\0" in line
-    # If it is whole but for one byte more, it was written in full, and its end is damaged.
-    return not _is_record(line[:-1], position, crc)
+    # If it is intact except for its last byte, it was written completely, and then damaged.
+    return not _is_entry(line[:-1], position, crc)
 
 
-def _is_record(line: bytes, position: int, crc: int) -> bool:
+def _is_entry(line: bytes, position: int, crc: int) -> bool:
     try:
         if position:
-            lines.read_record(line, crc)
+            lines.read_entry(line, crc)
         else:
             lines.read_header(line)
     except DamageError:
@@ -217,14 +218,14 @@ def _refuse(
     ) from None
 
 
-def _apply(record: Record, loaded: Loaded) -> None:
-    loaded.version = max(loaded.version, record.version)
-    if record.operation == "flush":
-        loaded.flush_at = record.at
-        if not record.at:
+def _apply(entry: Entry, loaded: Loaded) -> None:
+    loaded.version = max(loaded.version, entry.version)
+    if entry.operation == "flush":
+        loaded.flush_at = entry.at
+        if not entry.at:
             loaded.items.clear()
         return
-    # To the end, as the order in the table is that of storing.
-    loaded.items.pop(record.key, None)
-    if record.item is not None:
-        loaded.items[record.key] = record.item
+    # Moved to the end, as the table keeps items in the order in which they were stored.
+    loaded.items.pop(entry.key, None)
+    if entry.record is not None:
+        loaded.items[entry.key] = item_of(entry.record, FullItem)

@@ -1,11 +1,11 @@
-"""One server at a time: a lock that the system takes back when the process ends, however."""
+"""Locks a file against other servers; the system releases the lock when the process ends."""
 
 import contextlib
 import os
 import sys
 from pathlib import Path
 
-from memlite.errors import StartError
+from memlite.core.errors import StartError
 
 __all__ = ["lock"]
 
@@ -22,12 +22,12 @@ else:
 
 
 def lock(path: Path) -> int:
-    """Lock a file, made for the purpose, until the returned descriptor is closed.
+    """Create a file and lock it until the returned descriptor is closed.
 
-    The file stays: to remove it would let two servers hold a lock of that name.
+    The file is never removed, because then two servers could hold locks on files of that name.
 
     Raises:
-        StartError: another process holds it, or it cannot be made.
+        StartError: another process holds the lock, or the file cannot be created.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,7 +47,7 @@ def lock(path: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         raise StartError(f"--backend: {path} cannot be locked: {error.strerror}") from None
-    # For people to see; a full disk, which can still be read from, must not forbid to start.
+    # For information only: a server must be able to start on a full disk and serve reads.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.write(descriptor, b"%d\n" % os.getpid())

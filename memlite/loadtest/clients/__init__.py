@@ -1,3 +1,3 @@
-"""Clients: what puts a workload on a server, and writes down how that went."""
+"""Clients: they put a workload on a server and record how that went."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""New clients, all at once: each connects, sets a key of its own, gets it and leaves."""
+"""New clients, all at once: each connects, sets a key of its own, gets it and disconnects."""
 
 import asyncio
 import ssl
@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from memlite.errors import ProtocolViolation
-from memlite.loadtest.login import Login, LoginRefusedError
+from memlite.client.address import Address
+from memlite.client.connection import Connection
+from memlite.client.errors import ConnectionLostError
+from memlite.client.login import LoginRefusedError, TextLogin
+from memlite.client.replies import Reply, ReplyError, Shape
+from memlite.client.transport import open_transport
 from memlite.loadtest.recorder import Recorder
-from memlite.protocol.client import ReplyReader
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
 
 __all__ = ["burst"]
-
-_READ_BYTES = 256 * 1024
 
 
 async def burst(
@@ -25,29 +26,32 @@ async def burst(
     *,
     patience: float,
     recorder: Recorder,
-    login: Login | None = None,
+    login: TextLogin | None = None,
     tls: ssl.SSLContext | None = None,
     lite: bool = False,
 ) -> None:
-    """Run so many clients at once, and return when all have left.
+    """Run a client for each element of `requests`, and return when all have disconnected.
 
     Args:
         address: host and port, or the path of a UNIX socket.
         requests: each client's set and get.
         patience: seconds after which a client gives up.
-        recorder: what is written into: ``connect``, ``set`` and ``get``.
-        login: who clients say they are, as a part of ``connect``; None for nobody.
-        tls: what they connect with; None for no TLS.
-        lite: whether they speak the lite dialect.
+        recorder: takes the measurements: ``connect``, ``set`` and ``get``.
+        login: comes first, as a part of ``connect``; None for none.
+        tls: encrypts connections; None for plain text.
+        lite: whether to speak the lite dialect.
     """
 
     async def one(store: "Operation", read: "Operation") -> None:
         client = _Client(recorder, lite)
         try:
             async with asyncio.timeout(patience):
-                await client.run(address, tls, login, store.request, read.request)
+                await client.run(Address.of(address), tls, login, store.request, read.request)
         except TimeoutError:
             client.failed("timeout")
+        except ConnectionLostError as error:
+            unreadable = isinstance(error.cause, ReplyError)
+            client.failed(str(error.cause) if unreadable else "connection reset")
         except ConnectionRefusedError:
             client.failed("connection refused")
         except LoginRefusedError as error:
@@ -56,8 +60,6 @@ async def burst(
             client.failed("TLS handshake failed")
         except OSError:
             client.failed("connection reset")
-        except ProtocolViolation as error:
-            client.failed(str(error))
 
     await asyncio.gather(*(one(*pair) for pair in requests))
 
@@ -65,57 +67,47 @@ async def burst(
 class _Client:
     def __init__(self, recorder: Recorder, lite: bool) -> None:
         self._recorder = recorder
-        self._reader = ReplyReader(keep=True, lite=lite)
+        self._items = Shape.ITEM if lite else Shape.ITEMS
 
     async def run(
         self,
-        address: tuple[str, int] | str,
+        address: Address,
         tls: ssl.SSLContext | None,
-        login: Login | None,
+        login: TextLogin | None,
         store: bytes,
         read: bytes,
     ) -> None:
         began = perf_counter_ns()
-        if isinstance(address, str):
-            reader, writer = await asyncio.open_unix_connection(address)
-        else:
-            reader, writer = await asyncio.open_connection(*address, ssl=tls)
+        connection = await open_transport(
+            lambda: Connection(name=str(address), timeout=None), address, tls=tls, login=login
+        )
+        counts = self._recorder.counts
         try:
-            if login is not None:
-                writer.write(login.request)
-                login.check(await reader.readline())
             self._note("connect", began)
-            self._streams = reader, writer
-            stored = await self._ask("set", store)
-            if stored != b"STORED":
-                self.failed(_text(stored))
-            found = await self._ask("get", read)
-            counts = self._recorder.counts
-            if found == []:
+            stored = await self._ask(connection, "set", store, Shape.LINE)
+            if stored.line != b"STORED":
+                self.failed(stored.line.decode("latin-1")[:100])
+            found = await self._ask(connection, "get", read, self._items)
+            items = found.items
+            if found.line != b"END":
+                self.failed(found.line.decode("latin-1")[:100])
+            elif not items:
                 counts.misses += 1
-            elif isinstance(found, list) and store.endswith(b"\r\n%b\r\n" % found[0].value):
+            elif store.endswith(b"\r\n%b\r\n" % items[0].value):
                 counts.hits += 1
             else:
-                self.failed("wrong value" if isinstance(found, list) else _text(found))
+                self.failed("wrong value")
         finally:
-            writer.close()
+            counts.sent += connection.sent
+            counts.received += connection.received
+            connection.abort()
 
-    async def _ask(self, kind: str, request: bytes) -> object:
-        reader, writer = self._streams
+    async def _ask(self, connection: Connection, kind: str, request: bytes, shape: Shape) -> Reply:
         began = perf_counter_ns()
-        writer.write(request)
-        counts = self._recorder.counts
-        counts.sent += len(request)
-        while True:
-            data = await reader.read(_READ_BYTES)
-            if not data:
-                raise ConnectionResetError
-            counts.received += len(data)
-            replies = self._reader.feed(data)
-            if replies:
-                self._note(kind, began)
-                counts.operations += 1
-                return replies[0]
+        reply = await connection.send(request, shape)
+        self._note(kind, began)
+        self._recorder.counts.operations += 1
+        return reply
 
     def _note(self, kind: str, began: int) -> None:
         now = perf_counter_ns()
@@ -128,7 +120,3 @@ class _Client:
         errors = self._recorder.counts.errors
         errors[kind] = errors.get(kind, 0) + 1
         self._recorder.last = perf_counter_ns()
-
-
-def _text(reply: object) -> str:
-    return reply.decode("latin-1")[:100] if isinstance(reply, bytes) else "an unexpected reply"

@@ -1,25 +1,45 @@
-"""One connection of the built-in client: requests out, replies in, written down."""
+"""A measured connection of the built-in client, for every kind of operation."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from memlite.errors import ProtocolViolation
-from memlite.loadtest.clients.link import Link
-from memlite.protocol.client import Reply, ReplyReader
+from memlite.client.replies import END, FENCE, Item, ReplyError, ReplyReader, Shape
+from memlite.client.scanner import ReplyScanner
+from memlite.loadtest.clients.measured import MeasuredConnection, Owner
+from memlite.loadtest.clients.settings import Check
 
 if TYPE_CHECKING:
-    from memlite.loadtest.clients.text import TextClients
     from memlite.loadtest.operations import Operation
 
-__all__ = ["Connection"]
+__all__ = ["TextConnection", "TextOwner"]
 
-# What says that a command was carried out, if not always with the outcome hoped for.
+# Lines of commands that were carried out, if not always with the outcome hoped for.
 _FINE = frozenset(
     (b"STORED", b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"DELETED", b"TOUCHED", b"OK")
 )
-_BARRIER = b"version\r\n"
+
+_Answer = int | tuple[Item, ...] | bytes
+"""The items of a retrieval, or how many there are; any other reply's line."""
+
+
+class TextOwner(Owner, Protocol):
+    """What the connection needs besides from the clients that it belongs to.
+
+    Attributes:
+        take: returns so many operations, fewer when there are no more.
+        open_loop: whether requests are sent at given times.
+    """
+
+    take: "Callable[[int], list[Operation]]"
+    open_loop: bool
+
+    def freed(self, connection: "TextConnection", count: int) -> None:
+        """Reuse places in a connection's pipeline, in open loop."""
+
+    def think(self, resume: Callable[[], None]) -> None:
+        """Call `resume` after the think time."""
 
 
 class _Batch:
@@ -27,13 +47,14 @@ class _Batch:
 
     Attributes:
         operations: those that bring a reply, in order.
-        silent: those that bring none, and are done when the barrier behind them is answered.
+        silent: those that bring none; they are done when the fence after them is answered.
         intended: when they were to be sent, in nanoseconds.
-        sent: when they were.
-        left: how many replies are still to come.
+        sent: when they were sent.
+        left: how many replies are outstanding.
+        answered: how many of the operations that bring a reply have theirs.
     """
 
-    __slots__ = ("intended", "left", "operations", "sent", "silent")
+    __slots__ = ("answered", "intended", "left", "operations", "sent", "silent")
 
     def __init__(
         self,
@@ -47,31 +68,38 @@ class _Batch:
         self.intended = intended
         self.sent = sent
         self.left = len(operations) + bool(silent)
+        self.answered = 0
 
 
-class Connection(Link):
+class TextConnection(MeasuredConnection):
     """A connection for every kind of operation, in closed loop and in open loop.
 
     Args:
-        clients: whose connection it is.
+        owner: the clients that it belongs to.
 
     Attributes:
-        window: batches under way, in order.
+        window: outstanding batches, in order.
     """
 
-    def __init__(self, clients: "TextClients") -> None:
-        super().__init__(clients)
+    def __init__(self, owner: TextOwner) -> None:
+        super().__init__(owner)
+        self._owner: TextOwner = owner
         self.window: deque[_Batch] = deque()
         self._thinking = False
-        self._reader = ReplyReader(keep=clients.settings.keep, lite=clients.settings.lite)
+        self._check = owner.settings.check
+        self._pipeline = owner.settings.pipeline
+        self._think_time = owner.settings.think_time
+        self._read = _item_reader(lite=owner.settings.lite)
+        if not owner.settings.keep:
+            self._read = ReplyScanner().feed
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way, or will be after a pause."""
+        """Whether a request is outstanding, or will be made after the think time."""
         return bool(self.window) or self._thinking
 
     def waiting_since(self, moment: int) -> bool:
-        """Return whether a reply has been waited for since `moment`, in nanoseconds, or longer."""
+        """Return whether a reply has been outstanding since `moment`, in nanoseconds, or longer."""
         return bool(self.window) and self.window[0].sent < moment
 
     def _forget(self) -> int:
@@ -82,29 +110,29 @@ class Connection(Link):
     # Requests
 
     def fill(self) -> None:
-        """Make as many requests as may be under way."""
+        """Send as many requests as may be outstanding."""
         self._thinking = False
-        clients = self._clients
-        if not clients.stopped and self.connected:
-            operations = clients.take(clients.settings.pipeline)
+        owner = self._owner
+        if not owner.stopped and self.connected:
+            operations = owner.take(self._pipeline)
             if operations:
                 self.send(operations, 0)
                 return
-        clients.settle()
+        owner.idle()
 
     def send(self, operations: "list[Operation]", intended: int) -> None:
         """Send requests.
 
         Args:
-            operations: which.
-            intended: when they were to be, in nanoseconds; 0 for now.
+            operations: the requests.
+            intended: when they were to be sent, in nanoseconds; 0 for now.
         """
         now = perf_counter_ns()
         data = b"".join([operation.request for operation in operations])
         silent = [operation for operation in operations if not operation.replies]
         if silent:
-            # Something has to tell that they are done.
-            data += _BARRIER
+            # Its reply tells that they are done.
+            data += FENCE
             operations = [operation for operation in operations if operation.replies]
         batch = _Batch(operations, silent, intended or now, now)
         self.window.append(batch)
@@ -114,92 +142,109 @@ class Connection(Link):
     # Replies
 
     def data_received(self, data: bytes) -> None:
-        """Write down what has come, and go on."""
+        """Record the replies, and continue."""
         recorder = self._recorder
         recorder.counts.received += len(data)
         try:
-            replies = self._reader.feed(data)
-        except ProtocolViolation as error:
+            answers = self._read(data)
+        except ReplyError as error:
             self.give_up(str(error))
             return
-        if not replies:
+        if not answers:
             return
         now = perf_counter_ns()
         if now >= recorder.turn:
             recorder.next_second(now)
         recorder.last = now
         window, freed = self.window, 0
-        for reply in replies:
+        for answer in answers:
             if not window:
-                self.give_up("a reply too many")
+                self.give_up("an unexpected reply")
                 return
             batch = window[0]
-            self._take_one(batch, reply, now)
+            self._take_one(batch, answer, now)
             if not batch.left:
                 window.popleft()
                 freed += 1
         if freed:
-            self._go_on(freed)
+            self._continue(freed)
 
-    def _go_on(self, freed: int) -> None:
-        clients = self._clients
-        if clients.open_loop:
-            clients.freed(self, freed)
+    def _continue(self, freed: int) -> None:
+        owner = self._owner
+        if owner.open_loop:
+            owner.freed(self, freed)
             if not self.window:
-                clients.settle()
+                owner.idle()
         elif self.window:
             return  # second steps
-        elif clients.settings.think_time and not clients.stopped:
+        elif self._think_time and not owner.stopped:
             self._thinking = True
-            clients.think(self.fill)
+            owner.think(self.fill)
         else:
             self.fill()
 
-    def _take_one(self, batch: _Batch, reply: Reply, now: int) -> None:
-        operations = batch.operations
-        number = len(operations) + bool(batch.silent) - batch.left
-        if number < len(operations):
-            self._note(operations[number], batch, reply, now)
-        elif type(reply) is bytes and reply.startswith(b"VERSION "):
+    def _take_one(self, batch: _Batch, answer: _Answer, now: int) -> None:
+        number = batch.answered
+        if number < len(batch.operations):
+            batch.answered = number + 1
+            self._note(batch.operations[number], batch, answer, now)
+        elif type(answer) is bytes and answer.startswith(b"VERSION "):
             for operation in batch.silent:
                 self._note(operation, batch, b"OK", now)
         else:
-            # Errors are told even to those who want no reply.
-            text = reply.decode("latin-1") if type(reply) is bytes else "a reply too many"
-            self._clients.failed(text[:100])
+            # Errors are reported even for noreply.
+            text = answer.decode("latin-1") if type(answer) is bytes else "an unexpected reply"
+            self._owner.failed(text[:100])
             return
         batch.left -= 1
 
-    def _note(self, operation: "Operation", batch: _Batch, reply: Reply, now: int) -> None:
+    def _note(self, operation: "Operation", batch: _Batch, answer: _Answer, now: int) -> None:
         recorder = self._recorder
         counts = recorder.counts
-        if isinstance(reply, bytes):
-            if reply not in _FINE and not reply.isdigit():
-                self._clients.failed(reply.decode("latin-1")[:100])
+        if type(answer) is bytes:
+            if answer not in _FINE and not answer.isdigit():
+                self._owner.failed(answer.decode("latin-1")[:100])
                 return
             counts.operations += 1
         else:
-            self._check(reply)
+            if self._check is not None and type(answer) is tuple:
+                self._check_values(self._check, answer)
             if operation.follow is not None:
-                unique = reply[0].unique if type(reply) is list and reply else None
+                unique = answer[0].unique if type(answer) is tuple and answer else None
                 second = operation._replace(request=operation.follow(unique), keys=0, follow=None)
                 self.send([second], batch.intended)
                 return
-            hits = reply if isinstance(reply, int) else len(reply)
+            hits = answer if isinstance(answer, int) else len(answer)
             counts.hits += hits
             counts.misses += operation.keys - hits
             counts.operations += operation.keys
         tally = recorder.response[operation.kind]
         microseconds = (now - batch.intended) // 1000
         tally[microseconds] = tally.get(microseconds, 0) + 1
-        if self._clients.open_loop:
+        if self._owner.open_loop:
             tally = recorder.service[operation.kind]
             microseconds = (now - batch.sent) // 1000
             tally[microseconds] = tally.get(microseconds, 0) + 1
 
-    def _check(self, reply: Reply) -> None:
-        check = self._clients.settings.check
-        if check is not None and isinstance(reply, list):
-            for value in reply:
-                if not check(value.key, value.value):
-                    self._clients.failed("wrong value")
+    def _check_values(self, check: Check, items: tuple[Item, ...]) -> None:
+        for item in items:
+            if not check(item.head.split(b" ", 2)[1], item.value):
+                self._owner.failed("wrong value")
+
+
+def _item_reader(*, lite: bool) -> Callable[[bytes], Sequence[_Answer]]:
+    """Return a function that returns the replies that bytes complete, with their items."""
+    # A reply to anything but a retrieval is a single line, which this shape includes.
+    feed = ReplyReader(default=Shape.ITEM if lite else Shape.ITEMS).feed
+
+    def read(data: bytes) -> list[_Answer]:
+        answers: list[_Answer] = []
+        for reply in feed(data):
+            parts = reply.parts
+            if parts[-1] is END:
+                answers.append(parts[:-1])  # type: ignore[arg-type]  # items, in this shape
+            else:
+                answers.append(reply.line)
+        return answers
+
+    return read

@@ -1,4 +1,4 @@
-"""When requests are to be sent in open loop: whatever became of those before."""
+"""When requests are sent in open loop, regardless of the replies to earlier ones."""
 
 import random
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ def arrivals(rate: float, kind: str, seed: int, share: float = 0.0) -> Iterator[
     Args:
         rate: arrivals a second.
         kind: ``constant``, or ``poisson`` for exponential gaps.
-        seed: of poisson.
-        share: of constant, how much of a gap passes before the first, so that several workers
-            take turns.
+        seed: of the random gaps of ``poisson``.
+        share: the part of a gap that passes before the first arrival of ``constant``, so that
+            several workers take turns.
     """
     gap = _SECOND / rate
     if kind == "constant":

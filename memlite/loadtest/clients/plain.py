@@ -1,71 +1,69 @@
-"""A connection for plain gets and sets: what most measurements consist of, at half the cost."""
+"""A connection for plain gets and sets, the bulk of most measurements, at half the cost."""
 
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
-from memlite.errors import ProtocolViolation
-from memlite.loadtest.clients.link import Link
+from memlite.client.replies import ReplyError
+from memlite.client.scanner import Outcome, ReplyScanner, fixed_size_matcher
+from memlite.loadtest.clients.measured import MeasuredConnection, Owner
 from memlite.loadtest.plain import PlainOperations
-from memlite.protocol.client import Reply, ReplyReader, outliner
-
-if TYPE_CHECKING:
-    from memlite.loadtest.clients.text import TextClients
 
 __all__ = ["PlainConnection"]
 
 
-class PlainConnection(Link):
-    """Sends requests, and the next when all of them are answered.
+class PlainConnection(MeasuredConnection):
+    """Sends requests, and more when all of them are answered.
 
-    Replies that come as they were hoped for, which is nearly always, are counted all at once.
+    Replies that arrive together and as expected, which is nearly always, are counted all at once.
 
     Args:
-        clients: whose connection it is.
-        operations: what is sent.
+        owner: the clients that it belongs to.
+        operations: the source of requests.
     """
 
-    def __init__(self, clients: "TextClients", operations: PlainOperations) -> None:
-        super().__init__(clients)
+    def __init__(self, owner: Owner, operations: PlainOperations) -> None:
+        super().__init__(owner)
         self._take = operations.take
-        self._pipeline = clients.settings.pipeline
-        self._outline = outliner(operations.size, lite=clients.settings.lite)
-        self._reader = ReplyReader()
-        # Of what is under way: the replies hoped for, a letter each; when it was sent, in
-        # nanoseconds; and how many replies have come, if they did not come as hoped for.
-        self._hoped = b""
+        self._pipeline = owner.settings.pipeline
+        self._match = fixed_size_matcher(operations.size, lite=owner.settings.lite)
+        self._scanner = ReplyScanner()
+        # A letter for the expected reply of each outstanding request, and when they were sent, in
+        # nanoseconds.
+        self._expected = b""
         self._sent = 0
-        self._come = 0
-        self._parted = False
+        # How many of the replies have arrived, where they are scanned one by one, and whether the
+        # scanner has the beginning of another.
+        self._arrived = 0
+        self._scanning = False
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way."""
-        return bool(self._hoped)
+        """Whether a request is outstanding."""
+        return bool(self._expected)
 
     def waiting_since(self, moment: int) -> bool:
-        """Return whether a reply has been waited for since `moment`, in nanoseconds, or longer."""
-        return bool(self._hoped) and self._sent < moment
+        """Return whether a reply has been outstanding since `moment`, in nanoseconds, or longer."""
+        return bool(self._expected) and self._sent < moment
 
     def _forget(self) -> int:
-        left = len(self._hoped) - self._come
-        self._hoped = b""
+        left = len(self._expected) - self._arrived
+        self._expected = b""
         return left
 
     def fill(self) -> None:
-        """Make as many requests as may be under way."""
-        clients = self._clients
-        if not clients.stopped and self.connected:
-            requests, self._hoped = self._take(self._pipeline)
+        """Send as many requests as may be outstanding."""
+        owner = self._owner
+        if not owner.stopped and self.connected:
+            requests, self._expected = self._take(self._pipeline)
             if requests:
                 self._recorder.counts.sent += len(requests)
                 self._sent = perf_counter_ns()
                 self._transport.write(requests)
                 return
-        self._hoped = b""
-        clients.settle()
+        self._expected = b""
+        owner.idle()
 
     def data_received(self, data: bytes) -> None:
-        """Write down what has come, and go on."""
+        """Record the replies, and continue."""
         now = perf_counter_ns()
         recorder = self._recorder
         if now >= recorder.turn:
@@ -73,17 +71,17 @@ class PlainConnection(Link):
         recorder.last = now
         counts = recorder.counts
         counts.received += len(data)
-        hoped, count = self._hoped, len(self._hoped)
-        letters = self._outline(data)
+        expected, count = self._expected, len(self._expected)
+        letters = self._match(data)
         found = b"".join(letters)
-        # A miss is as good an answer as a hit; anything else takes the long way.
-        as_hoped = found == hoped or found.replace(b"E", b"V") == hoped
-        if self._parted or len(letters) != count or not as_hoped:
-            self._one_by_one(data, now)
+        # A miss may take the place of a hit; anything else is scanned.
+        as_expected = found == expected or found.replace(b"E", b"V") == expected
+        if self._scanning or len(letters) != count or not as_expected:
+            self._scan(data, now)
             return
         counts.operations += count
         microseconds = (now - self._sent) // 1000
-        gets = hoped.count(b"V")
+        gets = expected.count(b"V")
         if gets:
             hits = found.count(b"V")
             counts.hits += hits
@@ -95,25 +93,25 @@ class PlainConnection(Link):
             tally[microseconds] = tally.get(microseconds, 0) + count - gets
         self.fill()
 
-    def _one_by_one(self, data: bytes, now: int) -> None:
-        self._parted = True
+    def _scan(self, data: bytes, now: int) -> None:
+        self._scanning = True
         try:
-            replies = self._reader.feed(data)
-        except ProtocolViolation as error:
+            replies = self._scanner.feed(data)
+        except ReplyError as error:
             self.give_up(str(error))
             return
         for reply in replies:
-            if self._come == len(self._hoped):
-                self.give_up("a reply too many")
+            if self._arrived == len(self._expected):
+                self.give_up("an unexpected reply")
                 return
-            self._note(self._hoped[self._come], reply, now)
-            self._come += 1
-        if replies and self._come == len(self._hoped):
-            self._parted = self._reader.pending
-            self._come = 0
+            self._note(self._expected[self._arrived], reply, now)
+            self._arrived += 1
+        if replies and self._arrived == len(self._expected):
+            self._scanning = self._scanner.in_reply
+            self._arrived = 0
             self.fill()
 
-    def _note(self, letter: int, reply: Reply, now: int) -> None:
+    def _note(self, letter: int, reply: Outcome, now: int) -> None:
         recorder = self._recorder
         counts = recorder.counts
         kind = "get" if letter == _V else "set"
@@ -121,8 +119,8 @@ class PlainConnection(Link):
             counts.hits += reply
             counts.misses += 1 - reply
         elif letter == _V or reply != b"STORED":
-            text = reply.decode("latin-1") if type(reply) is bytes else "a value too many"
-            self._clients.failed(text[:100])
+            text = reply.decode("latin-1") if type(reply) is bytes else "an unexpected item"
+            self._owner.failed(text[:100])
             return
         counts.operations += 1
         tally = recorder.response[kind]

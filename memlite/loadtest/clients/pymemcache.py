@@ -1,4 +1,4 @@
-"""Real pymemcache clients, each in a thread, doing what a workload's requests say."""
+"""Real pymemcache clients, each in a thread, that carry out a workload's requests as calls."""
 
 import ssl
 import threading
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
-from memlite.errors import ConfigError
-from memlite.loadtest.clients.text import Check
-from memlite.loadtest.login import Login, LoginRefusedError
+from memlite.client.login import LoginRefusedError, TextLogin
+from memlite.core.errors import ConfigError
+from memlite.loadtest.clients.settings import Check
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.protocol import Limits, TextParser
+from memlite.protocol.commands import Arguments, Command
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
@@ -27,14 +28,14 @@ _LONGEST_REPLY = 1000
 
 
 def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -> None:
-    """Refuse loads that pymemcache cannot put on.
+    """Refuse loads that pymemcache cannot make.
 
     Args:
         workload: what clients are to do.
         rates: those of the command line, in open loop.
 
     Raises:
-        ConfigError: it says which.
+        ConfigError: the load is one of these; the text names the option.
     """
     load = workload.load
     refused = {
@@ -53,12 +54,13 @@ class PymemcacheClients:
 
     Args:
         address: host and port, or the path of a UNIX socket.
-        streams: for each client what returns its next operation, None when there are no more.
+        streams: for each client a function that returns its next operation, None when there are no
+            more.
         timeout: seconds for a request.
         think_time: seconds between a reply and the next request.
-        check: tells whether a value is one that was stored under a key; None not to look.
-        login: who they say they are; None for nobody.
-        tls: what they connect with; None for no TLS.
+        check: checks the values of replies; None for no check.
+        login: comes first on each connection; None for none.
+        tls: encrypts connections; None for plain text.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class PymemcacheClients:
         timeout: float,
         think_time: float = 0.0,
         check: Check | None = None,
-        login: Login | None = None,
+        login: TextLogin | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._ended = threading.Event()
@@ -80,10 +82,10 @@ class PymemcacheClients:
         ]
 
     def connect(self) -> None:
-        """Connect.
+        """Connect all clients, and start their threads.
 
         Raises:
-            OSError: that is not possible.
+            OSError: a client cannot connect.
         """
         for one in self._clients:
             one.connect()
@@ -91,7 +93,7 @@ class PymemcacheClients:
             one.start()
 
     def start(self) -> None:
-        """Let them make requests."""
+        """Let the clients make requests."""
         self._go.set()
 
     def begin(self) -> None:
@@ -101,7 +103,7 @@ class PymemcacheClients:
             one.begin_at = now
 
     def glance(self) -> tuple[int, int, float]:
-        """Return operations and errors so far; as for `Recorder.glance`."""
+        """Return operations and errors so far; see `Recorder.glance`."""
         counts = [one.recorder.counts for one in self._clients]
         return (
             sum(one.operations for one in counts),
@@ -111,11 +113,11 @@ class PymemcacheClients:
 
     @property
     def busy(self) -> bool:
-        """Whether any of them has something left to do."""
+        """Whether any client is still running."""
         return any(one.is_alive() for one in self._clients)
 
     def end(self) -> Recording:
-        """Stop, and return what was measured."""
+        """Stop the clients, and return their measurements."""
         self._ended.set()
         self._go.set()
         total = Recording()
@@ -125,14 +127,14 @@ class PymemcacheClients:
         return total
 
 
-class _LoggingIn(Client):  # type: ignore[misc]
-    """A client that says who it is on each new connection, which pymemcache's own do not.
+class _LoginClient(Client):  # type: ignore[misc]
+    """A client that logs in on each new connection, which pymemcache's own cannot.
 
     Args:
-        login: who; None for nobody.
+        login: comes first; None for none.
     """
 
-    def __init__(self, login: Login | None, *arguments: Any, **options: Any) -> None:
+    def __init__(self, login: TextLogin | None, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._login = login
 
@@ -152,15 +154,15 @@ class _Client(threading.Thread):
     """One client.
 
     Attributes:
-        recorder: what it writes into.
-        recording: what it measured, at the end.
-        begin_at: when it is to forget what it wrote, in nanoseconds; 0 for not yet.
+        recorder: takes its measurements.
+        recording: its measurements, at the end.
+        begin_at: when measuring begins, in nanoseconds; 0 if that is not known yet.
     """
 
     def __init__(
         self,
         address: tuple[str, int] | str,
-        login: Login | None,
+        login: TextLogin | None,
         tls: ssl.SSLContext | None,
         take: "Callable[[], Operation | None]",
         timeout: float,
@@ -177,7 +179,7 @@ class _Client(threading.Thread):
         self._think_time = think_time
         self._check = check
         self._go, self._ended = go, ended
-        self._client = _LoggingIn(
+        self._client = _LoginClient(
             login,
             address,
             connect_timeout=timeout,
@@ -229,7 +231,7 @@ class _Client(threading.Thread):
         if operation.keys:
             counts.hits += len(found)
             counts.misses += operation.keys - len(found)
-            self._look_at(found)
+            self._check_values(found)
         counts.sent += len(operation.request)
         counts.received += sum(map(len, found.values()))
         tally = recorder.response[operation.kind]
@@ -241,7 +243,7 @@ class _Client(threading.Thread):
         self._parser.receive(request, self._calls)
         return self._calls.found
 
-    def _look_at(self, found: dict[bytes, bytes]) -> None:
+    def _check_values(self, found: dict[bytes, bytes]) -> None:
         if self._check is None:
             return
         errors = self.recorder.counts.errors
@@ -251,11 +253,11 @@ class _Client(threading.Thread):
 
 
 class _Calls:
-    """Makes calls of pymemcache's out of commands; what a `TextParser` calls.
+    """Turns commands into calls of pymemcache; the handler of a `TextParser`.
 
     Attributes:
         found: values by key, of the last retrieval.
-        unique: the cas unique that came with the last gets; None without.
+        unique: the cas unique of the last gets; None for a miss.
     """
 
     def __init__(self, client: Client) -> None:
@@ -264,8 +266,12 @@ class _Calls:
         self.unique: int | None = None
 
     def hit(self, key: bytes) -> bool:
-        """Leave it to `get`."""
+        """Leave the request to `get`."""
         return False
+
+    def execute(self, command: Command, arguments: Arguments) -> None:
+        """Make the call that a command's name stands for."""
+        getattr(self, command.name)(*arguments)
 
     def get(self, keys: list[bytes]) -> None:
         """Get."""
@@ -332,7 +338,7 @@ class _Calls:
         self._client.touch(key, exptime, noreply)
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"no workload makes a request that is {name}")
+        raise AssertionError(f"no workload makes a {name} request")
 
 
 def _kind(error: Exception) -> str:

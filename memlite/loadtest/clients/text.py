@@ -6,65 +6,40 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from memlite.loadtest.clients.connection import Connection
-from memlite.loadtest.clients.link import Link
+from memlite.client.address import Address
+from memlite.client.login import LoginRefusedError
+from memlite.client.transport import open_transport
+from memlite.loadtest.clients.connection import TextConnection
+from memlite.loadtest.clients.measured import MeasuredConnection
 from memlite.loadtest.clients.plain import PlainConnection
-from memlite.loadtest.login import Introduction, Login, LoginRefusedError
+from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
 
-__all__ = ["Settings", "TextClients"]
+__all__ = ["TextClients"]
 
 _LOOK_SECONDS = 0.1
 _RECONNECT_SECONDS = 0.1
-# The event loop's timers are a millisecond coarse. Nearer arrivals than this are waited for by
-# looking again and again.
+# The event loop's timers are a millisecond coarse. Arrivals closer than this, in nanoseconds, are
+# polled for.
 _NEAR = 2_000_000
-
-Check = Callable[[bytes, bytes], bool]
-
-
-class Settings(NamedTuple):
-    """How clients go about it.
-
-    Attributes:
-        address: host and port, or the path of a UNIX socket.
-        connections: how many.
-        pipeline: requests a connection may have under way.
-        think_time: seconds between a reply and the next request.
-        timeout: seconds after which a request counts as failed.
-        check: tells whether a value is one that was stored under a key; None not to look.
-        keep: whether replies' values are needed, for that or for what follows on them.
-        login: who clients say they are; None for nobody.
-        tls: what connections are made with; None for none.
-        lite: whether they speak the lite dialect.
-    """
-
-    address: tuple[str, int] | str
-    connections: int
-    pipeline: int = 1
-    think_time: float = 0.0
-    timeout: float = 5.0
-    check: Check | None = None
-    keep: bool = False
-    login: Login | None = None
-    tls: ssl.SSLContext | None = None
-    lite: bool = False
 
 
 class TextClients:
     """A worker's connections to one server.
 
+    Implements `memlite.loadtest.clients.connection.TextOwner`.
+
     Args:
-        settings: how many, and how.
+        settings: how many there are, and how they behave.
         take: returns so many operations, fewer when there are no more.
-        recorder: what is written into.
-        plain: gives operations instead, which must be closed loop's.
+        recorder: takes the measurements.
+        plain: the source of operations in place of `take`, in closed loop only.
     """
 
     def __init__(
@@ -81,66 +56,61 @@ class TextClients:
         self.open_loop = False
         self.stopped = False
         self._loop = asyncio.get_running_loop()
-        self._connections: list[Link] = []
+        self._connections: list[MeasuredConnection] = []
         self._reconnecting: set[asyncio.Task[None]] = set()
-        self._idle: asyncio.Event = asyncio.Event()
+        self._some_idle: asyncio.Event = asyncio.Event()
         self._arrivals: Iterator[int] = iter(())
         self._next = 0
         self._began = 0
         self._waiting: deque[int] = deque()
-        self._free: deque[Connection] = deque()
+        self._free: deque[TextConnection] = deque()
         self._watch: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
-        """Connect.
+        """Open all connections.
 
         Raises:
-            OSError: that is not possible.
+            OSError: one cannot be opened.
+            TimeoutError: it took too long.
         """
         for _ in range(self.settings.connections):
             self._connections.append(await self._connect())
-        self._look()
+        self._check_timeouts()
 
-    async def _connect(self) -> Link:
-        address, one = self.settings.address, self._new()
-        login = self.settings.login
-        first = one if login is None else Introduction(login, one)
-        if isinstance(address, str):
-            await self._loop.create_unix_connection(lambda: first, address)
-        else:
-            await self._loop.create_connection(lambda: first, *address, ssl=self.settings.tls)
-        if isinstance(first, Introduction):
-            async with asyncio.timeout(self.settings.timeout):
-                await first.done
-        return one
+    async def _connect(self) -> MeasuredConnection:
+        settings = self.settings
+        async with asyncio.timeout(settings.timeout):
+            return await open_transport(
+                self._new, Address.of(settings.address), tls=settings.tls, login=settings.login
+            )
 
-    def _new(self) -> Link:
-        return Connection(self) if self._plain is None else PlainConnection(self, self._plain)
+    def _new(self) -> MeasuredConnection:
+        return TextConnection(self) if self._plain is None else PlainConnection(self, self._plain)
 
     # Closed loop
 
     def start(self) -> None:
-        """Let every connection make requests, each when its replies have come."""
+        """Let every connection send requests, and more whenever its replies have arrived."""
         for one in self._connections:
             one.fill()
 
     # Open loop
 
     def start_at(self, arrivals: Iterator[int], began: int) -> None:
-        """Let requests be made at the times of `arrivals`, counted from `began`."""
+        """Send requests at the times of `arrivals`, counted from `began`, in nanoseconds."""
         self.open_loop = True
-        able = [one for one in self._connections if isinstance(one, Connection)]
+        able = [one for one in self._connections if isinstance(one, TextConnection)]
         self._free.extend(able * self.settings.pipeline)
         self._arrivals, self._began = arrivals, began
         if self._has_next():
             self._dispatch()
 
     def _has_next(self) -> bool:
-        """Look when the next arrival is; stop if there is none."""
+        """Advance to the next arrival; stop if there is none."""
         following = next(self._arrivals, None)
         if following is None:
             self.stopped = True
-            self.settle()
+            self.idle()
             return False
         self._next = self._began + following
         return True
@@ -167,21 +137,21 @@ class TextClients:
         else:
             self._loop.call_soon(self._dispatch)
 
-    def _free_connection(self) -> Connection | None:
+    def _free_connection(self) -> TextConnection | None:
         while self._free:
             one = self._free.popleft()
             if one.connected:
                 return one
         return None
 
-    def _send_one(self, one: Connection, intended: int) -> bool:
+    def _send_one(self, one: TextConnection, intended: int) -> bool:
         operations = self.take(1)
         if operations:
             one.send(operations, intended)
         else:
             self.stopped = True
             self._waiting.clear()
-            self.settle()
+            self.idle()
         return bool(operations)
 
     def _note_lateness(self, nanoseconds: int) -> None:
@@ -189,11 +159,11 @@ class TextClients:
         microseconds = nanoseconds // 1000
         lateness[microseconds] = lateness.get(microseconds, 0) + 1
 
-    def freed(self, one: Connection, count: int) -> None:
-        """Use places in a connection's pipeline again."""
+    def freed(self, connection: TextConnection, count: int) -> None:
+        """Reuse places in a connection's pipeline, in open loop."""
         for _ in range(count):
-            if not self._waiting or not self._send_one(one, self._waiting.popleft()):
-                self._free.append(one)
+            if not self._waiting or not self._send_one(connection, self._waiting.popleft()):
+                self._free.append(connection)
 
     # The end
 
@@ -202,12 +172,12 @@ class TextClients:
         self.stopped = True
 
     async def drained(self) -> None:
-        """Return once no request is under way or waits."""
+        """Return once no request is outstanding or waits to be sent."""
         while self._busy():
-            self._idle.clear()
+            self._some_idle.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._idle.wait()
+                    await self._some_idle.wait()
 
     def _busy(self) -> bool:
         if self.open_loop and not self.stopped:
@@ -216,13 +186,13 @@ class TextClients:
             one.busy for one in self._connections
         )
 
-    def think(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` after a client's pause."""
-        self._loop.call_later(self.settings.think_time, go_on)
+    def think(self, resume: Callable[[], None]) -> None:
+        """Call `resume` after the think time."""
+        self._loop.call_later(self.settings.think_time, resume)
 
-    def settle(self) -> None:
-        """Report that a connection has nothing under way."""
-        self._idle.set()
+    def idle(self) -> None:
+        """Note that a connection has nothing outstanding."""
+        self._some_idle.set()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -235,7 +205,7 @@ class TextClients:
             one.close()
         await asyncio.sleep(0)
 
-    # What goes wrong
+    # Errors
 
     def failed(self, kind: str, count: int = 1) -> None:
         """Count errors."""
@@ -243,17 +213,17 @@ class TextClients:
         errors[kind] = errors.get(kind, 0) + count
         self.recorder.last = perf_counter_ns()
 
-    def _look(self) -> None:
-        """Give up requests that take too long."""
+    def _check_timeouts(self) -> None:
+        """Give up connections whose requests take too long, now and periodically."""
         overdue = perf_counter_ns() - int(self.settings.timeout * 1e9)
         for one in self._connections:
             if one.waiting_since(overdue):
                 one.give_up("timeout")
-        self._watch = self._loop.call_later(_LOOK_SECONDS, self._look)
+        self._watch = self._loop.call_later(_LOOK_SECONDS, self._check_timeouts)
 
-    def lost(self, one: Link) -> None:
+    def lost(self, connection: MeasuredConnection) -> None:
         """Replace a connection."""
-        self._connections.remove(one)
+        self._connections.remove(connection)
         task = self._loop.create_task(self._reconnect())
         self._reconnecting.add(task)
         task.add_done_callback(self._reconnecting.discard)
@@ -266,13 +236,13 @@ class TextClients:
             except (OSError, TimeoutError) as error:
                 self.failed(_connect_error(error), 1)
                 if self._waiting and not self._connections:
-                    # Nobody is there to send them.
+                    # There is no connection left to send them on.
                     self.failed("no connection", len(self._waiting))
                     self._waiting.clear()
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             self._connections.append(one)
-            if self.open_loop and isinstance(one, Connection):
+            if self.open_loop and isinstance(one, TextConnection):
                 self.freed(one, self.settings.pipeline)
             else:
                 one.fill()

@@ -1,4 +1,4 @@
-"""The report: one page that opens anywhere, and its figures as pictures."""
+"""The report: one self-contained HTML page, and its figures as PNG files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,17 +17,17 @@ def write_report(
     """Write ``report.html``, and each of its figures as ``NAME.png`` and ``NAME-dark.png``.
 
     Args:
-        results: of one run, or of several to be compared.
-        folder: where to; made if it is not there.
-        prices: for the costs; without them, those that come with memlite.
+        results: the results of one run, or of several to compare.
+        folder: the destination directory; created if missing.
+        prices: the price table; None for the one that ships with memlite.
 
     Returns:
-        The files, the page first.
+        The paths of the files, the page first.
 
     Raises:
-        ConfigError: the runs cannot be compared, results are damaged, or files cannot be written.
+        ConfigError: the runs cannot be compared, results are damaged, or a file cannot be written.
     """
-    # Imported here: the packages that draw take a second to import.
+    # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest.report.html import write
 
     return write(results, folder, prices)

@@ -1,32 +1,32 @@
-"""Several runs as if they were one, whose targets are told apart by the run's name."""
+"""Combine several runs into one whose target names include the name of the run."""
 
 import dataclasses
 from collections.abc import Sequence
 
-from memlite.errors import ConfigError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.results import Results
 
-__all__ = ["cautions", "combine", "names"]
+__all__ = ["combine", "comparison_warnings", "names"]
 
 
 def names(runs: Sequence[Results]) -> list[str]:
-    """Return what to call each run: its title, else memlite's version, else its number."""
+    """Return a name for each run: the titles, versions or numbers, whichever first are unique."""
     titles = [run.title for run in runs]
     versions = [run.versions.get("memlite", "") for run in runs]
-    for found in (titles, versions):
-        if all(found) and len(set(found)) == len(found):
-            return found
+    for candidates in (titles, versions):
+        if all(candidates) and len(set(candidates)) == len(candidates):
+            return candidates
     return [f"run {number}" for number in range(1, len(runs) + 1)]
 
 
 def combine(runs: Sequence[Results]) -> Results:
-    """Return the points of all runs in one, for pictures and sentences.
+    """Combine the points of all runs, for plots and the verdict.
 
     Args:
-        runs: one or more; with one, it is returned as it is.
+        runs: one or more; a single run is returned unchanged.
 
     Raises:
-        ConfigError: there is none, or they measured different things.
+        ConfigError: there are no runs, or they are not comparable.
     """
     if not runs:
         raise ConfigError("there are no results to report")
@@ -34,51 +34,51 @@ def combine(runs: Sequence[Results]) -> Results:
         return runs[0]
     if len({run.workload.get("kind", "steady") for run in runs}) > 1:
         raise ConfigError("runs of a concurrent and of a steady workload cannot be compared")
-    called = list(zip(names(runs), runs, strict=True))
+    named = list(zip(names(runs), runs, strict=True))
     return dataclasses.replace(
         runs[0],
-        title=" and ".join(name for name, _ in called),
+        title=" and ".join(name for name, _ in named),
         seconds=sum(run.seconds for run in runs),
         partial=any(run.partial for run in runs),
         targets=tuple(
             dataclasses.replace(target, name=f"{target.name} ({name})")
-            for name, run in called
+            for name, run in named
             for target in run.targets
         ),
         points=tuple(
             dataclasses.replace(point, target=f"{point.target} ({name})")
-            for name, run in called
+            for name, run in named
             for point in run.points
         ),
         bursts=tuple(
             dataclasses.replace(point, target=f"{point.target} ({name})")
-            for name, run in called
+            for name, run in named
             for point in run.bursts
         ),
         knees=tuple(
             dataclasses.replace(knee, target=f"{knee.target} ({name})")
-            for name, run in called
+            for name, run in named
             for knee in run.knees
         ),
     )
 
 
-def cautions(runs: Sequence[Results]) -> list[str]:
-    """Return, in sentences, what else than their targets told the runs apart."""
+def comparison_warnings(runs: Sequence[Results]) -> list[str]:
+    """Return warnings about conditions, other than the targets, that differ between the runs."""
     differing = [
-        what
-        for what, found in (
+        condition
+        for condition, values in (
             ("workloads", [run.workload for run in runs]),
             ("machines", [run.machine for run in runs]),
             ("clients", [run.client for run in runs]),
         )
-        if any(one != found[0] for one in found)
+        if any(value != values[0] for value in values)
     ]
     if not differing:
         return []
     return [
         (
-            f"The runs had different {' and '.join(differing)}: differences between them may come "
-            "from that."
+            f"The runs had different {' and '.join(differing)}, which may explain differences "
+            "between them."
         )
     ]

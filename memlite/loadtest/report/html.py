@@ -1,4 +1,4 @@
-"""The page: everything in one file, which opens without a network."""
+"""The HTML page: one self-contained file that needs no network."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from memlite import __version__
+from memlite.core.version import __version__
 from memlite.loadtest import files, selection, units
 from memlite.loadtest.prices import Cost, Prices, assumptions, costs
 from memlite.loadtest.prices import load as load_prices
-from memlite.loadtest.report.compare import cautions, combine, names
-from memlite.loadtest.report.figures import Drawing, Picture, figures
-from memlite.loadtest.report.look import DARK, LIGHT, Look, png, svg, variables
+from memlite.loadtest.report.compare import combine, comparison_warnings, names
+from memlite.loadtest.report.plots import Plot, PlotData, plots
+from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
 from memlite.loadtest.results import Interval, Latency, Point, Results
 from memlite.loadtest.verdict import verdict
 
@@ -27,68 +27,68 @@ PAGE_NAME = "report.html"
 
 
 def write(runs: Sequence[Results], folder: Path, prices: Prices | None = None) -> list[Path]:
-    """Write the page and the pictures; see `memlite.loadtest.report.write_report`."""
+    """Write the page and the images; see `memlite.loadtest.report.write_report`."""
     prices = load_prices() if prices is None else prices
     results = combine(runs)
-    drawing = Drawing(results, costs(results, prices), prices)
-    drawn: dict[str, str] = {}
+    data = PlotData(results, costs(results, prices), prices)
+    drawings: dict[str, str] = {}
     written: list[Path] = []
-    pictures = figures(drawing)
-    for picture in pictures:
-        light = picture.draw(LIGHT)
-        drawn[picture.name] = svg(light, picture.name)
+    available = plots(data)
+    for plot in available:
+        light = plot.draw(LIGHT)
+        drawings[plot.name] = svg(light, plot.name)
         for name, figure in (
-            (f"{picture.name}.png", light),
-            (f"{picture.name}-dark.png", picture.draw(DARK)),
+            (f"{plot.name}.png", light),
+            (f"{plot.name}-dark.png", plot.draw(DARK)),
         ):
             written.append(folder / name)
             files.write(written[-1], png(figure))
     page = folder / PAGE_NAME
-    files.write(page, _page(runs, drawing, pictures, drawn).encode())
+    files.write(page, _page(runs, data, available, drawings).encode())
     return [page, *written]
 
 
 def _page(
     runs: Sequence[Results],
-    drawing: Drawing,
-    pictures: Sequence[Picture],
-    drawn: Mapping[str, str],
+    data: PlotData,
+    available: Sequence[Plot],
+    drawings: Mapping[str, str],
 ) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     source = resources.files("memlite.loadtest.report").joinpath("template.html.j2")
-    results = drawing.results
+    results = data.results
     return environment.from_string(source.read_text(encoding="utf-8")).render(
         title=results.title or "Load test",
         subtitle=_subtitle(results),
         version=__version__,
-        light=Markup(_colours(LIGHT)),  # noqa: S704 - our own colours
-        dark=Markup(_colours(DARK)),  # noqa: S704 - likewise
-        sentences=[*verdict(results), *cautions(runs)],
+        light=Markup(_css_colours(LIGHT)),  # noqa: S704 - our own colours
+        dark=Markup(_css_colours(DARK)),  # noqa: S704 - likewise
+        sentences=[*verdict(results), *comparison_warnings(runs)],
         targets=results.targets,
         concurrent=selection.is_concurrent(results),
         with_rates=bool(selection.open_loop(results)),
         with_sizes=len(selection.value_sizes(results.points)) > 1,
         points=[_Row.of(point) for point in results.points],
-        pictures=pictures,
-        # Names are drawn as shapes: nothing in a picture was written by anybody else.
-        drawn={name: Markup(text) for name, text in drawn.items()},  # noqa: S704
-        costs=[_cost(cost, drawing.prices) for cost in drawing.costs],
-        currency=drawing.prices.currency,
-        assumptions=assumptions(drawing.prices, drawing.costs, results),
+        plots=available,
+        # Text is drawn as shapes, so the SVG contains no user-supplied text.
+        drawings={name: Markup(text) for name, text in drawings.items()},  # noqa: S704
+        costs=[_cost(cost, data.prices) for cost in data.costs],
+        currency=data.prices.currency,
+        assumptions=assumptions(data.prices, data.costs, results),
         runs=[_run(name, run) for name, run in zip(names(runs), runs, strict=True)],
         emulated=any(target.kind == "gcs" for target in results.targets),
     )
 
 
-def _colours(look: Look) -> str:
-    return " ".join(f"{variable}: {colour};" for colour, variable in variables(look).items())
+def _css_colours(theme: Theme) -> str:
+    return " ".join(f"{variable}: {colour};" for colour, variable in css_variables(theme).items())
 
 
 def _subtitle(results: Results) -> str:
     return (
-        f"{_date(results.started)}, {units.duration(results.seconds * 1e6)} in all, "
+        f"{_date(results.started)}, duration {units.duration(results.seconds * 1e6)}, "
         f"workload “{results.workload.get('name', 'custom')}”"
     )
 
@@ -125,7 +125,7 @@ class _Row:
         failed = sum(errors.values())
         warnings = []
         if point.generator_limited:
-            warnings.append("generator was the limit")
+            warnings.append("limited by the generator")
         if failed:
             warnings.append("errors")
         return cls(
@@ -180,7 +180,7 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
     }
     load = f"{cost.clients:,} clients"
     if cost.rate:
-        load = f"{units.grouped(cost.rate)} a second sent"
+        load = f"{units.grouped(cost.rate)} per second offered"
     return amounts | {
         "target": cost.target,
         "load": load,
@@ -190,7 +190,7 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
 
 def _run(name: str, run: Results) -> dict[str, Any]:
     machine = {
-        _spaced(key): units.size(value) if key.endswith("_bytes") else value
+        _label(key): units.size(value) if key.endswith("_bytes") else value
         for key, value in run.machine.items()
     }
     return {
@@ -201,22 +201,22 @@ def _run(name: str, run: Results) -> dict[str, Any]:
             ("Client", run.client),
             ("Worker processes", run.workers),
             ("Started", _date(run.started)),
-            ("Took", units.duration(run.seconds * 1e6)),
+            ("Duration", units.duration(run.seconds * 1e6)),
         ],
         "machine": machine,
         "versions": run.versions,
-        "workload": dict(_flat(run.workload)),
+        "workload": dict(_flattened(run.workload)),
     }
 
 
-def _flat(members: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
-    """Return a table's rows; what is inside of a member gets its name in front."""
+def _flattened(members: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    """Yield the rows of a nested table; inner names are prefixed with the outer name."""
     for name, value in members.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
+            yield from _flattened(value, f"{prefix}{name}.")
         elif value not in ("", None):
-            yield f"{before}{name}", str(value)
+            yield f"{prefix}{name}", str(value)
 
 
-def _spaced(key: str) -> str:
+def _label(key: str) -> str:
     return key.removesuffix("_bytes").replace("_", " ")

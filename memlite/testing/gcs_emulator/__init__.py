@@ -1,12 +1,12 @@
-"""A strict emulator of Google Cloud Storage, to run the bucket backend and clients against.
+"""A strict emulator of Google Cloud Storage, for testing the bucket backend and clients.
 
-Needs the packages of ``pip install 'memlite[gcs]'``. In asynchronous code::
+Requires the packages of ``pip install 'memlite-cache[gcs]'``. In asynchronous code::
 
     async with GcsEmulator(["my-bucket"]) as emulator:
         emulator.faults.set(lost_ack_rate=0.15)
-        ...  # a client with the endpoint emulator.url
+        ...  # use a client with the endpoint emulator.url
 
-and in synchronous code ``with emulator_thread(["my-bucket"]) as emulator:``.
+In synchronous code: ``with emulator_thread(["my-bucket"]) as emulator:``.
 """
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The whole API without sockets: a request goes in, a reply comes out."""
+"""The complete API, independent of sockets: maps requests to responses."""
 
 import secrets
 from collections import Counter
@@ -11,7 +11,7 @@ from memlite.testing.gcs_emulator.buckets_api import BucketsApi
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.messages import JSON, Request, Response, json_response
 from memlite.testing.gcs_emulator.objects_api import ObjectsApi
-from memlite.testing.gcs_emulator.partial import keep, parse_fields
+from memlite.testing.gcs_emulator.partial import parse_fields, select_fields
 from memlite.testing.gcs_emulator.routes import Route, find_route
 from memlite.testing.gcs_emulator.store import Store
 from memlite.testing.gcs_emulator.uploads_api import UploadsApi
@@ -23,15 +23,15 @@ _TOKEN_SECONDS = 3599
 
 
 class Api:
-    """The methods the emulator knows.
+    """The methods the emulator supports.
 
     Args:
-        store: what they work on.
-        require_token: whether a request without ``Authorization: Bearer`` is refused. Any token
-            will do.
+        store: the store they operate on.
+        require_token: whether requests without ``Authorization: Bearer`` are refused. Any token is
+            accepted.
 
     Attributes:
-        operations: how many of each operation were carried out or refused by the store.
+        operations: number of executed requests by operation, including failed ones.
     """
 
     def __init__(self, store: Store, *, require_token: bool = False) -> None:
@@ -66,7 +66,7 @@ class Api:
         }
 
     def handle(self, request: Request) -> Response:
-        """Carry a request out and return the reply; errors are replies as well."""
+        """Execute a request and return the response, which may be an error."""
         try:
             route = find_route(request.method, request.path)
         except GcsError as error:
@@ -74,33 +74,33 @@ class Api:
         return self.execute(route, request)
 
     def execute(self, route: Route, request: Request) -> Response:
-        """Carry out a request whose route is known, as `handle` does."""
+        """Execute a request whose route is known, like `handle`."""
         self.operations[route.operation] += 1
         try:
             if self._require_token and route.operation != "token":
                 _check_token(request)
-            return self._carry_out(route, request)
-        except OSError as failure:  # of the disk
+            return self._call_method(route, request)
+        except OSError as failure:  # from the disk
             return error_response(GcsError(500, "internalError", str(failure)), route.style)
         except GcsError as error:
-            # What asks for content is answered in plain text.
+            # Requests for content get plain-text errors.
             media = route.operation == "objects.get" and "alt=media" in request.target
             return error_response(error, "text" if media else route.style)
 
-    def _carry_out(self, route: Route, request: Request) -> Response:
+    def _call_method(self, route: Route, request: Request) -> Response:
         method = self._methods[route.operation]
         text = request.query.get("fields")
         if not text or route.style != "json" or request.query.get("alt") == "media":
             return method(request, *route.names)
-        # A selection that makes no sense is refused before anything is done.
+        # Parse the selection first: a malformed one must not have side effects.
         fields = parse_fields(text)
         response = method(request, *route.names)
         if response.headers.get("Content-Type") == JSON:
-            response.body = orjson.dumps(keep(orjson.loads(response.body), fields))
+            response.body = orjson.dumps(select_fields(orjson.loads(response.body), fields))
         return response
 
     def _token(self, request: Request) -> Response:
-        """Answer like an OAuth 2 token endpoint (RFC 6749, 5.1), to whoever asks."""
+        """Answer like an OAuth 2 token endpoint (RFC 6749, 5.1), without authentication."""
         return json_response(
             {
                 "access_token": secrets.token_urlsafe(24),
@@ -110,7 +110,7 @@ class Api:
         )
 
     def _batch(self, request: Request) -> Response:
-        """Answer a batch: requests in parts (https://cloud.google.com/storage/docs/batch)."""
+        """Answer a batch request (https://cloud.google.com/storage/docs/batch)."""
         request.check(frozenset())
         return answer_batch(request, self.handle)
 
@@ -122,11 +122,11 @@ def _check_token(request: Request) -> None:
 
 
 def error_response(error: GcsError, style: str = "json") -> Response:
-    """Return the reply that says `error`.
+    """Return the response for an error.
 
     Args:
-        error: what to say.
-        style: ``json``, ``text`` as GCS answers for content, or ``xml``.
+        error: the error.
+        style: ``json``, ``xml``, or ``text``, which GCS uses for requests for content.
     """
     headers = {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'}
     challenge = headers if error.status == 401 else {}

@@ -1,4 +1,4 @@
-"""The emulator beside synchronous code: in a thread, or as a process of its own."""
+"""Run the emulator in a thread or in a separate process, for synchronous code."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _STOP_SECONDS = 10.0
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the emulator's event loop: uvloop where there is one."""
+    """Return the factory of the emulator's event loop: uvloop's if installed, else None."""
     try:
         import uvloop
     except ImportError:
@@ -27,17 +27,17 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextlib.contextmanager
 def emulator_thread(*arguments: Any, **options: Any) -> Iterator[GcsEmulator]:
-    """Run an emulator in a thread for as long as the context lasts.
+    """Run an emulator in a thread while the context is active.
 
     Args:
-        arguments: `GcsEmulator`'s.
-        options: `GcsEmulator`'s.
+        arguments: positional arguments of `GcsEmulator`.
+        options: keyword arguments of `GcsEmulator`.
 
     Yields:
-        The emulator; it accepts connections. Its `faults` may be changed from any thread.
+        The running emulator. Its `faults` may be changed from any thread.
 
     Raises:
-        StartError: it cannot listen.
+        StartError: the emulator cannot listen.
     """
     emulator = GcsEmulator(*arguments, **options)
     started: Future[Callable[[], object]] = Future()
@@ -46,7 +46,7 @@ def emulator_thread(*arguments: Any, **options: Any) -> Iterator[GcsEmulator]:
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         try:
             await emulator.start()
-        except Exception as error:  # noqa: BLE001 - the caller's thread raises it
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             started.set_exception(error)
             return
         started.set_result(lambda: loop.call_soon_threadsafe(done.set))
@@ -69,16 +69,16 @@ def emulator_thread(*arguments: Any, **options: Any) -> Iterator[GcsEmulator]:
 
 @contextlib.contextmanager
 def emulator_process(*arguments: str) -> Iterator[str]:
-    """Run an emulator as a process for as long as the context lasts.
+    """Run an emulator in a separate process while the context is active.
 
     Args:
-        arguments: those of ``memlite gcs-emulator``; without a ``--port``, a free one is taken.
+        arguments: arguments of ``memlite gcs-emulator``; the default port is any free one.
 
     Yields:
-        Its URL; it accepts connections.
+        The URL of the running emulator.
 
     Raises:
-        RuntimeError: it does not start; its message is on stderr.
+        RuntimeError: the emulator does not start; its message is on stderr.
     """
     command = [sys.executable, "-m", "memlite", "gcs-emulator", "--port", "0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603

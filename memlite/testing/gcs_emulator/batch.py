@@ -1,6 +1,6 @@
-"""Batches: up to a hundred requests in the parts of one.
+"""Batch requests: up to a hundred requests as the parts of one.
 
-Source of the rules: https://cloud.google.com/storage/docs/batch.
+Reference: https://cloud.google.com/storage/docs/batch.
 """
 
 import secrets
@@ -20,17 +20,17 @@ _MAX_REQUESTS = 100
 
 
 def answer_batch(batch: Request, handle: Callable[[Request], Response]) -> Response:
-    """Carry the requests in a batch out, one after the other.
+    """Execute the requests of a batch one after the other.
 
     Args:
-        batch: the request that holds them.
-        handle: carries one out.
+        batch: the request that contains them.
+        handle: executes a single request.
 
     Returns:
-        A reply whose parts are theirs, in order.
+        A response that contains theirs, in order.
 
     Raises:
-        GcsError: 400 when the batch is not understood; nothing was carried out then.
+        GcsError: 400 if the batch is malformed; none of its requests has been executed.
     """
     parts = parse_multipart(batch.headers.get("Content-Type", ""), batch.body)
     if len(parts) > _MAX_REQUESTS:
@@ -55,10 +55,10 @@ def _parse_request(batch: Request, text: bytes) -> Request:
     line, _, rest = text.partition(b"\n")
     words = line.decode("latin-1").split()
     if len(words) not in (2, 3):
-        raise GcsError.invalid("A part of the batch does not begin with a request line.")
+        raise GcsError.invalid("A part of the batch does not start with a request line.")
     url = urlsplit(words[1])
     headers, body = parse_part(rest)
-    # Those of the batch hold for its parts as well.
+    # These headers of the batch also apply to its parts.
     for name in ("Authorization", "Host"):
         if name in batch.headers and name not in headers:
             headers[name] = batch.headers[name]
@@ -69,7 +69,7 @@ def _parse_request(batch: Request, text: bytes) -> Request:
 def _write_response(response: Response) -> bytes:
     try:
         phrase = HTTPStatus(response.status).phrase
-    except ValueError:  # GCS has statuses of its own
+    except ValueError:  # GCS also uses non-standard statuses
         phrase = ""
     headers = {**response.headers, "Content-Length": str(len(response.body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())

@@ -1,7 +1,7 @@
 """The JSON API's methods on buckets.
 
-https://cloud.google.com/storage/docs/json_api/v1/buckets says what each does. A bucket's
-lifecycle, soft-delete policy and access settings are kept and shown, and not acted upon.
+Reference: https://cloud.google.com/storage/docs/json_api/v1/buckets. A bucket's lifecycle rules,
+soft-delete policy and access settings are stored and returned, but have no effect.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ __all__ = ["BucketsApi"]
 
 _CONDITIONS = frozenset(("ifMetagenerationMatch", "ifMetagenerationNotMatch"))
 _LIST = frozenset(("project", "prefix", "maxResults", "pageToken"))
-# Fields that are kept as they come.
-_KEPT = frozenset(
+# Fields that are stored as received.
+_STORED_FIELDS = frozenset(
     ("iamConfiguration", "labels", "lifecycle", "location", "softDeletePolicy", "storageClass")
 )
 _OUTPUT_ONLY = frozenset(
@@ -46,10 +46,10 @@ _RETENTION = range(604_800, 7_776_001)
 
 
 class BucketsApi:
-    """Methods on buckets.
+    """The methods on buckets.
 
     Args:
-        store: where they are.
+        store: the store that holds the buckets.
     """
 
     def __init__(self, store: Store) -> None:
@@ -60,14 +60,14 @@ class BucketsApi:
         request.check(_LIST)
         if not request.query.get("project"):
             raise GcsError.required("project")
-        room = min(request.number("maxResults") or MAX_RESULTS, MAX_RESULTS)
+        limit = min(request.number("maxResults") or MAX_RESULTS, MAX_RESULTS)
         prefix, after = request.query.get("prefix", ""), request.query.get("pageToken", "")
         names = sorted(name for name in self._store.buckets if name.startswith(prefix))
-        # The token is the last name of the page before.
+        # The page token is the last name on the previous page.
         names = [name for name in names if name > after]
         answer: dict[str, Any] = {"kind": "storage#buckets"}
-        if len(names) > room:
-            names = names[:room]
+        if len(names) > limit:
+            names = names[:limit]
             answer["nextPageToken"] = names[-1]
         if names:
             answer["items"] = [_resource(request, self._store.buckets[name]) for name in names]
@@ -82,37 +82,37 @@ class BucketsApi:
         name = fields.get("name")
         if not isinstance(name, str):
             raise GcsError.required("name")
-        bucket = self._store.insert_bucket(name, _changed({}, fields))
+        bucket = self._store.insert_bucket(name, _changed_properties({}, fields))
         return json_response(_resource(request, bucket))
 
     def get(self, request: Request, name: str) -> Response:
         """Answer ``buckets.get``."""
         request.check(_CONDITIONS)
-        return json_response(_resource(request, self._read(request, name, reading=True)))
+        return json_response(_resource(request, self._checked_bucket(request, name, reading=True)))
 
     def patch(self, request: Request, name: str) -> Response:
-        """Answer ``buckets.patch``: change the fields given; null removes one."""
+        """Answer ``buckets.patch``: change the given fields; null removes one."""
         request.check(_CONDITIONS)
-        bucket = self._read(request, name)
-        self._store.update_bucket(bucket, _changed(bucket.properties, request.json()))
+        bucket = self._checked_bucket(request, name)
+        self._store.update_bucket(bucket, _changed_properties(bucket.properties, request.json()))
         return json_response(_resource(request, bucket))
 
     def update(self, request: Request, name: str) -> Response:
-        """Answer ``buckets.update``: replace the fields; those not given get their defaults."""
+        """Answer ``buckets.update``: replace all fields; missing ones get their defaults."""
         request.check(_CONDITIONS)
-        bucket = self._read(request, name)
+        bucket = self._checked_bucket(request, name)
         fixed = {key: bucket.properties[key] for key in ("location",) if key in bucket.properties}
-        self._store.update_bucket(bucket, _changed(fixed, request.json()))
+        self._store.update_bucket(bucket, _changed_properties(fixed, request.json()))
         return json_response(_resource(request, bucket))
 
     def delete(self, request: Request, name: str) -> Response:
         """Answer ``buckets.delete``."""
         request.check(_CONDITIONS)
-        self._store.delete_bucket(self._read(request, name))
+        self._store.delete_bucket(self._checked_bucket(request, name))
         return Response(204)
 
     def test_permissions(self, request: Request, name: str) -> Response:
-        """Answer ``buckets.testIamPermissions``: whoever asks has all permissions."""
+        """Answer ``buckets.testIamPermissions``: every caller has all permissions."""
         request.check(frozenset(("permissions",)))
         self._store.bucket(name)
         pairs = parse_qsl(request.target.partition("?")[2])
@@ -123,7 +123,7 @@ class BucketsApi:
             {"kind": "storage#testIamPermissionsResponse", "permissions": permissions}
         )
 
-    def _read(self, request: Request, name: str, *, reading: bool = False) -> Bucket:
+    def _checked_bucket(self, request: Request, name: str, *, reading: bool = False) -> Bucket:
         bucket = self._store.bucket(name)
         conditions = Preconditions(
             metageneration_match=request.number("ifMetagenerationMatch"),
@@ -173,16 +173,16 @@ def _etag(bucket: Bucket) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _changed(properties: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _changed_properties(properties: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties with the request's fields merged in.
 
     Raises:
-        GcsError: 400, or 501 for a field the emulator does not know and that asks for something.
+        GcsError: 400, or 501 for an unsupported field with a value that requests something.
     """
     for field, value in fields.items():
-        if field not in _KEPT and field not in _OUTPUT_ONLY and not _asks_nothing(value):
+        if field not in _STORED_FIELDS and field not in _OUTPUT_ONLY and not _is_off(value):
             raise GcsError.not_emulated(f"the field {field!r} of buckets")
-    changed = _merged(properties, {key: fields[key] for key in fields.keys() & _KEPT})
+    changed = _merged(properties, {key: fields[key] for key in fields.keys() & _STORED_FIELDS})
     for field in ("labels", "iamConfiguration", "lifecycle", "softDeletePolicy"):
         if not isinstance(changed.get(field, {}), dict):
             raise GcsError.invalid(f"Invalid value for {field}: it must be an object.", field)
@@ -202,15 +202,15 @@ def _changed(properties: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[s
     return changed
 
 
-def _asks_nothing(value: object) -> bool:
-    """Return whether a value is empty or says no, as in ``{"versioning": {"enabled": false}}``."""
+def _is_off(value: object) -> bool:
+    """Return whether a value is empty or false, as in ``{"versioning": {"enabled": false}}``."""
     if isinstance(value, dict):
-        return all(_asks_nothing(part) for part in value.values())
+        return all(_is_off(part) for part in value.values())
     return not value
 
 
 def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON object patched as RFC 7396 says."""
+    """Apply a JSON merge patch (RFC 7396)."""
     after = dict(before)
     for key, value in changes.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""``memlite gcs-emulator``: the emulator as a program."""
+"""The ``memlite gcs-emulator`` command."""
 
 import argparse
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from memlite import logs, signals
-from memlite.errors import ConfigError
+from memlite.core import logs, signals
+from memlite.core.errors import ConfigError
 from memlite.testing.gcs_emulator.background import loop_factory
 from memlite.testing.gcs_emulator.disk import Disk
 from memlite.testing.gcs_emulator.errors import GcsError
@@ -35,18 +35,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run the emulator until SIGINT or SIGTERM.
 
     Args:
-        arguments: the command line behind the subcommand's name.
+        arguments: the command-line arguments after the subcommand's name.
 
     Returns:
         The exit code, 0.
 
     Raises:
-        ConfigError: an argument is wrong.
-        StartError: the address, the port or the data directory cannot be had.
+        ConfigError: an argument is invalid.
+        StartError: the address, the port or the data directory cannot be used.
     """
     try:
         options = _parser().parse_args(arguments)
-    except SystemExit:  # --help, which is printed
+    except SystemExit:  # after printing --help
         return 0
     logs.configure(logging.INFO if options.verbose else logging.WARNING, "text")
     try:
@@ -74,7 +74,7 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
     store = Store(
         ordered_generations=options.ordered_generations,
         object_write_rate=options.object_write_rate,
-        keeper=disk,
+        persistence=disk,
     )
     return GcsEmulator(
         options.bucket,
@@ -89,7 +89,7 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
 async def _run(emulator: GcsEmulator) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Windows has no signal handlers for loops; there a KeyboardInterrupt ends the process.
+        # On Windows loops have no signal handlers; there KeyboardInterrupt ends the process.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stop.set)
     async with emulator:
@@ -98,7 +98,7 @@ async def _run(emulator: GcsEmulator) -> None:
         sys.stdout.write(f"{url} accepts requests; export STORAGE_EMULATOR_HOST={url}\n")
         sys.stdout.flush()
         await stop.wait()
-    signals.hold()  # until the process ends: there is nothing left to stop
+    signals.hold()  # nothing is left to stop
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,24 +121,25 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="create this bucket at the start; may be repeated",
+        help="create this bucket on startup; may be repeated",
     )
     add(
         "--data",
         type=Path,
         metavar="DIR",
-        help="keep buckets and objects in this directory, for the next start",
+        help="persist buckets and objects in this directory",
     )
     add(
         "--object-write-rate",
         type=_checked(_rate_per_second),
         metavar="NUM",
-        help="writes a second each object takes before it answers 429; GCS: 1 (default: any)",
+        help="writes per second to an object before it responds with 429; GCS: 1 "
+        "(default: unlimited)",
     )
     add(
         "--ordered-generations",
         action="store_true",
-        help="let later generations be larger, which GCS does not promise",
+        help="make generations increase over time, which GCS does not guarantee",
     )
     add("--require-token", action="store_true", help="refuse requests without a bearer token")
     _add_faults(parser)
@@ -148,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_faults(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "faults", "on requests that concern objects; /_emulator/faults changes them at any time"
+        "faults", "for requests that concern objects; can be changed through /_emulator/faults"
     )
     add = group.add_argument
     latency = _checked(parse_latency)
@@ -156,18 +157,18 @@ def _add_faults(parser: argparse.ArgumentParser) -> None:
         "--latency",
         type=latency,
         metavar="DIST",
-        help="wait before each request: fixed:20ms, uniform:10ms-30ms or "
+        help="latency added to each request: fixed:20ms, uniform:10ms-30ms or "
         "lognormal:median=20ms,p99=80ms",
     )
-    add("--read-latency", type=latency, metavar="DIST", help="the same, for reads only")
-    add("--write-latency", type=latency, metavar="DIST", help="the same, for writes only")
+    add("--read-latency", type=latency, metavar="DIST", help="latency of reads only")
+    add("--write-latency", type=latency, metavar="DIST", help="latency of writes only")
     add(
         "--error-rate",
         type=_checked(_error_rates),
         action="append",
         default=[],
         metavar="STATUS=SHARE,...",
-        help="answer this share of requests with an error: 503=0.1,429=0.02",
+        help="fail this share of requests with an error: 503=0.1,429=0.02",
     )
     share = _checked(float)
     add(
@@ -175,31 +176,31 @@ def _add_faults(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.0,
         metavar="SHARE",
-        help="reset the connection instead of carrying the request out",
+        help="reset the connection of this share of requests instead of executing them",
     )
     add(
         "--lost-ack-rate",
         type=share,
         default=0.0,
         metavar="SHARE",
-        help="carry the write out and lose its acknowledgement",
+        help="execute this share of writes but lose the acknowledgement",
     )
     add(
         "--lost-ack",
         choices=("reset", "503", "mixed"),
         default="reset",
-        help="what the client sees instead of it (default: %(default)s)",
+        help="what the client sees instead of the acknowledgement (default: %(default)s)",
     )
     add(
         "--outage",
         choices=("503", "reset", "hang"),
-        help="let every request fail, until /_emulator/faults says otherwise",
+        help="fail every request, until changed through /_emulator/faults",
     )
-    add("--seed", type=_checked(int), metavar="NUM", help="let the same go wrong in each run")
+    add("--seed", type=_checked(int), metavar="NUM", help="random seed, for reproducible faults")
 
 
 def _checked(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return `parse` so that argparse shows what its ValueErrors say."""
+    """Wrap `parse` so that argparse shows the messages of its ValueErrors."""
 
     def convert(text: str) -> _T:
         try:

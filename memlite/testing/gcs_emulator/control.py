@@ -1,4 +1,4 @@
-"""The control endpoint ``/_emulator/``: faults and counters over HTTP, for any language."""
+"""The control endpoint ``/_emulator/``: access to faults and counters over HTTP."""
 
 from collections import Counter
 from typing import Any
@@ -10,18 +10,18 @@ from memlite.testing.gcs_emulator.messages import Request, Response, json_respon
 __all__ = ["PREFIX", "Control"]
 
 PREFIX = "/_emulator/"
-"""How the paths begin that are for this."""
+"""The prefix of the control endpoint's paths."""
 
 _RATES = ("reset_rate", "lost_ack_rate", "lost_ack")
 _LATENCIES = ("latency", "read_latency", "write_latency")
 
 
 class Control:
-    """What `PREFIX` leads to.
+    """The control endpoint.
 
     Args:
-        faults: what may be changed.
-        operations: what may be read and set back.
+        faults: the faults, which may be changed.
+        operations: the counters, which may be read and reset.
     """
 
     def __init__(self, faults: Faults, operations: Counter[str]) -> None:
@@ -29,7 +29,7 @@ class Control:
         self._operations = operations
 
     def handle(self, request: Request) -> Response:
-        """Answer a request whose path begins with `PREFIX`.
+        """Answer a request whose path starts with `PREFIX`.
 
         Raises:
             GcsError: 400, 404 or 501.
@@ -38,25 +38,25 @@ class Control:
             case "GET", "health":
                 return json_response({"status": "ok"})
             case "GET", "faults":
-                return json_response(self._describe())
+                return json_response(self._describe_faults())
             case "PATCH", "faults":
-                self._change(request.json())
-                return json_response(self._describe())
+                self._change_faults(request.json())
+                return json_response(self._describe_faults())
             case "DELETE", "faults":
                 self._faults.clear()
-                return json_response(self._describe())
+                return json_response(self._describe_faults())
             case "GET", "statistics":
-                return json_response(self._count())
+                return json_response(self._statistics())
             case "DELETE", "statistics":
                 self._operations.clear()
                 self._faults.counts.clear()
-                return json_response(self._count())
+                return json_response(self._statistics())
             case _, "health" | "faults" | "statistics":
                 raise GcsError.not_emulated(f"the method {request.method} for this path")
             case _:
-                raise GcsError.no_page()
+                raise GcsError.unknown_path()
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe_faults(self) -> dict[str, Any]:
         plan = self._faults.plan
         return {
             "read_latency": str(plan.read_latency or "none"),
@@ -68,13 +68,13 @@ class Control:
             "outage": self._faults.outage,
         }
 
-    def _count(self) -> dict[str, Any]:
+    def _statistics(self) -> dict[str, Any]:
         return {"operations": dict(self._operations), "faults": dict(self._faults.counts)}
 
-    def _change(self, values: dict[str, Any]) -> None:
+    def _change_faults(self, values: dict[str, Any]) -> None:
         known = {*_RATES, *_LATENCIES, "error_rates", "outage", "seed"}
         if unknown := values.keys() - known:
-            raise GcsError.invalid(f"There is no fault {min(unknown)!r}.")
+            raise GcsError.invalid(f"Unknown fault {min(unknown)!r}.")
         changes = {name: values[name] for name in _RATES if name in values}
         try:
             for name in _LATENCIES:
@@ -92,7 +92,7 @@ class Control:
             raise GcsError.invalid(str(error)) from None
 
     def _change_outage(self, value: object) -> None:
-        """Begin or end an outage: null, a kind, or an object with kind and seconds."""
+        """Start or end an outage, given null, a kind, or an object with kind and seconds."""
         if value is None:
             self._faults.end_outage()
         elif isinstance(value, dict):
@@ -101,4 +101,4 @@ class Control:
                 value.get("kind", ""), None if seconds is None else float(seconds)
             )
         else:
-            self._faults.begin_outage(value)  # type: ignore[arg-type]  # checked there
+            self._faults.begin_outage(value)  # type: ignore[arg-type]  # validated there

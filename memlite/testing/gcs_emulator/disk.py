@@ -1,8 +1,9 @@
-"""What the emulator holds, kept in a directory: for restarts, not for power cuts.
+"""Persistence in a directory: survives restarts, but not power failures.
 
-A directory for each bucket holds ``bucket.json`` and a file for each object, named by the SHA-256
-of its name: one line of JSON, then the content. Files are written beside their place and renamed,
-so that a killed process leaves the old or the new, and no half. Nothing is synced to the device.
+Each bucket has a directory with ``bucket.json`` and one file per object. An object's file is named
+after the SHA-256 of the object's name and contains one line of JSON followed by the content. Files
+are written under a temporary name and renamed, so that a killed process leaves either the old or
+the new version. Nothing is synced to the device.
 """
 
 import hashlib
@@ -14,24 +15,24 @@ from typing import IO, Any
 
 import orjson
 
-from memlite.errors import StartError
+from memlite.core.errors import StartError
 from memlite.testing.gcs_emulator.model import Attributes, Bucket, StoredObject, crc32c_of
 
 __all__ = ["Disk"]
 
 _BUCKET_FILE = "bucket.json"
 _LOCK_FILE = "lock"
-_UNFINISHED = ".new"
+_TEMPORARY_SUFFIX = ".new"
 
 
 class Disk:
-    """Keeps a store's state in a directory; a `Keeper`.
+    """Persists a store in a directory; a `Persistence`.
 
     Args:
-        folder: where; created when it is not there. One emulator at a time may have it.
+        folder: the directory; created if missing. Only one emulator may use it at a time.
 
     Raises:
-        StartError: it cannot be used; the text says why.
+        StartError: the directory cannot be used; the message says why.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,22 +44,22 @@ class Disk:
             raise StartError(f"{folder}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Let another emulator have the directory."""
+        """Release the directory for other emulators."""
         self._lock.close()
 
     def load(self) -> Iterator[Bucket]:
-        """Yield the buckets that were kept, with their objects.
+        """Yield the saved buckets with their objects.
 
         Raises:
-            StartError: a file is not one that the emulator wrote.
+            StartError: a file is damaged or was not written by the emulator.
         """
         for file in sorted(self._folder.glob(f"*/{_BUCKET_FILE}")):
             try:
-                kept = orjson.loads(file.read_bytes())
-                bucket = Bucket(kept["name"], kept["properties"], kept["created"])
-                bucket.updated, bucket.metageneration = kept["updated"], kept["metageneration"]
+                saved = orjson.loads(file.read_bytes())
+                bucket = Bucket(saved["name"], saved["properties"], saved["created"])
+                bucket.updated, bucket.metageneration = saved["updated"], saved["metageneration"]
                 for path in file.parent.iterdir():
-                    if path.suffix == _UNFINISHED:
+                    if path.suffix == _TEMPORARY_SUFFIX:
                         path.unlink()
                     elif path.name != _BUCKET_FILE:
                         file = path
@@ -68,26 +69,26 @@ class Disk:
             yield bucket
 
     def put_bucket(self, bucket: Bucket) -> None:
-        """Keep the bucket's properties."""
+        """Save a bucket's properties."""
         folder = self._folder / bucket.name
         folder.mkdir(exist_ok=True)
-        kept = {
+        saved = {
             "name": bucket.name,
             "properties": bucket.properties,
             "created": bucket.created,
             "updated": bucket.updated,
             "metageneration": bucket.metageneration,
         }
-        _write(folder / _BUCKET_FILE, orjson.dumps(kept))
+        _write(folder / _BUCKET_FILE, orjson.dumps(saved))
 
     def delete_bucket(self, name: str) -> None:
-        """Forget the bucket, which is empty."""
+        """Delete an empty bucket."""
         (self._folder / name / _BUCKET_FILE).unlink()
         (self._folder / name).rmdir()
 
     def put_object(self, stored: StoredObject) -> None:
-        """Keep the object, in the place of the one of its name."""
-        kept = {
+        """Save an object, replacing the one with its name."""
+        saved = {
             "name": stored.name,
             "attributes": asdict(stored.attributes),
             "generation": stored.generation,
@@ -98,10 +99,10 @@ class Disk:
             "updated": stored.updated,
             "component_count": stored.component_count,
         }
-        _write(self._path(stored), orjson.dumps(kept) + b"\n" + stored.content)
+        _write(self._path(stored), orjson.dumps(saved) + b"\n" + stored.content)
 
     def delete_object(self, stored: StoredObject) -> None:
-        """Forget the object."""
+        """Delete an object."""
         self._path(stored).unlink()
 
     def _path(self, stored: StoredObject) -> Path:
@@ -110,35 +111,37 @@ class Disk:
 
 def _read_object(bucket: str, data: bytes) -> StoredObject:
     line, _, content = data.partition(b"\n")
-    kept: dict[str, Any] = orjson.loads(line)
-    attributes = kept.pop("attributes")
+    saved: dict[str, Any] = orjson.loads(line)
+    attributes = saved.pop("attributes")
     if attributes["custom_time"]:
         attributes["custom_time"] = datetime.fromisoformat(attributes["custom_time"])
-    if crc32c_of(content) != kept["crc32c"]:
-        raise ValueError("its checksum is wrong")
-    return StoredObject(bucket=bucket, content=content, attributes=Attributes(**attributes), **kept)
+    if crc32c_of(content) != saved["crc32c"]:
+        raise ValueError("wrong checksum")
+    return StoredObject(
+        bucket=bucket, content=content, attributes=Attributes(**attributes), **saved
+    )
 
 
 def _write(path: Path, data: bytes) -> None:
-    beside = path.with_suffix(_UNFINISHED)
-    beside.write_bytes(data)
-    beside.replace(path)
+    temporary = path.with_suffix(_TEMPORARY_SUFFIX)
+    temporary.write_bytes(data)
+    temporary.replace(path)
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Open the file and hold it for this process.
+    """Open the file and lock it for this process.
 
     Raises:
-        StartError: another process holds it.
+        StartError: another process has locked it.
     """
     file = path.open("wb")
     try:
         import fcntl
-    except ImportError:  # Windows has no such locks
+    except ImportError:  # not available on Windows
         return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise StartError(f"{path.parent}: another emulator has it") from None
+        raise StartError(f"{path.parent}: in use by another emulator") from None
     return file

@@ -1,9 +1,9 @@
-"""Google Cloud Storage's errors: a status, a reason and a message, in the API's own words.
+"""Google Cloud Storage's errors: a status, a reason and a message, worded like the API's.
 
-The reasons are those of https://cloud.google.com/storage/docs/json_api/v1/status-codes.
+The reasons are listed at https://cloud.google.com/storage/docs/json_api/v1/status-codes.
 """
 
-from memlite.errors import MemliteError
+from memlite.core.errors import MemliteError
 
 __all__ = ["GcsError"]
 
@@ -11,14 +11,14 @@ _CONDITION = "At least one of the pre-conditions you specified did not hold."
 
 
 class GcsError(MemliteError):
-    """A request was refused.
+    """A request failed.
 
     Attributes:
         status: the HTTP status.
-        reason: the JSON API's word for it, such as ``conditionNotMet``.
-        message: what went wrong, for people.
+        reason: the JSON API's reason, such as ``conditionNotMet``.
+        message: a human-readable message.
         domain: ``global`` or ``usageLimits``.
-        location: what in the request was at fault: ``("header", "If-Match")``,
+        location: the part of the request that caused the error: ``("header", "If-Match")``,
             ``("parameter", "name")`` or None.
     """
 
@@ -40,44 +40,44 @@ class GcsError(MemliteError):
 
     @classmethod
     def invalid(cls, message: str, parameter: str | None = None) -> "GcsError":
-        """Return a 400: the request says something wrong."""
+        """Return a 400 for an invalid request."""
         location = ("parameter", parameter) if parameter else None
         return cls(400, "invalid", message, location=location)
 
     @classmethod
     def required(cls, parameter: str) -> "GcsError":
-        """Return a 400: the request lacks a parameter."""
+        """Return a 400 for a missing parameter."""
         message = f"Required parameter: {parameter}"
         return cls(400, "required", message, location=("parameter", parameter))
 
     @classmethod
     def no_bucket(cls) -> "GcsError":
-        """Return the 404 of a bucket that does not exist."""
+        """Return a 404 for a bucket that does not exist."""
         return cls(404, "notFound", "The specified bucket does not exist.")
 
     @classmethod
     def no_object(cls, bucket: str, name: str) -> "GcsError":
-        """Return the 404 of an object, or a generation of it, that does not exist."""
+        """Return a 404 for an object, or a generation of it, that does not exist."""
         return cls(404, "notFound", f"No such object: {bucket}/{name}")
 
     @classmethod
-    def no_page(cls) -> "GcsError":
-        """Return the 404 of a path that leads nowhere."""
+    def unknown_path(cls) -> "GcsError":
+        """Return a 404 for an unknown path."""
         return cls(404, "notFound", "Not Found")
 
     @classmethod
     def condition_not_met(cls) -> "GcsError":
-        """Return the 412 of a precondition that does not hold."""
+        """Return a 412 for a failed precondition."""
         return cls(412, "conditionNotMet", _CONDITION, location=("header", "If-Match"))
 
     @classmethod
     def not_modified(cls) -> "GcsError":
-        """Return the 304 of a read whose "not match" precondition does not hold."""
+        """Return a 304 for a read whose "not match" precondition failed."""
         return cls(304, "notModified", "Not Modified")
 
     @classmethod
     def rate_limited(cls, bucket: str, name: str) -> "GcsError":
-        """Return the 429 of an object written more often than GCS allows."""
+        """Return a 429 for an object that is written more often than GCS allows."""
         return cls(
             429,
             "rateLimitExceeded",
@@ -88,6 +88,6 @@ class GcsError(MemliteError):
         )
 
     @classmethod
-    def not_emulated(cls, what: str) -> "GcsError":
-        """Return the 501 of something GCS may know and the emulator does not."""
-        return cls(501, "notImplemented", f"The memlite GCS emulator does not know {what}.")
+    def not_emulated(cls, feature: str) -> "GcsError":
+        """Return a 501 for a feature that the emulator does not support."""
+        return cls(501, "notImplemented", f"The memlite GCS emulator does not support {feature}.")

@@ -1,4 +1,4 @@
-"""Faults: what goes wrong, how often and when; seeded, so that it does so again the same way."""
+"""Fault injection: which faults occur, how often and when; reproducible with a seed."""
 
 import random
 import time
@@ -9,49 +9,52 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from memlite.testing.gcs_emulator.latency import Latency, parse_latency
 
-__all__ = ["Deed", "FaultPlan", "Faults", "Outage", "Verdict"]
+__all__ = ["Action", "Decision", "FaultPlan", "Faults", "Outage"]
 
-Deed = Literal["serve", "error", "reset", "hang", "lose-503", "lose-reset"]
-"""What happens to a request: it is served, answered with an error or cut off without having been
-carried out, left hanging, or carried out and its acknowledgement lost."""
+Action = Literal["serve", "error", "reset", "hang", "lose-503", "lose-reset"]
+"""What happens to a request.
+
+It is served; answered with an error, reset or left hanging without being executed; or executed, but
+its acknowledgement is lost.
+"""
 
 Outage = Literal["503", "reset", "hang"]
-"""What every request meets while all is down."""
+"""What happens to every request during an outage."""
 
 _STATUSES = range(400, 600)
 
 
-class Verdict(NamedTuple):
-    """What happens to one request.
+class Decision(NamedTuple):
+    """The decision about one request.
 
     Attributes:
-        deed: what.
-        delay: seconds to wait before anything else.
-        status: that of an ``error``.
+        action: what happens to it.
+        delay: seconds to wait first.
+        status: the HTTP status of an ``error``.
     """
 
-    deed: Deed = "serve"
+    action: Action = "serve"
     delay: float = 0.0
     status: int = 503
 
 
-_SERVE = Verdict()
+_SERVE = Decision()
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """What goes wrong, and how often.
+    """Which faults occur, and how often.
 
     Attributes:
-        read_latency: how long requests that read wait; None for not at all.
-        write_latency: how long all others wait.
-        error_rates: for each status the share of requests answered with it, not carried out.
-        reset_rate: the share of requests whose connection is reset, not carried out.
-        lost_ack_rate: the share of writes that are carried out and not acknowledged.
-        lost_ack: what their client sees instead: ``reset``, ``503``, or ``mixed`` for either.
+        read_latency: added latency of reads; None for none.
+        write_latency: added latency of writes; None for none.
+        error_rates: by status, the share of requests answered with it instead of being executed.
+        reset_rate: the share of requests whose connection is reset instead of being executed.
+        lost_ack_rate: the share of writes that are executed but not acknowledged.
+        lost_ack: what the client sees instead: ``reset``, ``503``, or ``mixed`` for either.
 
     Raises:
-        ValueError: a value is impossible; says so in one line.
+        ValueError: a value is invalid; the message is one line.
     """
 
     read_latency: Latency | None = None
@@ -74,7 +77,7 @@ class FaultPlan:
             if status not in _STATUSES:
                 raise ValueError(f"error_rates: must be a status from 400 to 599, not {status!r}")
         if self.reset_rate + sum(self.error_rates.values()) > 1:
-            raise ValueError("error_rates and reset_rate: together more than 1")
+            raise ValueError("error_rates and reset_rate: the sum must not be more than 1")
         if self.lost_ack not in ("reset", "503", "mixed"):
             raise ValueError(f"lost_ack: must be reset, 503 or mixed, not {self.lost_ack!r}")
 
@@ -83,15 +86,15 @@ NO_FAULTS = FaultPlan()
 
 
 class Faults:
-    """Decides over each request. May be changed at any time, from any thread.
+    """Decides what happens to each request. May be changed at any time, from any thread.
 
     Args:
-        seed: for the random decisions; None for others in each run.
-        clock: seconds that never decrease, for outages.
-        plan: `FaultPlan`'s fields, latencies also as they are spelled on the command line.
+        seed: seed of the random decisions; None for a different sequence in every run.
+        clock: a monotonic clock in seconds, for outages.
+        plan: fields of `FaultPlan`; latencies may also be given as text, see `parse_latency`.
 
     Attributes:
-        counts: how many requests met what.
+        counts: number of requests by fault.
     """
 
     def __init__(
@@ -102,27 +105,27 @@ class Faults:
         **plan: Any,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._random = random.Random(seed)  # noqa: S311 - dice, not keys
+        self._random = random.Random(seed)  # noqa: S311 - not used for cryptography
         self._clock = clock
         self._plan = NO_FAULTS
-        self._quiet = True
+        self._inactive = True
         self._outage: tuple[Outage, float | None] | None = None
         self.set(**plan)
 
     @property
     def plan(self) -> FaultPlan:
-        """What goes wrong now."""
+        """The current plan."""
         return self._plan
 
     def set(self, **changes: Any) -> None:
-        """Change the plan; what is not named stays.
+        """Change some fields of the plan.
 
         Args:
-            changes: `FaultPlan`'s fields. Latencies may be given as text (`parse_latency`), and
-                ``latency`` stands for reads and writes.
+            changes: fields of `FaultPlan`. Latencies may be given as text, see `parse_latency`;
+                ``latency`` sets both the read and the write latency.
 
         Raises:
-            ValueError: a value is impossible.
+            ValueError: a value is invalid.
             TypeError: there is no such field.
         """
         if "latency" in changes:
@@ -132,24 +135,24 @@ class Faults:
             if isinstance(changes.get(name), str):
                 changes[name] = parse_latency(changes[name])
         self._plan = replace(self._plan, **changes)
-        self._quiet = self._plan == NO_FAULTS
+        self._inactive = self._plan == NO_FAULTS
 
     def clear(self) -> None:
-        """Let nothing go wrong any more, and end an outage."""
+        """Remove all faults, and end any outage."""
         self._plan = NO_FAULTS
-        self._quiet = True
+        self._inactive = True
         self._outage = None
 
     def reseed(self, seed: int | None) -> None:
-        """Begin the random decisions anew."""
+        """Restart the sequence of random decisions."""
         self._random.seed(seed)
 
     def begin_outage(self, kind: Outage, seconds: float | None = None) -> None:
-        """Let every request fail from now on.
+        """Start an outage, during which every request fails.
 
         Args:
-            kind: ``503``, ``reset`` or ``hang``. Hanging requests are cut off when it ends.
-            seconds: how long; None until `end_outage`.
+            kind: ``503``, ``reset`` or ``hang``. Hanging requests are reset when it ends.
+            seconds: duration of the outage; None to last until `end_outage`.
 
         Raises:
             ValueError: there is no such kind.
@@ -159,12 +162,12 @@ class Faults:
         self._outage = (kind, None if seconds is None else self._clock() + seconds)
 
     def end_outage(self) -> None:
-        """Serve again."""
+        """End the outage."""
         self._outage = None
 
     @property
     def outage(self) -> Outage | None:
-        """The outage there is, or None."""
+        """The current outage, or None."""
         outage = self._outage
         if outage is None:
             return None
@@ -174,27 +177,27 @@ class Faults:
             return None
         return kind
 
-    def judge(self, *, on_objects: bool, reads: bool) -> Verdict:
-        """Decide over a request.
+    def decide(self, *, on_objects: bool, reads: bool) -> Decision:
+        """Decide what happens to a request.
 
         Args:
-            on_objects: whether it concerns objects; others meet outages only.
-            reads: whether it changes nothing.
+            on_objects: whether it concerns objects; other requests are affected only by outages.
+            reads: whether it is a read.
         """
-        if self._outage is None and self._quiet:
+        if self._outage is None and self._inactive:
             return _SERVE
-        verdict = self._decide(on_objects=on_objects, reads=reads)
-        if verdict.deed != "serve":
-            kind = f"error-{verdict.status}" if verdict.deed == "error" else verdict.deed
+        decision = self._draw(on_objects=on_objects, reads=reads)
+        if decision.action != "serve":
+            kind = f"error-{decision.status}" if decision.action == "error" else decision.action
             self.counts[kind] += 1
-        return verdict
+        return decision
 
-    def _decide(self, *, on_objects: bool, reads: bool) -> Verdict:
+    def _draw(self, *, on_objects: bool, reads: bool) -> Decision:
         outage = self.outage
         if outage == "503":
-            return Verdict("error")
+            return Decision("error")
         if outage is not None:
-            return Verdict(outage)
+            return Decision(outage)
         if not on_objects:
             return _SERVE
         plan = self._plan
@@ -202,15 +205,15 @@ class Faults:
         delay = latency.sample(self._random) if latency else 0.0
         chance = self._random.random()
         if chance < plan.reset_rate:
-            return Verdict("reset", delay)
+            return Decision("reset", delay)
         chance -= plan.reset_rate
         for status, rate in plan.error_rates.items():
             if chance < rate:
-                return Verdict("error", delay, status)
+                return Decision("error", delay, status)
             chance -= rate
         if not reads and self._random.random() < plan.lost_ack_rate:
             kind = plan.lost_ack
             if kind == "mixed":
                 kind = self._random.choice(("reset", "503"))
-            return Verdict("lose-503" if kind == "503" else "lose-reset", delay)
-        return Verdict("serve", delay)
+            return Decision("lose-503" if kind == "503" else "lose-reset", delay)
+        return Decision("serve", delay)

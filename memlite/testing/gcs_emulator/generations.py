@@ -1,26 +1,27 @@
-"""Generation numbers: unique, of the size of GCS's, and out of order on purpose."""
+"""Generation numbers: unique, as large as those of GCS, and deliberately not in order."""
 
 from collections.abc import Callable
 
 __all__ = ["Generations"]
 
-# The lowest bits of the time in microseconds, a little more than an hour, are permuted.
+# These low bits of the time in microseconds, spanning a little over an hour, are permuted.
 _BITS = 32
 _MASK = (1 << _BITS) - 1
-# Odd, so that multiplying permutes; near the golden ratio, so that neighbours end up far apart.
+# Odd, so that multiplication is a permutation; near the golden ratio, so that neighbours end up far
+# apart.
 _FACTOR = 2_654_435_769
 
 
 class Generations:
     """A source of generation numbers.
 
-    On GCS a generation is a number of microseconds in practice, and of no meaning but its identity
-    by contract. Those of the emulator are unique but, unless asked for, not in order, so
-    that code which compares them with ``<`` fails here and not in production.
+    In practice, a generation on GCS is a time in microseconds; by contract it is only an identity.
+    The emulator's generations are unique but by default not ordered, so that code which compares
+    them with ``<`` fails in tests rather than in production.
 
     Args:
         clock: returns unix time in seconds.
-        ordered: later numbers are larger.
+        ordered: whether later numbers are larger.
     """
 
     def __init__(self, clock: Callable[[], float], *, ordered: bool = False) -> None:
@@ -29,12 +30,12 @@ class Generations:
         self._last = 0
 
     def next(self) -> int:
-        """Return a number that was never returned before."""
+        """Return a number that was not returned before."""
         self._last = max(self._last + 1, int(self._clock() * 1_000_000))
         if self._ordered:
             return self._last
         return self._last & ~_MASK | (self._last * _FACTOR) & _MASK
 
     def avoid(self, generation: int) -> None:
-        """Never return `generation`, which an earlier run has used."""
+        """Never return `generation`, which an earlier run used."""
         self._last = max(self._last, generation | _MASK)

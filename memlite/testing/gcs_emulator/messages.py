@@ -1,4 +1,4 @@
-"""Requests and replies without sockets, and what both APIs read from a request in the same way."""
+"""HTTP requests and responses, independent of sockets, and request parsing common to both APIs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ JSON = "application/json; charset=UTF-8"
 
 _INT64 = range(2**63)
 _JSON_HEADERS = {"Content-Type": JSON}
-# Parameters of every method of the JSON API that say how to answer or whom to bill; the emulator
-# may ignore them. https://cloud.google.com/storage/docs/json_api/v1/parameters
+# Parameters common to all methods of the JSON API that control the response format or billing; it
+# is safe to ignore them. https://cloud.google.com/storage/docs/json_api/v1/parameters
 _HARMLESS = frozenset(
     ("alt", "fields", "key", "prettyPrint", "projection", "quotaUser", "userIp", "userProject")
 )
-# Of the headers that begin so, those that do not change what a request means.
+# The headers starting with x-goog- that do not change the meaning of a request.
 _KNOWN_GOOG_HEADERS = frozenset(
     (
         "x-goog-api-client",
@@ -44,13 +44,13 @@ _GENERATION_PARAMETERS = (
 
 
 class Request:
-    """An HTTP request, read to its end.
+    """A complete HTTP request.
 
     Args:
-        method: in capitals.
-        target: path and query as they came, percent-encoded.
-        headers: case-insensitive.
-        body: the bytes.
+        method: the method, in capitals.
+        target: path and query as received, percent-encoded.
+        headers: a case-insensitive mapping.
+        body: the bytes of the body.
 
     Attributes:
         path: the path, still percent-encoded.
@@ -70,10 +70,10 @@ class Request:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query's parameters; of one given twice the last.
+        """The query parameters; the last one wins if a parameter is repeated.
 
         Raises:
-            GcsError: 400 when it is not understood.
+            GcsError: 400 if the query is malformed.
         """
         if self._query is None:
             self._query = _parse_query(self._query_text)
@@ -81,19 +81,19 @@ class Request:
 
     @property
     def base_url(self) -> str:
-        """The URL of the server as the client knows it."""
+        """The URL of the server as seen by the client."""
         return f"http://{self.headers.get('Host', 'localhost')}"
 
     def check(self, known: frozenset[str], known_headers: frozenset[str] = frozenset()) -> None:
-        """Refuse the request if it has parameters or headers that would have to be obeyed.
+        """Reject the request if it has unsupported parameters or headers that must not be ignored.
 
         Args:
-            known: the parameters the method knows, beside those of every method.
-            known_headers: of the conditional and ``x-goog-`` headers those it knows, beside the
-                harmless ones. In lower case; a ``-`` at the end stands for anything that follows.
+            known: the parameters the method supports, besides those common to all methods.
+            known_headers: the conditional and ``x-goog-`` headers the method supports, besides the
+                harmless ones; in lower case. A trailing ``-`` makes a name a prefix.
 
         Raises:
-            GcsError: 501.
+            GcsError: 501 for an unsupported parameter or header.
         """
         for name in self.query.keys() - known:
             if name not in _HARMLESS:
@@ -106,19 +106,19 @@ class Request:
                 raise GcsError.not_emulated(f"the header {name!r} with this method")
 
     def number(self, name: str) -> int | None:
-        """Return a parameter that is a number of 63 bits, or None without it.
+        """Return a parameter that is a 63-bit number; None if it is missing.
 
         Raises:
-            GcsError: 400.
+            GcsError: 400 if it is not such a number.
         """
         text = self.query.get(name)
         return None if text is None else parse_number(name, text)
 
     def flag(self, name: str) -> bool:
-        """Return whether a parameter is given and true.
+        """Return whether a parameter is present and true.
 
         Raises:
-            GcsError: 400.
+            GcsError: 400 if it is not a boolean.
         """
         text = self.query.get(name, "false").lower()
         if text not in ("true", "false"):
@@ -126,13 +126,13 @@ class Request:
         return text == "true"
 
     def preconditions(self, prefix: str = "if") -> Preconditions:
-        """Return the preconditions among the parameters.
+        """Return the preconditions given as parameters.
 
         Args:
-            prefix: ``if``, or ``ifSource`` for those of the object to copy.
+            prefix: ``if``, or ``ifSource`` for preconditions on the source of a copy.
 
         Raises:
-            GcsError: 400.
+            GcsError: 400 if one is not a number.
         """
         names = [prefix + name for name in _GENERATION_PARAMETERS]
         if self.query.keys().isdisjoint(names):
@@ -140,22 +140,22 @@ class Request:
         return Preconditions(*map(self.number, names))
 
     def json(self) -> dict[str, Any]:
-        """Return the body, a JSON object; an empty one without a body.
+        """Return the body as a JSON object; an empty one if there is no body.
 
         Raises:
-            GcsError: 400.
+            GcsError: 400 if it is not a JSON object.
         """
         return parse_json(self.body) if self.body else {}
 
 
 @dataclass(slots=True)
 class Response:
-    """An HTTP reply.
+    """An HTTP response.
 
     Attributes:
         status: the status.
-        body: the bytes; for a HEAD request those that are not sent.
-        headers: all but Content-Length.
+        body: the bytes of the body; not sent in response to HEAD.
+        headers: all headers except Content-Length.
     """
 
     status: int
@@ -164,15 +164,15 @@ class Response:
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """Return a reply that says `value` in JSON."""
+    """Return a response with `value` as JSON."""
     return Response(status, orjson.dumps(value), _JSON_HEADERS)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in `body`.
+    """Parse a JSON object.
 
     Raises:
-        GcsError: 400.
+        GcsError: 400 if `body` is not a JSON object.
     """
     try:
         value = orjson.loads(body)
@@ -184,7 +184,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def parse_number(name: str, text: str) -> int:
-    """Return a generation or another number of 63 bits.
+    """Parse a generation or another 63-bit number.
 
     Raises:
         GcsError: 400, naming the parameter `name`.
@@ -195,10 +195,10 @@ def parse_number(name: str, text: str) -> int:
 
 
 def unquote(text: str) -> str:
-    """Return a percent-encoded name; a ``+`` is itself.
+    """Decode a percent-encoded name; ``+`` is literal.
 
     Raises:
-        GcsError: 400 when it is not UTF-8.
+        GcsError: 400 if the name is not UTF-8.
     """
     if "%" not in text and text.isascii():
         return text
@@ -210,7 +210,7 @@ def unquote(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _special_header(name: str) -> str:
-    """Return the name in lower case if it would have to be obeyed, else ""."""
+    """Return the header name in lower case if it must not be ignored, else ""."""
     lower = name.lower()
     if lower.startswith("x-goog-"):
         return "" if lower in _KNOWN_GOOG_HEADERS else lower
@@ -219,9 +219,9 @@ def _special_header(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _parse_query(text: str) -> Mapping[str, str]:
-    # Remembered: most requests have one of a few queries, such as "alt=media".
+    # Cached, because most requests have one of a few queries, such as "alt=media".
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except (UnicodeDecodeError, ValueError):
-        raise GcsError.invalid("The query is not understood.") from None
+        raise GcsError.invalid("The query is malformed.") from None
     return MappingProxyType(dict(pairs))

@@ -1,4 +1,4 @@
-"""What the store holds: buckets, and objects as immutable values, one for each state they had."""
+"""The data model: buckets, and objects as immutable values, one for each version."""
 
 import base64
 import hashlib
@@ -18,10 +18,10 @@ DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
 def rfc3339(moment: float | datetime) -> str:
-    """Return a time as the JSON API writes it, in UTC with milliseconds.
+    """Format a time like the JSON API, in UTC with milliseconds.
 
     Args:
-        moment: unix time in seconds, or a date with its zone.
+        moment: unix time in seconds, or a datetime with a time zone.
     """
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(moment, UTC)
@@ -29,23 +29,23 @@ def rfc3339(moment: float | datetime) -> str:
 
 
 def crc32c_of(content: bytes) -> str:
-    """Return the checksum GCS keeps of every object, in base64."""
+    """Return the checksum GCS stores with every object, in base64."""
     return base64.b64encode(google_crc32c.value(content).to_bytes(4, "big")).decode()
 
 
 def md5_of(content: bytes) -> str:
-    """Return the hash GCS keeps of objects that are not composite, in base64."""
+    """Return the hash GCS stores with every non-composite object, in base64."""
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a user may set on an object beside its content.
+    """The user-settable attributes of an object.
 
     Attributes:
-        content_type: as sent back with the content; None stands for GCS's default.
-        custom_time: the user's own time stamp, for lifecycle rules.
-        metadata: the user's own keys and values.
+        content_type: the media type returned with the content; None for GCS's default.
+        custom_time: a user-defined timestamp, for lifecycle rules.
+        metadata: user-defined keys and values.
     """
 
     content_type: str | None = None
@@ -60,20 +60,20 @@ class Attributes:
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object in one of its states. A change makes a new one.
+    """One version of an object. Every change creates a new value.
 
     Attributes:
-        bucket: its bucket's name.
-        name: its name.
+        bucket: the bucket's name.
+        name: the object's name.
         content: its bytes.
-        attributes: what users set.
-        generation: changes with the content. Unique, and not ordered.
-        metageneration: 1 for a new generation, and one more with each change of attributes.
-        crc32c: of the content, in base64.
-        md5: of the content, in base64; None for composite objects, as on GCS.
-        created: unix time of this generation, in seconds.
-        updated: unix time of this metageneration, in seconds.
-        component_count: of how many objects it was composed; None when it was not.
+        attributes: its user-settable attributes.
+        generation: identifies the content; unique, but not ordered.
+        metageneration: 1 for a new generation, incremented by every change of attributes.
+        crc32c: checksum of the content, in base64.
+        md5: hash of the content, in base64; None for composite objects, as on GCS.
+        created: creation time of this generation, in seconds of unix time.
+        updated: creation time of this metageneration, in seconds of unix time.
+        component_count: number of objects it was composed of; None if it is not composite.
     """
 
     bucket: str
@@ -90,13 +90,13 @@ class StoredObject:
 
     @cached_property
     def etag(self) -> str:
-        """The entity tag: on GCS a protocol buffer of the two generations, in base64."""
+        """The entity tag: as on GCS, a protocol buffer of both generations, in base64."""
         packed = b"\x08" + _varint(self.generation) + b"\x10" + _varint(self.metageneration)
         return base64.b64encode(packed).decode()
 
     @cached_property
     def media_headers(self) -> Mapping[str, str]:
-        """The headers that go with the content; made once, for objects are read often."""
+        """The headers sent with the content; cached, because objects are read often."""
         attributes = self.attributes
         hashes = f"crc32c={self.crc32c}" + (f",md5={self.md5}" if self.md5 else "")
         headers = {
@@ -138,14 +138,14 @@ class Bucket:
     """A bucket and its objects.
 
     Args:
-        name: its name.
-        properties: the resource's fields that users set, as JSON.
-        created: unix time in seconds.
+        name: the bucket's name.
+        properties: the user-settable fields of its resource, as JSON.
+        created: creation time, in seconds of unix time.
 
     Attributes:
-        objects: by name; change them with `put` and `remove` only.
-        metageneration: 1, and one more with each change of the properties.
-        updated: unix time of the last change of the properties, in seconds.
+        objects: the objects by name; modify only with `put` and `remove`.
+        metageneration: 1 at first, incremented by every change of the properties.
+        updated: time of the last change of the properties, in seconds of unix time.
     """
 
     def __init__(self, name: str, properties: dict[str, Any], created: float) -> None:
@@ -159,26 +159,26 @@ class Bucket:
 
     @property
     def generation(self) -> int:
-        """The bucket's own generation, which is that of its creation."""
+        """The bucket's own generation, derived from its creation time."""
         return int(self.created * 1_000_000)
 
     def put(self, stored: StoredObject) -> None:
-        """Add an object, or put it in the place of the one of its name."""
+        """Add an object, or replace the one with its name."""
         if stored.name not in self.objects:
             self._sorted = None
         self.objects[stored.name] = stored
 
     def remove(self, name: str) -> None:
-        """Remove the object of that name."""
+        """Remove the object with that name."""
         del self.objects[name]
         self._sorted = None
 
     def names(self) -> Sequence[str]:
-        """Return the names in order, which is that of their UTF-8 bytes and of code points."""
+        """Return the object names sorted by code point, which is also the order of UTF-8 bytes."""
         if self._sorted is None:
             self._sorted = sorted(self.objects)
         return self._sorted
 
     def position(self, name: str) -> int:
-        """Return where in `names` the first name stands that is not before `name`."""
+        """Return the index in `names` of the first name that is not less than `name`."""
         return bisect_left(self.names(), name)

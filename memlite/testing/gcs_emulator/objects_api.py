@@ -1,6 +1,6 @@
-"""The JSON API's methods on objects, all but the uploads.
+"""The JSON API's methods on objects, except for uploads.
 
-https://cloud.google.com/storage/docs/json_api/v1/objects says what each of them does.
+Reference: https://cloud.google.com/storage/docs/json_api/v1/objects.
 """
 
 import re
@@ -18,10 +18,14 @@ from memlite.testing.gcs_emulator.messages import (
 )
 from memlite.testing.gcs_emulator.model import StoredObject
 from memlite.testing.gcs_emulator.preconditions import NO_PRECONDITIONS, Preconditions
-from memlite.testing.gcs_emulator.resources import object_resource, patched, written
+from memlite.testing.gcs_emulator.resources import (
+    new_attributes,
+    object_resource,
+    patched_attributes,
+)
 from memlite.testing.gcs_emulator.store import Source, Store
 
-__all__ = ["CONDITIONS", "ObjectsApi", "media_response"]
+__all__ = ["CONDITIONS", "ObjectsApi", "media_response", "object_response"]
 
 CONDITIONS = frozenset(
     (
@@ -33,7 +37,7 @@ CONDITIONS = frozenset(
 )
 """The parameters that are preconditions."""
 
-_ONE = CONDITIONS | {"generation"}
+_OBJECT_PARAMETERS = CONDITIONS | {"generation"}
 _LIST = frozenset(
     (
         "delimiter",
@@ -60,10 +64,10 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
 
 
 class ObjectsApi:
-    """Methods on objects.
+    """The methods on objects.
 
     Args:
-        store: where they are.
+        store: the store that holds the objects.
     """
 
     def __init__(self, store: Store) -> None:
@@ -72,14 +76,14 @@ class ObjectsApi:
     def get(self, request: Request, bucket: str, name: str) -> Response:
         """Answer ``objects.get``: the resource, or with ``alt=media`` the content."""
         media = request.query.get("alt") == "media"
-        request.check(_ONE, _READ_HEADERS)
+        request.check(_OBJECT_PARAMETERS, _READ_HEADERS)
         stored = self._store.get(
             bucket, name, request.number("generation"), request.preconditions()
         )
         _check_etag(request, stored)
         if media:
             return media_response(request, stored)
-        return _resource(request, stored)
+        return object_response(request, stored)
 
     def list(self, request: Request, bucket: str) -> Response:
         """Answer ``objects.list``."""
@@ -111,34 +115,34 @@ class ObjectsApi:
         return json_response(answer)
 
     def patch(self, request: Request, bucket: str, name: str) -> Response:
-        """Answer ``objects.patch``: change the attributes given."""
-        request.check(_ONE)
+        """Answer ``objects.patch``: change the given attributes."""
+        request.check(_OBJECT_PARAMETERS)
         fields = request.json()
         changed = self._store.update(
             bucket,
             name,
-            lambda attributes: patched(attributes, fields),
+            lambda attributes: patched_attributes(attributes, fields),
             request.number("generation"),
             request.preconditions(),
         )
-        return _resource(request, changed)
+        return object_response(request, changed)
 
     def update(self, request: Request, bucket: str, name: str) -> Response:
-        """Answer ``objects.update``: replace all attributes; those not given are removed."""
-        request.check(_ONE)
+        """Answer ``objects.update``: replace all attributes; missing ones are removed."""
+        request.check(_OBJECT_PARAMETERS)
         fields = {key: value for key, value in request.json().items() if key != "storageClass"}
         changed = self._store.update(
             bucket,
             name,
-            lambda before: replace(written(fields), storage_class=before.storage_class),
+            lambda before: replace(new_attributes(fields), storage_class=before.storage_class),
             request.number("generation"),
             request.preconditions(),
         )
-        return _resource(request, changed)
+        return object_response(request, changed)
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
         """Answer ``objects.delete``."""
-        request.check(_ONE)
+        request.check(_OBJECT_PARAMETERS)
         self._store.delete(bucket, name, request.number("generation"), request.preconditions())
         return Response(204)
 
@@ -153,13 +157,13 @@ class ObjectsApi:
             raise GcsError.required("sourceObjects")
         destination = body.get("destination")
         composed = self._store.compose(
-            [_component(bucket, entry) for entry in sources],
+            [_compose_source(bucket, entry) for entry in sources],
             bucket,
             name,
-            written(destination) if isinstance(destination, dict) else None,
+            new_attributes(destination) if isinstance(destination, dict) else None,
             request.preconditions(),
         )
-        return _resource(request, composed)
+        return object_response(request, composed)
 
     def copy(
         self, request: Request, source_bucket: str, source_name: str, bucket: str, name: str
@@ -167,12 +171,12 @@ class ObjectsApi:
         """Answer ``objects.copy``."""
         request.check(_COPY)
         copied = self._copy(request, source_bucket, source_name, bucket, name)
-        return _resource(request, copied)
+        return object_response(request, copied)
 
     def rewrite(
         self, request: Request, source_bucket: str, source_name: str, bucket: str, name: str
     ) -> Response:
-        """Answer ``objects.rewrite``, always in one call."""
+        """Answer ``objects.rewrite``, which always completes in one call."""
         request.check(_COPY | {"maxBytesRewrittenPerCall"})
         copied = self._copy(request, source_bucket, source_name, bucket, name)
         size = str(len(copied.content))
@@ -196,16 +200,16 @@ class ObjectsApi:
             request.number("sourceGeneration"),
             request.preconditions("ifSource"),
         )
-        # Attributes in the body replace the source's as a whole.
-        attributes = written(fields) if fields else None
+        # If the body has attributes, they replace all attributes of the source.
+        attributes = new_attributes(fields) if fields else None
         return self._store.copy(source, bucket, name, attributes, request.preconditions())
 
 
 def media_response(request: Request, stored: StoredObject) -> Response:
-    """Return a reply with the content, or the part of it that the request's Range asks for.
+    """Return a response with the content, or with the part requested by the Range header.
 
     Raises:
-        GcsError: 416, or 501 for what the emulator does not know.
+        GcsError: 501 for unsupported ranges and encodings.
     """
     headers = stored.media_headers
     if "Range" in request.headers:
@@ -214,7 +218,7 @@ def media_response(request: Request, stored: StoredObject) -> Response:
         request.headers.get("Accept-Encoding", "")
     ):
         raise GcsError.not_emulated(
-            "decompressive transcoding; send Accept-Encoding: gzip for objects that are gzipped"
+            "decompressive transcoding; send Accept-Encoding: gzip to read gzipped objects"
         )
     return Response(200, stored.content, headers)
 
@@ -242,27 +246,29 @@ def _partial_response(headers: Mapping[str, str], stored: StoredObject) -> Respo
     )
 
 
-def _resource(request: Request, stored: StoredObject) -> Response:
+def object_response(request: Request, stored: StoredObject) -> Response:
+    """Return a response with the resource of an object."""
     response = json_response(object_resource(stored, request.base_url))
     response.headers = {**response.headers, "ETag": stored.etag}
     return response
 
 
 def _check_etag(request: Request, stored: StoredObject) -> None:
-    """Check If-Match and If-None-Match, which GCS knows on reads."""
+    """Check If-Match and If-None-Match, which GCS supports on reads."""
     headers = request.headers
-    if "If-Match" in headers and not _lists(headers["If-Match"], stored.etag):
+    if "If-Match" in headers and not _matches(headers["If-Match"], stored.etag):
         raise GcsError.condition_not_met()
-    if "If-None-Match" in headers and _lists(headers["If-None-Match"], stored.etag):
+    if "If-None-Match" in headers and _matches(headers["If-None-Match"], stored.etag):
         raise GcsError.not_modified()
 
 
-def _lists(value: str, etag: str) -> bool:
+def _matches(value: str, etag: str) -> bool:
+    """Return whether the value of a conditional header contains the entity tag, or ``*``."""
     tags = [tag.strip().strip('"') for tag in value.split(",")]
     return etag in tags or "*" in tags
 
 
-def _component(bucket: str, entry: object) -> Source:
+def _compose_source(bucket: str, entry: object) -> Source:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise GcsError.required("sourceObjects[].name")
     if unknown := entry.keys() - {"name", "generation", "objectPreconditions"}:

@@ -1,6 +1,6 @@
-"""Partial replies: what the parameter ``fields`` leaves of a resource.
+"""Partial responses: select parts of a resource with the parameter ``fields``.
 
-Source of the rules: https://cloud.google.com/storage/docs/json_api#partial-response.
+Reference: https://cloud.google.com/storage/docs/json_api#partial-response.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from memlite.testing.gcs_emulator.errors import GcsError
 
-__all__ = ["keep", "parse_fields"]
+__all__ = ["parse_fields", "select_fields"]
 
 _TOKEN = re.compile(r"\w+|.", re.ASCII | re.DOTALL)
 _NAME = re.compile(r"\w+|\*", re.ASCII)
@@ -18,16 +18,16 @@ _NAME = re.compile(r"\w+|\*", re.ASCII)
 
 @lru_cache(maxsize=64)
 def parse_fields(text: str) -> Mapping[str, Any]:
-    """Return what ``items(name,size),nextPageToken`` or ``items/name`` asks to keep.
+    """Parse a selection such as ``items(name,size),nextPageToken`` or ``items/name``.
 
     Returns:
-        The fields, and for each of them in turn those to keep in it. An empty mapping stands for
-        all of them, the name ``*`` for any.
+        The selected fields, each with the selection of its subfields. An empty mapping selects
+        everything, and the name ``*`` matches any field.
 
     Raises:
-        GcsError: 400 when it is not understood.
+        GcsError: 400 if the selection is malformed.
     """
-    # Taken from the end, where an empty token stands for the end of the text.
+    # A stack of tokens; the empty token at the bottom marks the end of the text.
     tokens = ["", *reversed(_TOKEN.findall(text))]
     try:
         fields = _parse_list(tokens)
@@ -63,17 +63,17 @@ def _parse_field(tokens: list[str]) -> dict[str, Any]:
     return {name: inner}
 
 
-def keep(value: Any, fields: Mapping[str, Any]) -> Any:
-    """Return what is left of a JSON value; of a list, of each of its elements."""
+def select_fields(value: Any, fields: Mapping[str, Any]) -> Any:
+    """Return the selected fields of a JSON value, or of every element of a list."""
     if not fields:
         return value
     if isinstance(value, list):
-        return [keep(element, fields) for element in value if isinstance(element, dict)]
-    anything = fields.get("*")
-    kept = {}
-    for name, inside in value.items():
-        some = fields.get(name, anything)
-        # What is asked for inside a plain value is not there.
-        if some == {} or (some and isinstance(inside, dict | list)):
-            kept[name] = keep(inside, some)
-    return kept
+        return [select_fields(element, fields) for element in value if isinstance(element, dict)]
+    wildcard = fields.get("*")
+    selected = {}
+    for name, member in value.items():
+        subfields = fields.get(name, wildcard)
+        # A scalar has no subfields, so selecting one of them selects nothing.
+        if subfields == {} or (subfields and isinstance(member, dict | list)):
+            selected[name] = select_fields(member, subfields)
+    return selected

@@ -1,7 +1,7 @@
-"""Preconditions: a request proceeds only if the object is in the state the client expects.
+"""Preconditions: a request is executed only if the object is in the state the client expects.
 
-Source of the rules: https://cloud.google.com/storage/docs/request-preconditions and the parameters
-of each method in the JSON API's reference.
+Reference: https://cloud.google.com/storage/docs/request-preconditions and the parameters of each
+method of the JSON API.
 """
 
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ __all__ = ["NO_PRECONDITIONS", "Preconditions", "Versioned"]
 
 
 class Versioned(Protocol):
-    """What has a generation and a metageneration."""
+    """A bucket or object, with a generation and a metageneration."""
 
     @property
     def generation(self) -> int:
-        """The content's version."""
+        """The version of the content."""
 
     @property
     def metageneration(self) -> int:
-        """The attributes' version."""
+        """The version of the attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """The four preconditions of a request; None for those it does not have.
+    """The four preconditions of a request; None for those that are absent.
 
-    A generation of 0 stands for "no live object": matching it, the request proceeds only if there
-    is none; not matching it, only if there is one.
+    Generation 0 means that there is no live object: a request that must match it is executed only
+    if there is none, and a request that must not match it only if there is one.
     """
 
     generation_match: int | None = None
@@ -38,17 +38,17 @@ class Preconditions:
     metageneration_not_match: int | None = None
 
     def check(self, current: Versioned | None, *, reading: bool) -> None:
-        """Compare with the live object, or None where there is none.
+        """Check the preconditions against the live object.
 
-        "Not match" preconditions fail without a live object, as the reference says of
+        "Not match" preconditions fail if there is no live object, as documented for
         ``ifGenerationNotMatch``.
 
         Args:
-            current: the live object.
-            reading: whether the request reads, which makes a failed "not match" a 304.
+            current: the live object; None if there is none.
+            reading: whether the request is a read, for which a failed "not match" is a 304.
 
         Raises:
-            GcsError: 412 or 304.
+            GcsError: 412 or 304 for a failed precondition.
         """
         generation = current.generation if current else 0
         metageneration = current.metageneration if current else None
@@ -61,10 +61,10 @@ class Preconditions:
             and self.metageneration_not_match == metageneration
         ):
             raise GcsError.not_modified() if reading else GcsError.condition_not_met()
-        absent_expected_present = (
+        requires_object = (
             self.generation_not_match is not None or self.metageneration_not_match is not None
         )
-        if current is None and absent_expected_present:
+        if current is None and requires_object:
             raise GcsError.condition_not_met()
 
 

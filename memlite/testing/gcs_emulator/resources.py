@@ -1,6 +1,6 @@
-"""Objects as the JSON API shows them, and what it takes from users for them.
+"""Convert objects to resources of the JSON API, and resources in requests to attributes.
 
-The fields are those of https://cloud.google.com/storage/docs/json_api/v1/objects#resource.
+The fields are documented at https://cloud.google.com/storage/docs/json_api/v1/objects#resource.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from memlite.testing.gcs_emulator.model import (
     rfc3339,
 )
 
-__all__ = ["object_resource", "patched", "verify_hashes", "written"]
+__all__ = ["new_attributes", "object_resource", "patched_attributes", "verify_hashes"]
 
-# The JSON field of each attribute that is plain text.
+# Attributes that are plain strings, by JSON field.
 _TEXTS = {
     "contentType": "content_type",
     "cacheControl": "cache_control",
@@ -28,7 +28,7 @@ _TEXTS = {
     "contentEncoding": "content_encoding",
     "contentLanguage": "content_language",
 }
-# Fields GCS sets itself and ignores in requests, and those that say what the path says already.
+# Fields that GCS sets itself and ignores in requests, and fields that only repeat the path.
 _OUTPUT_ONLY = frozenset(
     (
         "bucket",
@@ -57,7 +57,7 @@ _METADATA_BYTES = 8 * 1024
 
 
 def object_resource(stored: StoredObject, base_url: str) -> dict[str, Any]:
-    """Return the object's resource, its links leading to the server at `base_url`."""
+    """Return an object's resource, with links to the server at `base_url`."""
     attributes = stored.attributes
     path = f"storage/v1/b/{stored.bucket}/o/{quote(stored.name, safe='')}"
     generation = str(stored.generation)
@@ -94,15 +94,15 @@ def object_resource(stored: StoredObject, base_url: str) -> dict[str, Any]:
     return resource
 
 
-def written(fields: Mapping[str, Any], content_type: str | None = None) -> Attributes:
-    """Return the attributes of a new object, or those that replace all others (PUT).
+def new_attributes(fields: Mapping[str, Any], content_type: str | None = None) -> Attributes:
+    """Return the attributes of a new object, or a full replacement of attributes (PUT).
 
     Args:
-        fields: the resource from the request.
-        content_type: from elsewhere, for a resource without one.
+        fields: the resource in the request.
+        content_type: the content type to use if the resource has none.
 
     Raises:
-        GcsError: 400, or 501 for what the emulator does not know.
+        GcsError: 400, or 501 for an unsupported field.
     """
     storage_class = fields.get("storageClass") or "STANDARD"
     if storage_class not in _STORAGE_CLASSES:
@@ -113,13 +113,13 @@ def written(fields: Mapping[str, Any], content_type: str | None = None) -> Attri
     return Attributes(**changes, storage_class=storage_class)
 
 
-def patched(attributes: Attributes, fields: Mapping[str, Any]) -> Attributes:
-    """Return the attributes with some changed; null removes one (PATCH).
+def patched_attributes(attributes: Attributes, fields: Mapping[str, Any]) -> Attributes:
+    """Return the attributes with the given fields changed; null removes one (PATCH).
 
-    The storage class stays: GCS changes it by rewriting the object.
+    The storage class does not change: on GCS that requires rewriting the object.
 
     Raises:
-        GcsError: 400, or 501 for what the emulator does not know.
+        GcsError: 400, or 501 for an unsupported field.
     """
     changes = _changes(attributes, fields)
     return replace(attributes, **changes) if changes else attributes
@@ -131,25 +131,25 @@ def _changes(attributes: Attributes, fields: Mapping[str, Any]) -> dict[str, Any
         if field in _TEXTS:
             changes[_TEXTS[field]] = _text(field, value)
         elif field == "customTime":
-            changes["custom_time"] = _time(value)
+            changes["custom_time"] = _timestamp(value)
         elif field == "metadata":
             changes["metadata"] = _metadata(attributes.metadata, value)
         elif field not in _OUTPUT_ONLY and value:
-            # An empty or false value asks for nothing: "temporaryHold": false.
+            # An empty or false value, such as "temporaryHold": false, requests nothing.
             raise GcsError.not_emulated(f"the field {field!r} of objects")
     return changes
 
 
 def verify_hashes(content: bytes, fields: Mapping[str, Any], header: str) -> None:
-    """Compare the content with the checksums its uploader gave.
+    """Check the content against the checksums supplied by the client.
 
     Args:
         content: the bytes.
-        fields: the resource from the request.
+        fields: the resource in the request.
         header: the value of ``X-Goog-Hash``, or "".
 
     Raises:
-        GcsError: 400 when one differs.
+        GcsError: 400 if a checksum differs.
     """
     given: list[tuple[str, Any]] = [
         ("CRC32C", fields.get("crc32c")),
@@ -176,7 +176,7 @@ def _text(field: str, value: object) -> str | None:
     return value or None
 
 
-def _time(value: object) -> datetime | None:
+def _timestamp(value: object) -> datetime | None:
     if value is None:
         return None
     try:

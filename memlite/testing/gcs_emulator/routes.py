@@ -1,14 +1,14 @@
-"""Paths: which method of which API a request is for."""
+"""Routing: map a request's method and path to an operation."""
 
 from typing import NamedTuple
 
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.messages import unquote
 
-__all__ = ["READS", "Route", "find_route"]
+__all__ = ["READ_OPERATIONS", "Route", "find_route"]
 
-READS = frozenset(("objects.get", "objects.list", "xml.get"))
-"""The operations on objects that change nothing; the others on objects are writes."""
+READ_OPERATIONS = frozenset(("objects.get", "objects.list", "xml.get"))
+"""The operations on objects that are reads; all others on objects are writes."""
 
 _ON_BUCKETS = {"GET": "buckets.list", "POST": "buckets.insert"}
 _ON_BUCKET = {
@@ -31,13 +31,13 @@ _RESERVED = frozenset(("batch", "download", "resumable", "storage", "upload", "t
 
 
 class Route(NamedTuple):
-    """Where a request leads.
+    """The operation a request is for.
 
     Attributes:
-        operation: ``objects.get`` and so on, as in the JSON API's reference;
-            ``xml.get``, ``xml.put`` and ``xml.delete`` for the XML API.
-        names: the bucket's name, the object's, and those of the destination.
-        style: how errors are said: ``json``, ``text`` or ``xml``.
+        operation: a name from the JSON API's reference, such as ``objects.get``; for the XML API
+            ``xml.get``, ``xml.put`` or ``xml.delete``.
+        names: the names of bucket and object, then those of a copy's destination.
+        style: the format of errors: ``json``, ``text`` or ``xml``.
     """
 
     operation: str
@@ -46,19 +46,19 @@ class Route(NamedTuple):
 
     @property
     def on_objects(self) -> bool:
-        """Whether it concerns objects, and not buckets or tokens."""
+        """Whether the operation concerns objects, rather than buckets or tokens."""
         return not self.operation.startswith(("buckets.", "token"))
 
 
 def find_route(method: str, path: str) -> Route:
-    """Return where a request leads.
+    """Find the route for a request.
 
     Args:
-        method: in capitals.
-        path: as it came, percent-encoded, without the query.
+        method: the HTTP method, in capitals.
+        path: the path as received, percent-encoded, without the query.
 
     Raises:
-        GcsError: 400, 404, or 501 for what the emulator does not know.
+        GcsError: 400, 404, or 501 for an unsupported operation.
     """
     parts = path.split("/")
     match parts:
@@ -80,8 +80,8 @@ def find_route(method: str, path: str) -> Route:
             return _route({"GET": "buckets.testPermissions"}, method, bucket)
         case ["", "storage", "v1", "b", bucket, "o", name, "compose"]:
             return _route({"POST": "objects.compose"}, method, bucket, name)
-        case ["", "storage", "v1", "b", bucket, "o", name, how, "b", to, "o", new]:
-            return _route(_COPIES.get(how, {}), method, bucket, name, to, new)
+        case ["", "storage", "v1", "b", bucket, "o", name, verb, "b", to_bucket, "o", to_name]:
+            return _route(_COPIES.get(verb, {}), method, bucket, name, to_bucket, to_name)
         case ["", "batch", "storage", "v1"]:
             return _route({"POST": "batch"}, method)
         case ["", "token"]:
@@ -93,7 +93,7 @@ def find_route(method: str, path: str) -> Route:
         case ["", bucket, *_] if bucket and bucket not in _RESERVED:
             raise GcsError.not_emulated("the XML API's methods on buckets")
         case _:
-            raise GcsError.no_page()
+            raise GcsError.unknown_path()
 
 
 def _route(operations: dict[str, str], method: str, *names: str, style: str = "json") -> Route:

@@ -14,43 +14,43 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.streams import StreamReader
 
-from memlite.errors import StartError
+from memlite.core.errors import StartError
 from memlite.testing.gcs_emulator.api import Api, error_response
 from memlite.testing.gcs_emulator.control import PREFIX, Control
 from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.faults import Faults
 from memlite.testing.gcs_emulator.messages import Request, Response
-from memlite.testing.gcs_emulator.routes import READS, Route, find_route
+from memlite.testing.gcs_emulator.routes import READ_OPERATIONS, Route, find_route
 from memlite.testing.gcs_emulator.store import Store
 
 __all__ = ["GcsEmulator"]
 
 _log = logging.getLogger("memlite.gcs_emulator")
 
-# Bodies are held in memory; larger ones are refused.
+# Request bodies are held in memory; larger ones are rejected.
 MAX_BODY_BYTES = 1 << 30
 _STOP_SECONDS = 1.0
-_HANG_SECONDS = 0.02
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_HANG_POLL_SECONDS = 0.02
+_LINGER_0 = struct.pack("ii", 1, 0)
 
 
 class GcsEmulator:
     """A strict emulator of Google Cloud Storage.
 
-    Use it as an async context manager, or with `start` and `stop`; after `stop` it can be started
-    again on the same port, with what it holds.
+    Use it as an async context manager, or with `start` and `stop`. After `stop` it can be started
+    again, on the same port and with the same contents.
 
     Args:
-        buckets: names of buckets to create, where they do not exist.
+        buckets: names of buckets to create if they do not exist.
         host: address to listen on.
-        port: 0 for any free one.
-        store: what it serves; default: an empty one.
-        faults: what goes wrong; default: nothing.
+        port: port to listen on; 0 for any free one.
+        store: the contents (default: an empty store).
+        faults: the faults to inject (default: none).
         require_token: whether requests need ``Authorization: Bearer`` with any token.
 
     Attributes:
-        store: what it serves. Not to be changed from other threads.
-        faults: what goes wrong. May be changed at any time, from any thread.
+        store: the contents. Must not be changed from other threads.
+        faults: the faults. May be changed at any time, from any thread.
     """
 
     def __init__(
@@ -77,27 +77,27 @@ class GcsEmulator:
 
     @property
     def url(self) -> str:
-        """Where it listens; what clients take as STORAGE_EMULATOR_HOST or API endpoint."""
+        """The URL of the server, for STORAGE_EMULATOR_HOST or as a client's API endpoint."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
     @property
     def operations(self) -> Counter[str]:
-        """How many of each operation (``objects.get``, …) came through to the API."""
+        """Number of requests that reached the API, by operation (``objects.get``, …)."""
         return self._api.operations
 
     async def start(self) -> None:
-        """Listen.
+        """Start listening.
 
         Raises:
-            StartError: the address or port cannot be had.
+            StartError: the address or port is not available.
         """
         loop = asyncio.get_running_loop()
         self._server = web.Server(
             self._serve,
             request_factory=_make_request,
             access_log=None,
-            # A gzipped upload is stored as it came.
+            # Gzipped uploads are stored unchanged.
             auto_decompress=False,
         )
         try:
@@ -112,12 +112,12 @@ class GcsEmulator:
         self._port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Close the port and all connections."""
+        """Stop listening, and close all connections."""
         if self._listener is None or self._server is None:
             return
         self._listener.close()
         await self._server.shutdown(_STOP_SECONDS)
-        await asyncio.sleep(0)  # the loop closes the sockets in its next round
+        await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
         self._listener = self._server = None
 
     async def __aenter__(self) -> Self:
@@ -144,28 +144,30 @@ class GcsEmulator:
         )
 
     async def _answer(self, request: Request) -> Response | None:
-        """Return the reply; None to reset the connection instead."""
+        """Return the response; None to reset the connection."""
         try:
             if request.target.startswith(PREFIX):
                 return self._control.handle(request)
             route = find_route(request.method, request.path)
         except GcsError as error:
             return error_response(error)
-        verdict = self.faults.judge(on_objects=route.on_objects, reads=route.operation in READS)
-        if verdict.delay:
-            await asyncio.sleep(verdict.delay)
-        if verdict.deed == "serve":
+        decision = self.faults.decide(
+            on_objects=route.on_objects, reads=route.operation in READ_OPERATIONS
+        )
+        if decision.delay:
+            await asyncio.sleep(decision.delay)
+        if decision.action == "serve":
             return self._api.execute(route, request)
-        _log.info("%s %s: fault %s", request.method, request.target, verdict.deed)
-        if verdict.deed == "error":
-            return _fault_response(verdict.status, route)
-        if verdict.deed == "hang":
-            # Asked again and again: the faults know nothing of event loops.
+        _log.info("%s %s: fault %s", request.method, request.target, decision.action)
+        if decision.action == "error":
+            return _fault_response(decision.status, route)
+        if decision.action == "hang":
+            # Polled, because faults are independent of event loops.
             while self.faults.outage == "hang":  # noqa: ASYNC110
-                await asyncio.sleep(_HANG_SECONDS)
-        elif verdict.deed in ("lose-503", "lose-reset"):
+                await asyncio.sleep(_HANG_POLL_SECONDS)
+        elif decision.action in ("lose-503", "lose-reset"):
             self._api.execute(route, request)
-            if verdict.deed == "lose-503":
+            if decision.action == "lose-503":
                 return _fault_response(503, route)
         return None
 
@@ -190,10 +192,10 @@ def _fault_response(status: int, route: Route) -> Response:
 
 
 def _reset(transport: asyncio.Transport | None) -> None:
-    """Cut the connection so that the peer sees it reset, not closed."""
+    """Abort the connection so that the peer sees a reset instead of an orderly close."""
     if transport is None:
         return
     connection = transport.get_extra_info("socket")
     with contextlib.suppress(OSError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
     transport.abort()

@@ -1,4 +1,4 @@
-"""The store: buckets, objects and what may be done to them. Pure: no I/O, and a clock passed in."""
+"""The store: buckets, objects and their operations. Pure: no I/O, and an injected clock."""
 
 import re
 import time
@@ -17,7 +17,7 @@ from memlite.testing.gcs_emulator.model import (
 )
 from memlite.testing.gcs_emulator.preconditions import NO_PRECONDITIONS, Preconditions
 
-__all__ = ["Keeper", "Source", "Store", "check_object_name"]
+__all__ = ["Persistence", "Source", "Store", "check_object_name"]
 
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?", re.ASCII)
@@ -25,35 +25,38 @@ _BUCKET_NAME_LENGTHS = range(3, 223)
 # https://cloud.google.com/storage/docs/objects#naming
 OBJECT_NAME_BYTES = 1024
 MAX_COMPONENTS = 32
-# Names whose last write is remembered for the rate limit; older ones are forgotten beyond.
-_REMEMBERED_WRITES = 10_000
+# The rate limit tracks the last write of this many names; beyond that, the oldest are forgotten.
+_MAX_TRACKED_WRITES = 10_000
 
 
-class Keeper(Protocol):
-    """What keeps a copy of the store's state, object by object before a change takes effect."""
+class Persistence(Protocol):
+    """Persists a store. Each change is saved before it takes effect."""
 
     def load(self) -> Iterable[Bucket]:
-        """Return what was kept, at the start."""
+        """Return the saved buckets; called once at the start."""
 
     def put_bucket(self, bucket: Bucket) -> None:
-        """Keep the bucket's properties."""
+        """Save a bucket's properties."""
 
     def delete_bucket(self, name: str) -> None:
-        """Forget the bucket, which is empty."""
+        """Delete an empty bucket."""
 
     def put_object(self, stored: StoredObject) -> None:
-        """Keep the object, in the place of the one of its name."""
+        """Save an object, replacing the one with its name."""
 
     def delete_object(self, stored: StoredObject) -> None:
-        """Forget the object."""
+        """Delete an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An object that is read to make another.
+    """The source of a copy or compose operation.
 
     Attributes:
-        generation: the only one that will do, or None for the live one.
+        bucket: the bucket's name.
+        name: the object's name.
+        generation: the required generation; None for the live one.
+        preconditions: further conditions on the object.
     """
 
     bucket: str
@@ -63,10 +66,10 @@ class Source:
 
 
 def check_object_name(name: str) -> None:
-    """Check a name by GCS's rules (https://cloud.google.com/storage/docs/objects#naming).
+    """Validate an object name (https://cloud.google.com/storage/docs/objects#naming).
 
     Raises:
-        GcsError: 400.
+        GcsError: 400 for an invalid name.
     """
     size = len(name.encode())
     if not 1 <= size <= OBJECT_NAME_BYTES:
@@ -88,17 +91,17 @@ def _check_bucket_name(name: str) -> None:
 
 
 class Store:
-    """Everything an emulator holds.
+    """The contents of an emulator.
 
     Args:
         clock: returns unix time in seconds.
-        ordered_generations: whether later generations are larger, which GCS does not promise.
-        object_write_rate: writes a second each object name takes; None for any number. GCS
-            sustains one (https://cloud.google.com/storage/quotas).
-        keeper: is told of every change, and has what there was in an earlier run.
+        ordered_generations: whether later generations are larger, which GCS does not guarantee.
+        object_write_rate: the allowed writes per second to each object name; None for no limit.
+            GCS allows one (https://cloud.google.com/storage/quotas).
+        persistence: saves every change, and supplies the contents saved by an earlier run.
 
     Attributes:
-        buckets: by name.
+        buckets: the buckets by name.
     """
 
     def __init__(
@@ -107,15 +110,15 @@ class Store:
         clock: Callable[[], float] = time.time,
         ordered_generations: bool = False,
         object_write_rate: float | None = None,
-        keeper: Keeper | None = None,
+        persistence: Persistence | None = None,
     ) -> None:
         self.buckets: dict[str, Bucket] = {}
         self._clock = clock
         self._generations = Generations(clock, ordered=ordered_generations)
         self._interval = 1 / object_write_rate if object_write_rate else 0.0
-        self._written: dict[tuple[str, str], float] = {}
-        self._keeper = keeper
-        for bucket in keeper.load() if keeper else ():
+        self._last_writes: dict[tuple[str, str], float] = {}
+        self._persistence = persistence
+        for bucket in persistence.load() if persistence else ():
             self.buckets[bucket.name] = bucket
             for stored in bucket.objects.values():
                 self._generations.avoid(stored.generation)
@@ -137,7 +140,7 @@ class Store:
         """Create a bucket.
 
         Raises:
-            GcsError: 400 for its name, 409 when there is one.
+            GcsError: 400 for an invalid name, 409 if the bucket exists.
         """
         _check_bucket_name(name)
         if name in self.buckets:
@@ -148,29 +151,29 @@ class Store:
                 "it.",
             )
         bucket = Bucket(name, properties or {}, self._clock())
-        if self._keeper:
-            self._keeper.put_bucket(bucket)
+        if self._persistence:
+            self._persistence.put_bucket(bucket)
         self.buckets[name] = bucket
         return bucket
 
     def update_bucket(self, bucket: Bucket, properties: dict[str, Any]) -> None:
-        """Give the bucket other properties."""
+        """Replace the bucket's properties."""
         bucket.properties = properties
         bucket.metageneration += 1
         bucket.updated = self._clock()
-        if self._keeper:
-            self._keeper.put_bucket(bucket)
+        if self._persistence:
+            self._persistence.put_bucket(bucket)
 
     def delete_bucket(self, bucket: Bucket) -> None:
         """Delete the bucket.
 
         Raises:
-            GcsError: 409 when there are objects in it.
+            GcsError: 409 if the bucket is not empty.
         """
         if bucket.objects:
             raise GcsError(409, "conflict", "The bucket you tried to delete is not empty.")
-        if self._keeper:
-            self._keeper.delete_bucket(bucket.name)
+        if self._persistence:
+            self._persistence.delete_bucket(bucket.name)
         del self.buckets[bucket.name]
 
     # Objects
@@ -182,13 +185,13 @@ class Store:
         generation: int | None = None,
         preconditions: Preconditions = NO_PRECONDITIONS,
     ) -> StoredObject:
-        """Return an object to read.
+        """Return an object for reading.
 
         Args:
-            bucket: its bucket's name.
-            name: its name.
-            generation: the only one that will do; None for the live one.
-            preconditions: what it must be like.
+            bucket: the bucket's name.
+            name: the object's name.
+            generation: the required generation; None for the live one.
+            preconditions: conditions on the object.
 
         Raises:
             GcsError: 404, 412 or 304.
@@ -206,7 +209,7 @@ class Store:
         attributes: Attributes,
         preconditions: Preconditions = NO_PRECONDITIONS,
     ) -> StoredObject:
-        """Create the object, or replace it by a new generation.
+        """Create an object, or replace it with a new generation.
 
         Raises:
             GcsError: 400 for the name, 404 for the bucket, 412 or 429.
@@ -214,7 +217,7 @@ class Store:
         return self._insert(bucket, name, content, attributes, preconditions, md5_of(content))
 
     def check_insert(self, bucket: str, name: str, preconditions: Preconditions) -> None:
-        """Check whether `insert` would be refused now, by the name or by the preconditions.
+        """Check whether the name or the preconditions would make `insert` fail now.
 
         Raises:
             GcsError: 400 for the name, 404 for the bucket, or 412.
@@ -235,7 +238,7 @@ class Store:
     ) -> StoredObject:
         self.check_insert(bucket, name, preconditions)
         now = self._clock()
-        self._count_write(bucket, name, now)
+        self._limit_rate(bucket, name, now)
         stored = StoredObject(
             bucket=bucket,
             name=name,
@@ -260,17 +263,17 @@ class Store:
         generation: int | None = None,
         preconditions: Preconditions = NO_PRECONDITIONS,
     ) -> StoredObject:
-        """Change an object's attributes, which makes a new metageneration.
+        """Change an object's attributes, which increments its metageneration.
 
-        A custom time may neither be removed nor go backwards
+        A custom time can neither be removed nor moved backwards
         (https://cloud.google.com/storage/docs/metadata#custom-time).
 
         Args:
-            bucket: its bucket's name.
-            name: its name.
-            change: takes the attributes that are and returns those to be.
-            generation: the only one that will do; None for the live one.
-            preconditions: what it must be like.
+            bucket: the bucket's name.
+            name: the object's name.
+            change: maps the current attributes to the new ones.
+            generation: the required generation; None for the live one.
+            preconditions: conditions on the object.
 
         Raises:
             GcsError: 400, 404, 412 or 429.
@@ -284,7 +287,7 @@ class Store:
                 "Custom time can be neither removed nor set to an earlier time.", "customTime"
             )
         now = self._clock()
-        self._count_write(bucket, name, now)
+        self._limit_rate(bucket, name, now)
         changed = replace(
             current,
             attributes=attributes,
@@ -301,16 +304,16 @@ class Store:
         generation: int | None = None,
         preconditions: Preconditions = NO_PRECONDITIONS,
     ) -> None:
-        """Delete an object; its soft deletion is not emulated, it is gone.
+        """Delete an object permanently; soft deletion is not emulated.
 
         Raises:
             GcsError: 404, 412 or 429.
         """
         stored = self._find(bucket, name, generation)
         preconditions.check(stored, reading=False)
-        self._count_write(bucket, name, self._clock())
-        if self._keeper:
-            self._keeper.delete_object(stored)
+        self._limit_rate(bucket, name, self._clock())
+        if self._persistence:
+            self._persistence.delete_object(stored)
         self.buckets[bucket].remove(name)
 
     def copy(
@@ -321,19 +324,19 @@ class Store:
         attributes: Attributes | None,
         preconditions: Preconditions = NO_PRECONDITIONS,
     ) -> StoredObject:
-        """Make an object of another's content.
+        """Copy an object.
 
         Args:
-            source: the other one.
-            bucket: where to.
-            name: the name there.
-            attributes: those of the copy; None for the source's.
-            preconditions: what the object in its place must be like.
+            source: the object to copy.
+            bucket: the destination bucket.
+            name: the destination name.
+            attributes: the attributes of the copy; None for those of the source.
+            preconditions: conditions on the object at the destination.
 
         Raises:
             GcsError: 400, 404, 412 or 429.
         """
-        original = self._read(source)
+        original = self._read_source(source)
         return self._insert(
             bucket,
             name,
@@ -352,14 +355,14 @@ class Store:
         attributes: Attributes | None,
         preconditions: Preconditions = NO_PRECONDITIONS,
     ) -> StoredObject:
-        """Join objects into one, in order.
+        """Concatenate objects into one, in order.
 
         Args:
-            sources: 1 to 32 of them.
-            bucket: where they are and where to.
-            name: the name there.
-            attributes: those of the new one; None for the first source's content type alone.
-            preconditions: what the object in its place must be like.
+            sources: 1 to 32 objects.
+            bucket: the bucket of the sources and of the new object.
+            name: the name of the new object.
+            attributes: its attributes; None for only the content type of the first source.
+            preconditions: conditions on the object at the destination.
 
         Raises:
             GcsError: 400, 404, 412 or 429.
@@ -368,7 +371,7 @@ class Store:
             raise GcsError.invalid(
                 f"The number of source components must be 1 to {MAX_COMPONENTS}.", "sourceObjects"
             )
-        parts = [self._read(source) for source in sources]
+        parts = [self._read_source(source) for source in sources]
         if attributes is None:
             attributes = Attributes(content_type=parts[0].attributes.content_type)
         return self._insert(
@@ -383,34 +386,34 @@ class Store:
 
     def _find(self, bucket: str, name: str, generation: int | None) -> StoredObject:
         stored = self.bucket(bucket).objects.get(name)
-        # Overwritten generations are gone: buckets are without object versioning.
+        # Overwritten generations no longer exist, because object versioning is not emulated.
         if stored is None or generation not in (None, stored.generation):
             raise GcsError.no_object(bucket, name)
         return stored
 
-    def _read(self, source: Source) -> StoredObject:
+    def _read_source(self, source: Source) -> StoredObject:
         stored = self._find(source.bucket, source.name, source.generation)
-        # Part of a request that writes: what does not hold is a 412 throughout.
+        # This is part of a write, so every failed precondition is a 412.
         source.preconditions.check(stored, reading=False)
         return stored
 
     def _put(self, stored: StoredObject) -> None:
-        if self._keeper:
-            self._keeper.put_object(stored)
+        if self._persistence:
+            self._persistence.put_object(stored)
         self.buckets[stored.bucket].put(stored)
 
-    def _count_write(self, bucket: str, name: str, now: float) -> None:
-        """Refuse the write if it comes too soon after the last one to that name."""
+    def _limit_rate(self, bucket: str, name: str, now: float) -> None:
+        """Reject a write that comes too soon after the previous one to that name."""
         if not self._interval:
             return
-        last = self._written.get((bucket, name))
+        last = self._last_writes.get((bucket, name))
         if last is not None and 0 <= now - last < self._interval:
             raise GcsError.rate_limited(bucket, name)
-        # Taken out first, so that the dict stays in the order of the writes.
-        self._written.pop((bucket, name), None)
-        self._written[bucket, name] = now
-        while len(self._written) > _REMEMBERED_WRITES:
-            oldest = next(iter(self._written))
-            if now - self._written[oldest] < self._interval:
+        # Remove the entry first, so that the dict stays ordered by time.
+        self._last_writes.pop((bucket, name), None)
+        self._last_writes[bucket, name] = now
+        while len(self._last_writes) > _MAX_TRACKED_WRITES:
+            oldest = next(iter(self._last_writes))
+            if now - self._last_writes[oldest] < self._interval:
                 break
-            del self._written[oldest]
+            del self._last_writes[oldest]

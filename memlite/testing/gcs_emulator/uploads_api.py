@@ -1,6 +1,6 @@
-"""Uploads: in one request, in one with metadata (multipart), and resumable ones in pieces.
+"""Uploads: simple, multipart (with metadata), and resumable in chunks.
 
-Source of the rules: https://cloud.google.com/storage/docs/uploads-downloads and what it links to.
+Reference: https://cloud.google.com/storage/docs/uploads-downloads and the pages it links to.
 """
 
 import re
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memlite.testing.gcs_emulator.errors import GcsError
-from memlite.testing.gcs_emulator.messages import Request, Response, json_response, parse_json
+from memlite.testing.gcs_emulator.messages import Request, Response, parse_json
 from memlite.testing.gcs_emulator.model import Attributes, StoredObject
 from memlite.testing.gcs_emulator.multipart import parse_multipart
-from memlite.testing.gcs_emulator.objects_api import CONDITIONS
+from memlite.testing.gcs_emulator.objects_api import CONDITIONS, object_response
 from memlite.testing.gcs_emulator.preconditions import Preconditions
-from memlite.testing.gcs_emulator.resources import object_resource, verify_hashes, written
+from memlite.testing.gcs_emulator.resources import new_attributes, verify_hashes
 from memlite.testing.gcs_emulator.store import Store
 
 __all__ = ["UploadsApi"]
@@ -24,15 +24,16 @@ _START = CONDITIONS | {"contentEncoding", "name", "uploadType"}
 _CONTINUE = _START | {"upload_id"}
 _RESUMABLE_HEADERS = frozenset(("x-upload-content-type", "x-upload-content-length"))
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
-# Every piece but the last has a multiple of this.
-_CHUNK = 256 * 1024
-# Uploads that are finished and remembered, for clients that did not get the reply.
-_REMEMBERED = 1000
+# The size of every chunk except the last must be a multiple of this.
+_CHUNK_QUANTUM = 256 * 1024
+# Number of sessions beyond which finished ones are forgotten. They are kept for clients that did
+# not receive the response.
+_MAX_SESSIONS = 1000
 
 
 @dataclass(slots=True)
 class _Session:
-    """A resumable upload, from its first request on."""
+    """A resumable upload."""
 
     bucket: str
     name: str
@@ -48,7 +49,7 @@ class UploadsApi:
     """The upload methods.
 
     Args:
-        store: where the objects go.
+        store: the store that receives the objects.
     """
 
     def __init__(self, store: Store) -> None:
@@ -56,7 +57,7 @@ class UploadsApi:
         self._sessions: dict[str, _Session] = {}
 
     def insert(self, request: Request, bucket: str) -> Response:
-        """Answer a POST, by its ``uploadType``."""
+        """Answer a POST, according to its ``uploadType``."""
         request.check(_START, _RESUMABLE_HEADERS)
         kind = request.query.get("uploadType")
         if kind == "media":
@@ -72,11 +73,11 @@ class UploadsApi:
         )
 
     def resume(self, request: Request, bucket: str) -> Response:
-        """Answer a PUT: take a piece of a resumable upload, or say how far it has come."""
+        """Answer a PUT: accept a chunk of a resumable upload, or report its progress."""
         request.check(_CONTINUE)
         session = self._session(request, bucket)
         if session.stored is not None:
-            return _answer(request, session.stored)
+            return object_response(request, session.stored)
         content_range = request.headers.get("Content-Range")
         if content_range is None:
             session.received[:] = request.body
@@ -92,7 +93,7 @@ class UploadsApi:
         return _incomplete(session)
 
     def cancel(self, request: Request, bucket: str) -> Response:
-        """Answer a DELETE: give a resumable upload up. GCS's status for that is 499."""
+        """Answer a DELETE: cancel a resumable upload. GCS's status for that is 499."""
         request.check(_CONTINUE)
         self._session(request, bucket)
         del self._sessions[request.query["upload_id"]]
@@ -103,11 +104,11 @@ class UploadsApi:
         if not name:
             raise GcsError.required("name")
         fields = _with_encoding(request, {})
-        attributes = written(fields, request.headers.get("Content-Type"))
+        attributes = new_attributes(fields, request.headers.get("Content-Type"))
         stored = self._insert(
             request, bucket, name, request.body, fields, attributes, request.preconditions()
         )
-        return _answer(request, stored)
+        return object_response(request, stored)
 
     def _multipart(self, request: Request, bucket: str) -> Response:
         parts = parse_multipart(request.headers.get("Content-Type", ""), request.body)
@@ -115,7 +116,7 @@ class UploadsApi:
             raise GcsError.invalid(f"A multipart upload has two parts, not {len(parts)}.")
         (_, metadata), (headers, content) = parts
         fields = _with_encoding(request, parse_json(metadata))
-        attributes = written(fields, headers.get("Content-Type"))
+        attributes = new_attributes(fields, headers.get("Content-Type"))
         stored = self._insert(
             request,
             bucket,
@@ -125,7 +126,7 @@ class UploadsApi:
             attributes,
             request.preconditions(),
         )
-        return _answer(request, stored)
+        return object_response(request, stored)
 
     def _start(self, request: Request, bucket: str) -> Response:
         fields = _with_encoding(request, request.json())
@@ -136,7 +137,7 @@ class UploadsApi:
             bucket,
             _name(request, fields),
             fields,
-            written(fields, request.headers.get("X-Upload-Content-Type")),
+            new_attributes(fields, request.headers.get("X-Upload-Content-Type")),
             request.preconditions(),
             None if declared is None else int(declared),
         )
@@ -162,8 +163,8 @@ class UploadsApi:
     def _finish(self, request: Request, session: _Session) -> Response:
         if session.declared not in (None, len(session.received)):
             raise GcsError.invalid(
-                f"The upload has {len(session.received)} bytes instead of the "
-                f"{session.declared} of X-Upload-Content-Length."
+                f"The upload has {len(session.received)} bytes, but X-Upload-Content-Length is "
+                f"{session.declared}."
             )
         session.stored = self._insert(
             request,
@@ -175,7 +176,7 @@ class UploadsApi:
             session.preconditions,
         )
         session.received.clear()
-        return _answer(request, session.stored)
+        return object_response(request, session.stored)
 
     def _insert(
         self,
@@ -191,16 +192,10 @@ class UploadsApi:
         return self._store.insert(bucket, name, content, attributes, preconditions)
 
     def _forget_finished(self) -> None:
-        if len(self._sessions) > _REMEMBERED:
+        if len(self._sessions) > _MAX_SESSIONS:
             finished = [key for key, value in self._sessions.items() if value.stored is not None]
-            for key in finished[: len(self._sessions) - _REMEMBERED]:
+            for key in finished[: len(self._sessions) - _MAX_SESSIONS]:
                 del self._sessions[key]
-
-
-def _answer(request: Request, stored: StoredObject) -> Response:
-    response = json_response(object_resource(stored, request.base_url))
-    response.headers = {**response.headers, "ETag": stored.etag}
-    return response
 
 
 def _name(request: Request, fields: Mapping[str, Any]) -> str:
@@ -215,25 +210,25 @@ def _with_encoding(request: Request, fields: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "contentEncoding": encoding} if encoding else fields
 
 
-def _receive(session: _Session, piece: bytes, first: int, last: int, total: int | None) -> None:
-    """Add a piece, or what of it is new.
+def _receive(session: _Session, chunk: bytes, first: int, last: int, total: int | None) -> None:
+    """Append a chunk, or the part of it that is new.
 
     Raises:
-        GcsError: 400 when it does not fit.
+        GcsError: 400 if the chunk does not fit.
     """
-    if last - first + 1 != len(piece):
+    if last - first + 1 != len(chunk):
         raise GcsError.invalid(
-            f"Content-Range announces {last - first + 1} bytes, and {len(piece)} came."
+            f"Content-Range announces {last - first + 1} bytes, but the body has {len(chunk)}."
         )
     if total is not None and last >= total:
-        raise GcsError.invalid("Content-Range ends after the upload does.")
+        raise GcsError.invalid("Content-Range extends beyond the end of the upload.")
     if first > len(session.received):
         raise GcsError.invalid(
-            f"The next byte expected is {len(session.received)}, and the piece begins at {first}."
+            f"The next expected byte is {len(session.received)}, but the chunk starts at {first}."
         )
-    if (total is None or last + 1 < total) and len(piece) % _CHUNK:
-        raise GcsError.invalid("A piece that is not the last has a multiple of 262144 bytes.")
-    session.received += piece[len(session.received) - first :]
+    if (total is None or last + 1 < total) and len(chunk) % _CHUNK_QUANTUM:
+        raise GcsError.invalid("The size of every chunk but the last must be a multiple of 262144.")
+    session.received += chunk[len(session.received) - first :]
 
 
 def _incomplete(session: _Session) -> Response:

@@ -1,6 +1,6 @@
-"""The XML API's methods on single objects, ``/bucket/object``, which some clients use for speed.
+"""The XML API's methods on single objects (``/bucket/object``), which some clients use for speed.
 
-Source of the rules: https://cloud.google.com/storage/docs/xml-api/reference-methods.
+Reference: https://cloud.google.com/storage/docs/xml-api/reference-methods.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from memlite.testing.gcs_emulator.errors import GcsError
 from memlite.testing.gcs_emulator.messages import Request, Response, parse_number
 from memlite.testing.gcs_emulator.objects_api import media_response
 from memlite.testing.gcs_emulator.preconditions import NO_PRECONDITIONS, Preconditions
-from memlite.testing.gcs_emulator.resources import verify_hashes, written
+from memlite.testing.gcs_emulator.resources import new_attributes, verify_hashes
 from memlite.testing.gcs_emulator.store import Store
 
 __all__ = ["XmlApi", "xml_error"]
@@ -18,8 +18,8 @@ __all__ = ["XmlApi", "xml_error"]
 _PARAMETERS = frozenset(("generation",))
 _CONDITIONS = frozenset(("x-goog-if-generation-match", "x-goog-if-metageneration-match"))
 _PUT_HEADERS = _CONDITIONS | {"x-goog-meta-", "x-goog-custom-time", "x-goog-storage-class"}
-_META = "x-goog-meta-"
-# The resource's fields that are headers here.
+_METADATA_PREFIX = "x-goog-meta-"
+# Resource fields that the XML API sends as headers.
 _FIELDS = {
     "contentType": "Content-Type",
     "cacheControl": "Cache-Control",
@@ -42,10 +42,10 @@ _CODES = {
 
 
 class XmlApi:
-    """Methods on objects.
+    """The methods on objects.
 
     Args:
-        store: where they are.
+        store: the store that holds the objects.
     """
 
     def __init__(self, store: Store) -> None:
@@ -64,18 +64,18 @@ class XmlApi:
         request.check(frozenset(), _PUT_HEADERS)
         headers = request.headers
         metadata = {
-            key.lower().removeprefix(_META): value
+            key.lower().removeprefix(_METADATA_PREFIX): value
             for key, value in headers.items()
-            if key.lower().startswith(_META)
+            if key.lower().startswith(_METADATA_PREFIX)
         }
         fields = {field: headers.get(header) for field, header in _FIELDS.items()}
-        attributes = replace(written(fields), metadata=metadata)
+        attributes = replace(new_attributes(fields), metadata=metadata)
         verify_hashes(
             request.body, {"md5Hash": headers.get("Content-MD5")}, headers.get("X-Goog-Hash", "")
         )
         stored = self._store.insert(bucket, name, request.body, attributes, _preconditions(request))
-        shown = ("ETag", "X-Goog-Generation", "X-Goog-Metageneration", "X-Goog-Hash")
-        return Response(200, b"", {name: stored.media_headers[name] for name in shown})
+        returned = ("ETag", "X-Goog-Generation", "X-Goog-Metageneration", "X-Goog-Hash")
+        return Response(200, b"", {name: stored.media_headers[name] for name in returned})
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
         """Answer a DELETE."""
@@ -85,7 +85,7 @@ class XmlApi:
 
 
 def xml_error(error: GcsError) -> Response:
-    """Return the error as the XML API says it."""
+    """Return an error response in the format of the XML API."""
     code = _CODES.get(error.status, error.reason)
     if error.status == 404 and "bucket" in error.message:
         code = "NoSuchBucket"

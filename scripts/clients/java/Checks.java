@@ -38,7 +38,7 @@ final class Checks {
             environment.get("TRY_PROTOCOL").equals("binary"),
             environment.get("TRY_USER"), environment.get("TRY_PASSWORD")));
         checks.all().forEach(checks::tell);
-        System.exit(checks.failed ? 1 : 0); // their threads would go on
+        System.exit(checks.failed ? 1 : 0); // the libraries' threads would keep running
     }
 
     private Client connect(Server server) throws Exception {

@@ -33,7 +33,7 @@ interface Client extends AutoCloseable {
 
     boolean touch(String key, int ttl) throws Exception;
 
-    /** Returns null for a miss; throws UnsupportedOperationException where the library has it not. */
+    /** Returns null for a miss; throws UnsupportedOperationException if the library lacks it. */
     Object getAndTouch(String key, int ttl) throws Exception;
 
     boolean delete(String key) throws Exception;

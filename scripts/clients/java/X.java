@@ -14,7 +14,7 @@ final class X implements Client {
     private final MemcachedClient library;
 
     X(Checks.Server server) throws Exception {
-        // By this name it looks for the user of a connection, also where it was given a number.
+        // It looks up a connection's user by this name, even if the address was numeric.
         String name = InetAddress.getByName(server.host()).getHostName();
         InetSocketAddress address = new InetSocketAddress(name, server.port());
         XMemcachedClientBuilder builder = new XMemcachedClientBuilder(List.of(address));

@@ -1,5 +1,5 @@
 // A program that checks a server with memjs, by the binary protocol: node memjs.js HOST PORT, with
-// TRY_USER and TRY_PASSWORD in the environment. A line for each check; exit code 1 if one failed.
+// TRY_USER and TRY_PASSWORD in the environment. Prints a line for each check; exits with 1 if one failed.
 "use strict";
 
 const assert = require("node:assert");
@@ -21,7 +21,7 @@ const client = connect();
 
 const value = async (key) => (await client.get(key)).value?.toString() ?? null;
 const now = () => Math.floor(Date.now() / 1000);
-// Until what had a second to live has none.
+// Waits until items with a TTL of one second have expired.
 const pause = () => new Promise((done) => setTimeout(done, 2100));
 
 const checks = {
@@ -52,7 +52,7 @@ const checks = {
     assert.equal(await value("replaced"), "two");
   },
 
-  // Its prepend() sends an append: that is the library's.
+  // Its prepend() sends an append: a bug of the library.
   async append() {
     await assert.rejects(client.append("joined", "x"), /Item not stored/i);
     await client.set("joined", "a", {});

@@ -1,5 +1,6 @@
 # A program that checks a server with dalli: ruby dalli.rb HOST PORT, with TRY_PROTOCOL (binary or meta),
-# TRY_USER, TRY_PASSWORD and TRY_CA in the environment. A line for each check; exit code 1 if one failed.
+# TRY_USER, TRY_PASSWORD and TRY_CA in the environment. Prints a line for each check; exits with 1 if one
+# failed.
 
 require "dalli"
 require "logger"
@@ -33,7 +34,7 @@ def refused(what)
   raise "#{what} is not refused: #{answer.inspect}" if answer
 end
 
-# Until what had a second to live has none.
+# Waits until items with a TTL of one second have expired.
 def pause
   sleep 2.1
 end
@@ -126,7 +127,7 @@ CHECKS = {
     same "get", C.get("deleted"), nil
   },
 
-  # Quiet writes and a get of many, pipelined.
+  # Quiet writes and a multi-get, pipelined.
   "multi-get" => lambda {
     keys = (0...200).to_h { |n| ["many-#{n}", "value-#{n}"] }
     C.multi { keys.each { |key, value| C.set(key, value) } }
@@ -134,7 +135,7 @@ CHECKS = {
     same "get_multi_cas", C.get_multi_cas(*keys.keys).transform_values(&:first), keys
   },
 
-  # Objects: flags tell how they were made into bytes.
+  # Objects: the flags tell how they were serialized.
   "flags" => lambda {
     object = { "numbers" => [1, 2.5], "long" => "x" * 10_000 }
     C.set("object", object, nil, compress: true)
@@ -143,7 +144,7 @@ CHECKS = {
 
   "large value" => lambda {
     large = SecureRandom.bytes(1_000_000)
-    # By the meta protocol dalli would deflate it and, as it is raw, not look at the flag that says so.
+    # In the meta protocol dalli would compress the value, but ignore the flag for raw values.
     C.set("large", large, nil, raw: true, compress: false)
     same "get", C.get("large", RAW).b == large, true
   },
@@ -163,7 +164,7 @@ CHECKS = {
 
   "expiry" => lambda {
     C.set("soon", "value", 1)
-    C.set("then", "value", 10_000_000) # above 30 days: dalli makes a time of it
+    C.set("then", "value", 10_000_000) # more than 30 days: dalli converts it to a time
     same "get", C.get("soon"), "value"
     same "get", C.get("then"), "value"
     pause
@@ -200,7 +201,7 @@ CHECKS = {
   },
 }
 if META && C.respond_to?(:fetch_with_lock)
-  # One of those who miss makes the value again, the others have the old one.
+  # One of the clients that miss recomputes the value, the others get the old one.
   CHECKS["recache"] = lambda {
     C.set("recached", "old", 10)
     made = (1..3).map { C.fetch_with_lock("recached", ttl: 100, recache_threshold: 20) { "new" } }

@@ -1,7 +1,7 @@
-# Three servers that share a bucket, one that keeps items in memory to compare with, and a load generator:
+# Three servers that share a bucket, one with items in memory for comparison, and a load generator:
 #
 #     tofu init
-#     tofu apply -var project=my-project -var 'package={ wheel = "/path/memlite-0.1.0-py3-none-any.whl" }'
+#     tofu apply -var project=my-project -var 'package={ wheel = "/path/memlite_cache-0.1.0-py3-none-any.whl" }'
 
 terraform {
   required_version = ">= 1.6"
@@ -13,13 +13,13 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Region of everything, the bucket too."
+  description = "Region of all resources, including the bucket."
   type        = string
   default     = "europe-west1"
 }
 
 variable "package" {
-  description = "Which memlite; see the module."
+  description = "Source of memlite; see the module."
   type        = object({ version = optional(string), git = optional(string), wheel = optional(string) })
 }
 

@@ -1,5 +1,5 @@
 output "project" {
-  description = "Project everything is in."
+  description = "Project of all resources."
   value       = module.memlite.project
 }
 
@@ -14,22 +14,22 @@ output "load_generators" {
 }
 
 output "bucket_url" {
-  description = "Where the servers of the bucket keep their items."
+  description = "Value of `--backend` to share the servers' items."
   value       = module.memlite.bucket_url
 }
 
 output "pymemcache" {
-  description = "Python that stores and reads."
+  description = "Python code that stores and reads an item."
   value       = module.memlite.pymemcache
 }
 
 output "bench_targets" {
-  description = "Servers as the load tester takes them."
+  description = "Values of `memlite bench compare --target`, one per server."
   value       = module.memlite.bench_targets
 }
 
 output "bench" {
-  description = "Command that compares them."
+  description = "Command that compares the servers."
   value       = module.memlite.bench
 }
 

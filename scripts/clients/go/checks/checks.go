@@ -1,4 +1,4 @@
-// Package checks asks a server for everything a client library can do, and says what came otherwise.
+// Package checks tries everything a client library can do on a server, and reports unexpected results.
 package checks
 
 import (
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// What a client answers apart from values. A library's own errors are mapped to these.
+// The results of a client other than values. A library's own errors are mapped to these.
 var (
 	ErrMiss        = errors.New("no such item")
 	ErrNotStored   = errors.New("not stored")
 	ErrUnsupported = errors.New("not in this library")
 )
 
-// Item is a value with what belongs to it.
+// Item is a value with its metadata.
 type Item struct {
 	Value []byte
 	Flags uint32
@@ -73,7 +73,7 @@ var all = []check{
 	{"flush", flush},
 }
 
-// same returns an error unless that is what was to come.
+// same returns an error unless the result is the expected one.
 func same(what string, got, want any) error {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		return fmt.Errorf("%s: %.80v is not %.80v", what, got, want)
@@ -91,7 +91,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// is returns an error unless err is the one that was to come.
+// is returns an error unless err is the expected one.
 func is(what string, err, want error) error {
 	if errors.Is(err, ErrUnsupported) {
 		return err
@@ -102,7 +102,7 @@ func is(what string, err, want error) error {
 	return nil
 }
 
-// holds returns an error unless the item has that value.
+// holds returns an error unless the item has this value.
 func holds(c Client, key, want string) error {
 	item, err := c.Get(key)
 	return first(err, same("get "+key, string(item.Value), want))
@@ -276,7 +276,7 @@ func oddKeys(c Client) error {
 	return nil
 }
 
-// keyTooLong wants a client of its own: in binary the server may hang up.
+// keyTooLong needs a client of its own: in the binary protocol the server may close the connection.
 func keyTooLong(connect func() (Client, error)) error {
 	c, err := connect()
 	if err == nil && c.Set(strings.Repeat("k", 251), text("value"), 0) == nil {
@@ -299,7 +299,7 @@ func expiry(c Client) error {
 	return first(err, is("get past", past, ErrMiss), is("get soon", soon, ErrMiss))
 }
 
-// pause lasts until what had a second to live has none.
+// pause waits until items with a TTL of one second have expired.
 func pause() error {
 	time.Sleep(2100 * time.Millisecond)
 	return nil
@@ -327,7 +327,7 @@ func flush(c Client) error {
 	return first(err, is("get", miss, ErrMiss))
 }
 
-// concurrent lets many goroutines use clients at once; a library may want one for each.
+// concurrent uses clients from many goroutines at once; some libraries need one client for each.
 func concurrent(connect func() (Client, error)) error {
 	failed := make(chan error, 50)
 	var group sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Server is where to connect to, and as whom.
+// Server is the address to connect to, and the credentials.
 type Server struct {
 	Address  string
 	User     string
@@ -17,7 +17,7 @@ type Server struct {
 	TLS      *tls.Config // nil: plaintext
 }
 
-// Main is a program's: PROGRAM HOST PORT, with TRY_USER, TRY_PASSWORD and TRY_CA in the environment.
+// Main runs a program: PROGRAM HOST PORT, with TRY_USER, TRY_PASSWORD and TRY_CA in the environment.
 // It prints a line for each check, and exits with 1 if one failed.
 func Main(connect func(Server) (Client, error)) {
 	server := Server{

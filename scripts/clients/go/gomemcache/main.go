@@ -38,7 +38,7 @@ func connect(server checks.Server) (checks.Client, error) {
 	return client{library}, nil
 }
 
-// login is the text protocol's: the first request is a set of user and password.
+// login authenticates in the text protocol: the first request is a set of user and password.
 func login(conn net.Conn, token string) error {
 	fmt.Fprintf(conn, "set login 0 0 %d\r\n%s\r\n", len(token), token)
 	line, err := bufio.NewReader(conn).ReadString('\n')
@@ -132,5 +132,5 @@ func (c client) Flush() error { return c.FlushAll() }
 
 func (c client) Stats() (map[string]string, error) { return nil, checks.ErrUnsupported }
 
-// Version is asked for by Ping, which does not tell it.
+// Version is requested by Ping, which does not return it.
 func (c client) Version() (string, error) { return "0.0", c.Ping() }

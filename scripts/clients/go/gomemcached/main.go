@@ -88,7 +88,7 @@ func (c client) Replace(key string, item checks.Item, ttl int) error {
 	extras = binary.BigEndian.AppendUint32(extras, uint32(ttl))
 	_, err := c.ask(gomemcached.REPLACE, key, extras, item.Value)
 	if err == checks.ErrMiss {
-		return checks.ErrNotStored // the protocol's way of saying so
+		return checks.ErrNotStored // how the protocol reports it
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func (c client) CompareAndSwap(key string, item checks.Item) error {
 	return err
 }
 
-// noInitialValue is the expiration that tells the server not to make an item.
+// noInitialValue is the expiration that tells the server not to create an item.
 const noInitialValue = 0xffffffff
 
 func (c client) Increment(key string, delta uint64) (uint64, error) {

@@ -53,7 +53,7 @@ func (c client) Add(key string, item checks.Item, ttl int) error {
 func (c client) Replace(key string, item checks.Item, ttl int) error {
 	_, err := c.Client.Replace(key, string(item.Value), item.Flags, uint32(ttl), 0)
 	if err == mc.ErrNotFound {
-		return checks.ErrNotStored // the protocol's way of saying so
+		return checks.ErrNotStored // how the protocol reports it
 	}
 	return mapped(err)
 }
@@ -73,7 +73,7 @@ func (c client) CompareAndSwap(key string, item checks.Item) error {
 	return mapped(err)
 }
 
-// noInitialValue is the expiration that tells the server not to make an item.
+// noInitialValue is the expiration that tells the server not to create an item.
 const noInitialValue = 0xffffffff
 
 func (c client) Increment(key string, delta uint64) (uint64, error) {

@@ -1,0 +1,69 @@
+"""The entry point: reads the settings and starts the server, or runs another command."""
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from memlite.cli.subcommands import SUBCOMMANDS, Subcommand
+from memlite.config import Settings, load
+from memlite.core.errors import ConfigError, StartError
+from memlite.server import process
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Args:
+        arguments: the command line without the program's name; by default, that of the process.
+
+    Returns:
+        The exit code: 0, 64 for invalid settings, 71 if the server cannot start.
+    """
+    process.open_standard_streams()
+    try:
+        arguments = list(sys.argv[1:] if arguments is None else arguments)
+        if arguments and arguments[0] in SUBCOMMANDS:
+            return _run_subcommand(SUBCOMMANDS[arguments[0]], arguments[1:])
+        settings = load(arguments, os.environ)
+        return _print_answer(settings) if settings.actions else _serve(settings)
+    except (ConfigError, StartError) as error:
+        line = " ".join(str(error).splitlines())
+        sys.stderr.write(f"memlite: {line}\n")
+        return error.exit_code
+    except KeyboardInterrupt:  # only where signals cannot be held, see memlite.core.signals
+        return 0
+    except BrokenPipeError:
+        # The reader of --help went away. Python would fail again when it flushes stdout at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:
+    try:
+        module = importlib.import_module(subcommand.module)
+    except ModuleNotFoundError as error:
+        from memlite.core.distribution import not_installed  # only needed for this message
+
+        what = not_installed(error, subcommand.extra)
+        raise StartError(f"{subcommand.name}: {what}") from None
+    exit_code: int = module.main(arguments)
+    return exit_code
+
+
+def _print_answer(settings: Settings) -> int:
+    from memlite.cli.help import answer  # a server does not need it
+
+    sys.stdout.write(answer(settings))
+    sys.stdout.flush()
+    return 0
+
+
+def _serve(settings: Settings) -> int:
+    from memlite.cli.serve import serve  # --help and typos do not wait for asyncio
+
+    return serve(settings)

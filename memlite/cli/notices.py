@@ -1,0 +1,67 @@
+"""Log messages about settings: those without effect, and those that expose the cache."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memlite.config import EXTENDED, OPTIONS, Config, Settings
+from memlite.server.connections.listeners import Listener, is_loopback
+
+if TYPE_CHECKING:
+    from memlite.server.connections.tls import Tls
+
+__all__ = ["report_ignored", "warn_of_exposure"]
+
+_log = logging.getLogger("memlite")
+
+
+def report_ignored(settings: Settings) -> None:
+    """Log the settings that were given but have no effect."""
+    config, sources = settings.config, settings.sources
+    for option in OPTIONS:
+        if not option.effect and sources[option.name] != "default":
+            _log.info("%s: has no effect in memlite", sources[option.name])
+    if config.unix_socket is not None:
+        if sources["port"] != "default":
+            _log.info("%s: has no effect with -s", sources["port"])
+        if config.udp_port:
+            _log.info("%s: has no effect with -s", sources["udp-port"])
+        if config.enable_ssl:
+            _log.info("%s: has no effect with -s", sources["enable-ssl"])
+    elif sources["unix-mask"] != "default":
+        _log.info("%s: has no effect without -s", sources["unix-mask"])
+    for key in config.extended.given:
+        if not EXTENDED[key].help:
+            _log.info("-o %s: has no effect in memlite", key)
+        elif key.startswith("ssl_") and not config.enable_ssl:
+            _log.info("-o %s: has no effect without -Z", key)
+
+
+def warn_of_exposure(listeners: Sequence[Listener], tls: "Tls | None", config: Config) -> None:
+    """Warn of listeners that strangers can use, and of those that no client can use.
+
+    Args:
+        listeners: the open sockets.
+        tls: None without -Z.
+        config: the server's settings.
+    """
+    if tls is not None and any(listener.udp for listener in listeners):
+        _log.warning("-U: datagrams are not encrypted, even with -Z")
+    for listener in listeners:
+        where = listener.label.partition(":")[2]
+        if tls is not None and tls.requires_certificate(listener.tls):
+            if not tls.has_ca:
+                _log.warning("no client can connect to %s without -o ssl_ca_cert", where)
+        elif is_loopback(listener):
+            continue
+        elif not config.asks_for_password:
+            _log.warning(
+                "listening on %s%s without authentication: anyone who can reach it can read and "
+                "change the cache%s",
+                where,
+                " (UDP)" if listener.udp else "",
+                # A 15-byte request with a forged source address is answered with a megabyte.
+                ", and use it to flood others with replies" if listener.udp else "",
+            )
+        elif not listener.tls:
+            _log.warning("listening on %s without TLS (-Z): passwords can be intercepted", where)

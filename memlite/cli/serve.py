@@ -1,0 +1,111 @@
+"""Runs the server in this process: from settings to sockets, an event loop and an exit code."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from memlite.cli.notices import report_ignored, warn_of_exposure
+from memlite.config import Settings
+from memlite.core import logs, signals
+from memlite.core.build import running_build
+from memlite.core.errors import StartError
+from memlite.core.version import __version__
+from memlite.server import process
+from memlite.server.connections import listeners as sockets
+from memlite.server.server import Server
+from memlite.server.service import ServiceManager
+from memlite.server.upkeep.allocator import tune_allocator
+from memlite.server.upkeep.collector import tune_collector
+
+__all__ = ["serve"]
+
+_log = logging.getLogger("memlite")
+
+
+def serve(settings: Settings) -> int:
+    """Serve until a signal or a command stops the server.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        ConfigError: a setting turned out to be invalid.
+        StartError: the server cannot start.
+    """
+    config = settings.config
+    logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
+    _log.info("memlite %s (%s)", __version__, running_build())
+    manager = ServiceManager(os.environ)
+    report_ignored(settings)
+    process.raise_file_limit(config.conn_limit)
+    if config.enable_coredumps:
+        process.allow_coredumps()
+    tls = None
+    if config.enable_ssl:
+        from memlite.server.connections.tls import Tls  # slow to import
+
+        # Before listening: if this fails, no client must have connected.
+        tls = Tls(config.extended)
+    listeners = sockets.listen(config)
+    try:
+        warn_of_exposure(listeners, tls, config)
+        # Before the user and the working directory change: the new user may not be able to read
+        # Python's files, and paths may be relative.
+        server = Server(config, listeners, tls=tls)
+        loop_factory = _loop_factory(config.loop)
+        tune_allocator()
+        if config.user:
+            from memlite.server import on_demand
+
+            on_demand.import_all()
+        process.become(config.user, [one.file for one in listeners if one.file])
+        leave_terminal = (
+            process.daemonize(keep_streams=config.verbose > 0) if config.daemon else None
+        )
+        if config.lock_memory:
+            process.lock_memory()
+
+        def ready() -> None:
+            # Not before: whoever waits for this file wants to be served.
+            sockets.write_ports(listeners)
+            if leave_terminal is not None:
+                leave_terminal()
+            where = ", ".join(listener.label for listener in listeners)
+            manager.ready(server.scheduler.loop, f"Serving {config.backend} on {where}")
+            signals.release()
+
+        async def run() -> None:
+            tune_collector(leaves_rings=loop_factory is None)
+            try:
+                await server.run(ready, manager.stopping)
+            finally:
+                signals.hold()  # until the process ends: nothing is left that a signal could stop
+
+        with (
+            process.pid_file(config.pidfile),
+            asyncio.Runner(loop_factory=loop_factory) as runner,
+        ):
+            runner.run(run())
+    finally:
+        for listener in listeners:
+            listener.close()
+    return 0
+
+
+def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return a factory of the event loop that ``--loop`` names; None for asyncio's own.
+
+    Raises:
+        StartError: it is uvloop, which is not installed.
+    """
+    if choice == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        if choice == "uvloop":
+            raise StartError("--loop: uvloop is not installed") from None
+        _log.info("uvloop is not installed; using asyncio's event loop")
+        return None
+    return uvloop.new_event_loop

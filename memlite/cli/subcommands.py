@@ -1,0 +1,46 @@
+"""The commands other than the server."""
+
+from typing import NamedTuple
+
+__all__ = ["SUBCOMMANDS", "Subcommand"]
+
+
+class Subcommand(NamedTuple):
+    """A command other than the server.
+
+    Attributes:
+        name: the first argument on the command line.
+        help: what it does, in a line.
+        module: the module with its ``main(arguments) -> int``; imported on use.
+        extra: the extra of the distribution with the packages that it needs.
+    """
+
+    name: str
+    help: str
+    module: str
+    extra: str
+
+
+SUBCOMMANDS = {
+    subcommand.name: subcommand
+    for subcommand in (
+        Subcommand(
+            "bench",
+            "a load tester that compares backends and servers, with a report",
+            "memlite.loadtest.command",
+            "bench",
+        ),
+        Subcommand(
+            "gcs-emulator",
+            "a strict Google Cloud Storage emulator for tests and benchmarks",
+            "memlite.testing.gcs_emulator.command",
+            "gcs",
+        ),
+        Subcommand(
+            "shell",
+            "an interactive client for this and other memcached servers",
+            "memlite.shell.command",
+            "shell",
+        ),
+    )
+}

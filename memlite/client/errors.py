@@ -1,0 +1,39 @@
+"""What can go wrong with requests once a connection is open."""
+
+from memlite.core.errors import MemliteError
+
+__all__ = ["ConnectionLostError", "OutcomeUnknownError"]
+
+_SHOWN = 40
+
+
+class ConnectionLostError(MemliteError, ConnectionError):
+    """The connection was lost, or given up, before a request was sent.
+
+    The request was not carried out, and can be sent to another server.
+
+    Attributes:
+        cause: the reason: a `memlite.client.replies.ReplyError`, a TimeoutError or another
+            OSError; None if the server closed the connection, or `Connection.close` was called.
+    """
+
+    def __init__(self, text: str, cause: Exception | None) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+class OutcomeUnknownError(ConnectionLostError):
+    """The connection was lost while a request was outstanding.
+
+    The server may or may not have carried it out. Sending it again is safe only where that does no
+    harm if it is carried out twice.
+
+    Attributes:
+        request: the request.
+    """
+
+    def __init__(self, text: str, cause: Exception | None, request: bytes) -> None:
+        line = request.partition(b"\r\n")[0]
+        shown = repr(line[:_SHOWN])[1:] + (" …" if len(line) > _SHOWN else "")
+        super().__init__(f"{text}; the outcome of {shown} is unknown", cause)
+        self.request = request

@@ -1,0 +1,300 @@
+"""The table of options.
+
+Every option has a row in `OPTIONS`. The command line, the ``MEMLITE_*`` variables, the TOML file,
+``--help``, ``--print-config`` and the reference page are all derived from it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from memlite.config.extended import ExtendedOptions
+from memlite.config.parsers import (
+    addresses,
+    character,
+    choice,
+    integer,
+    item_size,
+    nonempty,
+    number,
+    octal_mode,
+    size,
+    switch,
+)
+from memlite.config.settings import Config
+
+__all__ = ["ENVIRONMENT_PREFIX", "OPTIONS", "OPTIONS_BY_NAME", "REFUSED", "Option"]
+
+ENVIRONMENT_PREFIX = "MEMLITE_"
+
+
+class Option(NamedTuple):
+    """One setting.
+
+    Attributes:
+        name: the long flag; with ``_`` in place of ``-``, the field in `Config`.
+        help: what it does, in a line or two.
+        short: the one-letter flag.
+        metavar: the name of the value in help texts; None for a switch.
+        parse: converts the value from text; raises ValueError.
+        repeated: what several occurrences mean: "append" concatenates their values, "count"
+            counts them, None lets the last one win.
+        effect: False for options that only concern memcached's allocator and threads.
+    """
+
+    name: str
+    help: str
+    short: str | None = None
+    metavar: str | None = None
+    parse: Callable[[str], Any] = switch
+    repeated: str | None = None
+    effect: bool = True
+
+    @property
+    def field(self) -> str:
+        """The field in `Config`."""
+        return self.name.replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return ENVIRONMENT_PREFIX + self.field.upper()
+
+
+_PORT = integer(-1, 65535)
+_COUNT = integer(1, 2**31 - 1)
+
+OPTIONS: tuple[Option, ...] = (
+    Option("port", "TCP port to listen on; 0 or -1 for any free one", "p", "NUM", _PORT),
+    Option(
+        "udp-port",
+        "UDP port to listen on, and the TCP port too unless -p is given; 0 for none, -1 for any "
+        "free one",
+        "U",
+        "NUM",
+        _PORT,
+    ),
+    Option(
+        "unix-socket",
+        "UNIX socket to listen on (disables network support)",
+        "s",
+        "FILE",
+        nonempty,
+    ),
+    Option("unix-mask", "access mask of the UNIX socket, in octal", "a", "MASK", octal_mode),
+    Option("enable-shutdown", 'enable the "shutdown" command', "A"),
+    Option(
+        "listen",
+        "address to listen on: host, host:port or [IPv6]:port; several are separated by commas or "
+        "given one at a time. Default: loopback only (memcached: all interfaces). With -Z an "
+        "address can be prefixed with notls:, btls: (TLS without client certificates) or mtls: "
+        "(client certificates are required)",
+        "l",
+        "ADDR",
+        addresses,
+        "append",
+    ),
+    Option("enable-ssl", "TLS on all TCP addresses; needs -o ssl_chain_cert", "Z"),
+    Option("daemon", "run as a daemon; the command returns when the server is ready", "d"),
+    Option("enable-coredumps", "maximize the core file limit", "r"),
+    Option(
+        "user",
+        "run as this user, who also owns the UNIX socket (only when started as root)",
+        "u",
+        "USER",
+        nonempty,
+    ),
+    Option(
+        "backend",
+        "where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix",
+        None,
+        "URL",
+        nonempty,
+    ),
+    Option(
+        "durability",
+        "for file://: always (reply after the fsync), everysec or none",
+        None,
+        "WHEN",
+        choice("always", "everysec", "none"),
+    ),
+    Option(
+        "near-cache",
+        "size of a cache in memory in front of the backend: bytes, or with k, m, g; 0: none",
+        None,
+        "SIZE",
+        size,
+    ),
+    Option(
+        "near-cache-ttl",
+        "seconds for which the near cache answers without consulting the backend",
+        None,
+        "SECONDS",
+        number(0, inclusive=False),
+    ),
+    Option(
+        "write-back",
+        "reply to a set before it is stored, and store it within about a second",
+    ),
+    Option("memory-limit", "item memory in megabytes", "m", "NUM", integer(1, 2**31 - 1)),
+    Option("disable-evictions", "return an error when memory is full instead of evicting", "M"),
+    Option(
+        "eviction",
+        "eviction policy: s3fifo, or lru for comparison",
+        None,
+        "NAME",
+        choice("s3fifo", "lru"),
+    ),
+    Option(
+        "conn-limit",
+        "max simultaneous connections; this many can be used (memcached reserves some)",
+        "c",
+        "NUM",
+        _COUNT,
+    ),
+    Option("lock-memory", "lock all paged memory", "k"),
+    Option(
+        "verbose",
+        "more messages on stderr; -vv: also commands and replies",
+        "v",
+        None,
+        integer(0, 10),
+        "count",
+    ),
+    Option("pidfile", "write the process ID to this file", "P", "FILE", nonempty),
+    Option(
+        "slab-growth-factor",
+        "growth factor of the size classes in stats items and stats slabs; nothing else uses it",
+        "f",
+        "NUM",
+        number(1, inclusive=False),
+    ),
+    Option(
+        "slab-min-size",
+        "bytes for key, value and flags in the smallest size class of these statistics",
+        "n",
+        "BYTES",
+        _COUNT,
+    ),
+    Option("enable-largepages", "large memory pages (memcached's allocator)", "L", effect=False),
+    Option(
+        "prefix-delimiter",
+        'character between a key\'s prefix and the rest, for "stats detail" (default ":"); '
+        "setting it turns on collection",
+        "D",
+        "CHAR",
+        character,
+    ),
+    Option("threads", "worker threads; memlite uses one", "t", "NUM", _COUNT, effect=False),
+    Option(
+        "max-reqs-per-event",
+        "pipelined requests served before other connections get a turn",
+        "R",
+        "NUM",
+        _COUNT,
+    ),
+    Option("disable-cas", "disable use of CAS", "C"),
+    Option("listen-backlog", "backlog queue limit", "b", "NUM", _COUNT),
+    Option(
+        "protocol",
+        "auto (detected from the first byte), ascii or binary",
+        "B",
+        "NAME",
+        choice("auto", "ascii", "binary"),
+    ),
+    Option(
+        "dialect",
+        'memcached, or lite: the "memcached-lite" protocol used in courses, which has only get of '
+        "one key, and set without flags and exptime",
+        None,
+        "NAME",
+        choice("memcached", "lite"),
+    ),
+    Option(
+        "max-item-size",
+        "max item size: bytes, or with suffix k, m, g (1k to 1g)",
+        "I",
+        "SIZE",
+        item_size,
+    ),
+    Option("disable-flush-all", "disable the flush_all command", "F"),
+    Option(
+        "disable-dumping",
+        'disable "stats cachedump", "detail" and "hotkeys", "lru_crawler metadump" and "mgdump"',
+        "X",
+    ),
+    Option("disable-watch", "disable watch commands", "W"),
+    Option(
+        "auth-file",
+        "require a password from this file, which has one user:password a line and is reloaded on "
+        "SIGHUP; text protocol only, but see -S",
+        "Y",
+        "FILE",
+        nonempty,
+    ),
+    Option(
+        "enable-sasl",
+        "require SASL (PLAIN), with the users of -Y or of the file named by MEMCACHED_SASL_PWDB; "
+        "binary protocol only, or both protocols with -Y and -B auto",
+        "S",
+    ),
+    Option(
+        "auth-timeout",
+        "seconds a connection may take to authenticate; 0: no limit",
+        None,
+        "SECONDS",
+        integer(0, 2**31 - 1),
+    ),
+    Option(
+        "extended",
+        "comma separated list of extended options, see below",
+        "o",
+        "KEY=VALUE,...",
+        ExtendedOptions.parse,
+        "append",
+    ),
+    Option(
+        "loop",
+        "event loop: auto (uvloop if installed), uvloop or asyncio",
+        None,
+        "NAME",
+        choice("auto", "uvloop", "asyncio"),
+    ),
+    Option(
+        "log-level",
+        "debug, info, warning or error (default: set by -v)",
+        None,
+        "LEVEL",
+        choice("debug", "info", "warning", "error"),
+    ),
+    Option(
+        "log-format",
+        "text, or json: one object per line",
+        None,
+        "FORMAT",
+        choice("text", "json"),
+    ),
+    Option(
+        "stats-interval",
+        "log a line of statistics at this interval, in seconds; 0: never",
+        None,
+        "SECONDS",
+        number(0, inclusive=True),
+    ),
+    Option("debug-commands", 'enable "debugtime", which moves the server\'s clock (for tests)'),
+)
+
+REFUSED: Mapping[str, tuple[str, str]] = {
+    "e": ("memory-file", "a memory file"),
+    "N": ("napi-ids", "NAPI IDs"),
+}
+"""memcached's flags for features that memlite lacks: by letter, the long flag and the feature.
+
+They are an error: a server that ignored them would not do what it was told.
+"""
+
+OPTIONS_BY_NAME = {option.name: option for option in OPTIONS}
+
+assert {option.field for option in OPTIONS} == {  # noqa: S101 - checks the table at import
+    item.name for item in fields(Config)
+}

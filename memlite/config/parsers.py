@@ -1,0 +1,142 @@
+"""Parsers of single values: each takes the text of a value and returns the value.
+
+On invalid text they raise `ValueError` with a message that completes "<option>: …".
+"""
+
+import re
+from collections.abc import Callable
+
+__all__ = [
+    "MEGABYTE",
+    "addresses",
+    "ascii_number",
+    "character",
+    "choice",
+    "integer",
+    "item_size",
+    "nonempty",
+    "number",
+    "octal_mode",
+    "size",
+    "switch",
+]
+
+MEGABYTE = 1024 * 1024
+_SIZE = re.compile(r"([0-9]+)([kmgKMG]?)")
+_SIZE_UNITS = {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off", "")
+
+
+def ascii_number(text: str) -> str:
+    """Return `text` unchanged, for `int` or `float` to convert.
+
+    Raises:
+        ValueError: it has underscores or non-ASCII digits, which only Python reads as numbers.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return text
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `low` to `high`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(ascii_number(text))
+        except ValueError:
+            raise ValueError(f"must be a whole number, not {text!r}") from None
+        if value < low:
+            raise ValueError(f"must be at least {low}, not {value}")
+        if value > high:
+            raise ValueError(f"must be at most {high}, not {value}")
+        return value
+
+    return parse
+
+
+def number(low: float, *, inclusive: bool) -> Callable[[str], float]:
+    """Return a parser of finite numbers above `low`; `inclusive` admits `low` itself."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(ascii_number(text))
+        except ValueError:
+            raise ValueError(f"must be a number, not {text!r}") from None
+        # Negated so that NaN, which compares false with everything, is rejected too.
+        if not (value >= low if inclusive else value > low) or value == float("inf"):
+            raise ValueError(f"must be {'at least' if inclusive else 'more than'} {low:g}")
+        return value
+
+    return parse
+
+
+def octal_mode(text: str) -> int:
+    """Parse file permissions in octal, such as 700."""
+    try:
+        mode = int(ascii_number(text), 8)
+    except ValueError:
+        raise ValueError(f"must be an octal mode such as 700, not {text!r}") from None
+    if not 0 <= mode <= 0o777:
+        raise ValueError(f"must be between 0 and 777, not {text!r}")
+    return mode
+
+
+def size(text: str) -> int:
+    """Parse a number of bytes with an optional suffix k, m or g."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"must be a size such as 1048576, 512k or 2m, not {text!r}")
+    return int(match[1]) * _SIZE_UNITS[match[2].lower()]
+
+
+def item_size(text: str) -> int:
+    """Parse a size from 1 KiB to 1 GiB, in bytes."""
+    value = size(text)
+    if not 1024 <= value <= 1024 * MEGABYTE:
+        raise ValueError(f"must be between 1k and 1g, not {text}")
+    return value
+
+
+def choice(*choices: str) -> Callable[[str], str]:
+    """Return a parser that accepts only `choices`."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {text!r}")
+        return text
+
+    return parse
+
+
+def character(text: str) -> str:
+    """Parse a single visible ASCII character."""
+    if len(text) != 1 or not text.isascii() or text.isspace():
+        raise ValueError(f"must be one visible ASCII character, not {text!r}")
+    return text
+
+
+def nonempty(text: str) -> str:
+    """Accept any text but the empty one."""
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Parse addresses separated by commas; the addresses themselves are not checked."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise ValueError(f"has an empty address in {text!r}")
+    return found
+
+
+def switch(text: str) -> bool:
+    """Parse true or false, in the usual spellings."""
+    lowered = text.strip().lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise ValueError(f"must be true or false, not {text!r}")

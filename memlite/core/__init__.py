@@ -1,0 +1,3 @@
+"""Foundations without dependencies: clock, errors, logging, signals and the build."""
+
+__all__: list[str] = []

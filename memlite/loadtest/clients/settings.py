@@ -1,0 +1,40 @@
+"""How the built-in clients behave."""
+
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple
+
+from memlite.client.login import TextLogin
+
+__all__ = ["Check", "Settings"]
+
+Check = Callable[[bytes, bytes], bool]
+"""Tells whether a value is one that was stored under a key."""
+
+
+class Settings(NamedTuple):
+    """How the clients of a worker behave.
+
+    Attributes:
+        address: host and port, or the path of a UNIX socket.
+        connections: how many there are.
+        pipeline: requests that a connection may have outstanding.
+        think_time: seconds between a reply and the next request.
+        timeout: seconds after which a request counts as failed.
+        check: checks the values of replies; None for no check.
+        keep: whether the values of replies are needed, for that or for a second step.
+        login: comes first on each connection; None for none.
+        tls: encrypts connections; None for plain text.
+        lite: whether to speak the lite dialect.
+    """
+
+    address: tuple[str, int] | str
+    connections: int
+    pipeline: int = 1
+    think_time: float = 0.0
+    timeout: float = 5.0
+    check: Check | None = None
+    keep: bool = False
+    login: TextLogin | None = None
+    tls: ssl.SSLContext | None = None
+    lite: bool = False

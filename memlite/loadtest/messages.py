@@ -1,0 +1,83 @@
+"""The messages between the parent process and its workers."""
+
+from dataclasses import dataclass
+
+from memlite.client.login import TextLogin
+from memlite.client.tls import TlsSettings
+from memlite.loadtest.workload import Workload
+
+__all__ = ["Failed", "MeasurementStarted", "ProgressUpdate", "Ready", "Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task for one worker.
+
+    Attributes:
+        address: the server's address.
+        workload: what clients do.
+        connections: the number of this worker's connections.
+        worker: the worker's number.
+        workers: the number of workers that have connections.
+        first_client: for a ``concurrent`` workload and pymemcache, the number of this worker's
+            first client.
+        seed: the seed of all randomness.
+        client: ``text`` or ``pymemcache``.
+        verify: whether to check values.
+        timeout: the longest wait for a reply, in seconds.
+        preload: store the keys, and measure nothing.
+        login: the clients' credentials; None for no login.
+        tls: TLS settings; None for plain TCP.
+        lite: whether to speak the lite dialect.
+    """
+
+    address: tuple[str, int] | str
+    workload: Workload
+    connections: int
+    worker: int
+    workers: int
+    first_client: int
+    seed: int
+    client: str = "text"
+    verify: bool = False
+    timeout: float = 5.0
+    preload: bool = False
+    login: TextLogin | None = None
+    tls: TlsSettings | None = None
+    lite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker is connected and waits for the command to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementStarted:
+    """The worker has finished its warm-up and started measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressUpdate:
+    """The progress of a worker.
+
+    Attributes:
+        operations: operations so far.
+        errors: errors so far.
+        p99: recent 99th percentile of response times, in microseconds.
+    """
+
+    operations: int
+    errors: int
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker could not run its task.
+
+    Attributes:
+        reason: why, in one line.
+    """
+
+    reason: str

@@ -1,0 +1,69 @@
+"""A queue of keys that can be traversed a few at a time while it is in use."""
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["Fifo"]
+
+
+class Fifo:
+    """Keys in insertion order.
+
+    A key that is removed from the middle remains as a stale place until it is popped or the walk
+    reaches it. The walk goes from the oldest key to the newest; the keys it has passed are in a
+    separate part, so that the order is preserved at any time.
+    """
+
+    __slots__ = ("_ahead", "_new", "_passed")
+
+    # deques: 8 bytes per key, and fast at both ends.
+    def __init__(self) -> None:
+        self._passed: deque[bytes] = deque()
+        self._ahead: deque[bytes] = deque()
+        self._new: deque[bytes] = deque()
+
+    def __len__(self) -> int:
+        return len(self._passed) + len(self._ahead) + len(self._new)
+
+    def push(self, key: bytes) -> None:
+        """Append a key."""
+        self._new.append(key)
+
+    def pop(self) -> bytes | None:
+        """Remove and return the oldest key; None if there is none."""
+        queue = self._passed or self._ahead or self._new
+        return queue.popleft() if queue else None
+
+    def walk(self, at_most: int, keep: Callable[[bytes], bytes | None]) -> int:
+        """Continue the walk, and keep, replace or drop the keys it passes.
+
+        Args:
+            at_most: number of keys to pass.
+            keep: returns the key to leave in place of a key, usually itself, or None to drop it.
+
+        Returns:
+            How many were passed; fewer than `at_most` at the end, after which the next call starts
+            over.
+        """
+        passed = self._passed
+        for count in range(at_most):
+            if not self._ahead:
+                if not self._new:
+                    self._ahead, self._passed = passed, deque()
+                    return count
+                self._ahead, self._new = self._new, deque()
+            key = keep(self._ahead.popleft())
+            if key is not None:
+                passed.append(key)
+        return at_most
+
+    def append_to(self, keys: "list[bytes]") -> None:
+        """Append all keys to a list, oldest first."""
+        for part in (self._passed, self._ahead, self._new):
+            keys += part
+
+    def list(self) -> list[bytes]:
+        """Return all keys, oldest first."""
+        keys: list[bytes] = []
+        self.append_to(keys)
+        return keys

@@ -1,0 +1,29 @@
+"""The form of an administrative command and of the functions that carry one out."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from memlite.server.interfaces import Client
+
+__all__ = ["AdminRequest", "Command", "CommandTable"]
+
+
+class AdminRequest(NamedTuple):
+    """A command of the text protocol that is not about a key.
+
+    Attributes:
+        words: the command and its arguments.
+        noreply: whether the last word is ``noreply``.
+        client: the connection it arrived on.
+    """
+
+    words: list[bytes]
+    noreply: bool
+    client: Client
+
+
+Command = Callable[[AdminRequest], bytes]
+"""Carries out a command and returns its reply; empty if there is none, or if it will follow."""
+
+CommandTable = Mapping[bytes, Command]
+"""Commands by their first word."""

@@ -1,0 +1,3 @@
+"""Authentication: users, login attempts and their throttling."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Client connections: listening sockets, TLS, UDP, reading and writing."""
+
+__all__: list[str] = []

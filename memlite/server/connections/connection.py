@@ -1,0 +1,528 @@
+"""A client connection: passes input from the transport to the parser and replies back."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from memlite.core.clock import Clock
+from memlite.core.errors import ProtocolViolation
+from memlite.memory import Item, ItemTable, Part
+from memlite.memory.usage import MASK
+from memlite.protocol import Handler, Limits, replies
+from memlite.protocol.limits import LONGEST_GET
+from memlite.server.connections.listeners import address_label, endpoint
+from memlite.server.connections.negotiator import Negotiator
+from memlite.server.connections.receiver import LargeValues
+from memlite.server.connections.register import Register
+from memlite.server.connections.states import TRANSITIONS, Event, State
+from memlite.server.execution.command_set import Executor
+from memlite.server.execution.dialects import Dialect, Parser
+from memlite.server.execution.execution import Execution
+from memlite.server.execution.instrumentation import Instrumentation
+from memlite.server.interfaces import Stream
+from memlite.server.scheduler import Scheduler
+from memlite.telemetry.counters import Counters
+
+if TYPE_CHECKING:
+    from memlite.server.auth.auth import Authenticator  # for servers that ask for passwords
+    from memlite.telemetry.snapshot import SocketState
+
+__all__ = ["Connection", "ConnectionServices"]
+
+_log = logging.getLogger("memlite")
+
+# The replies to one read are joined into one write of up to this many bytes. Beyond that they are
+# written in batches of this size, no faster than the peer reads them, because the reply to a get of
+# a thousand large keys must not be copied as a whole.
+_LARGEST_JOIN: Final = 64 * 1024
+# A limit that no read meets, which disables the fast path.
+_DISABLED: Final = -1
+_SERVING: Final = State.SERVING
+
+
+class ConnectionServices(NamedTuple):
+    """The parts of the server that connections use.
+
+    Attributes:
+        counters: count bytes, reads and turns.
+        clock: provides the time of the last activity.
+        limits: the limits on what clients may send.
+        dialect: the protocol a connection speaks initially.
+        negotiates: whether the first byte may select another protocol.
+        execution: makes executors.
+        instrumentation: decides which reads are observed.
+        register: tracks open connections.
+        scheduler: schedules turns on the event loop.
+        large_values: reads large values directly into place.
+        auth: authenticates clients; None if clients need not authenticate.
+    """
+
+    counters: Counters
+    clock: Clock
+    limits: Limits
+    dialect: Dialect
+    negotiates: bool
+    execution: Execution
+    instrumentation: Instrumentation
+    register: Register
+    scheduler: Scheduler
+    large_values: LargeValues
+    auth: "Authenticator | None"
+
+
+class Connection(asyncio.Protocol):
+    """Serves commands as they arrive, with one write per read.
+
+    Stops reading while the peer does not read its replies, and yields to other connections after
+    `Limits.commands_per_read` commands. The states are in `memlite.server.connections.states`.
+
+    Args:
+        services: the parts of the server it uses.
+
+    Attributes:
+        authenticated: whether the client may use the server.
+        close_reason: why the connection is closed, in memcached's words.
+        dialect: the protocol it speaks.
+        executor: carries out its commands.
+        last_command: unix time at which the peer last sent something, in whole seconds.
+        out: replies not yet written.
+        parser: parses its input.
+        writable: whether the peer is reading its replies.
+    """
+
+    __slots__ = (
+        "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_instrumentation",
+        "_pending_input", "_ready_limit", "_services", "_state", "_stream", "_table", "_transport",
+        "_unsent", "_used", "_waits", "_write", "authenticated", "close_reason", "dialect",
+        "executor", "last_command", "out", "parser", "writable",
+    )  # fmt: skip
+
+    _can_serve: Callable[[Item], bool]
+    _table: ItemTable
+    _used: list[int]
+    _transport: asyncio.Transport
+    _write: Callable[[Part], None]
+    executor: Executor
+    parser: Parser
+    can_wait = True  # a reply may be sent later, by a stream
+
+    def __init__(self, services: ConnectionServices) -> None:
+        self._services = services
+        self._counters = services.counters
+        self._clock = services.clock
+        self._instrumentation = services.instrumentation
+        self._waits = services.execution.waits
+        fast_gets = services.execution.fast_gets
+        if fast_gets is not None:
+            self._table, self._used, self._can_serve = fast_gets
+        self.out: list[Part] = []
+        self._state = _SERVING
+        self.writable = True
+        self._pending_input = b""  # arrived while the connection could not be served
+        self._eof = False  # whether the peer has half-closed the connection
+        self._unsent: deque[Part] | None = None  # replies the peer is too slow to take
+        self._stream: Stream | None = None  # owns the connection while it sends
+        self.close_reason = "normal"
+        self.last_command = services.clock.second
+        self.authenticated = services.auth is None
+        self.speak(services.dialect)
+        if services.negotiates:
+            self.parser = Negotiator(self)
+        self._enter_fast_path()
+
+    def speak(self, dialect: Dialect) -> None:
+        """Switch to a protocol, starting with its login if the client must authenticate."""
+        services = self._services
+        self.dialect = dialect
+        self._leave_fast_path()  # until the parser has seen a read
+        self.parser = dialect.parser(services.limits)
+        self.executor = services.execution.executor(dialect, self, self.out)
+        auth, limits = services.auth, services.limits
+        if auth is not None and not self.authenticated:
+            self.parser = auth.gate(self, dialect.login(limits), limits.commands_per_read)
+
+    def admit(self, data: bytes) -> bool:
+        """Start to serve a client that has authenticated.
+
+        Args:
+            data: input that arrived after the credentials.
+
+        Returns:
+            The result of `Parser.receive`.
+        """
+        self.authenticated = True
+        self.speak(self.dialect)
+        return self.parser.receive(data, self.handler())
+
+    def handler(self) -> Handler:
+        """Return the handler for the read that is being served."""
+        return self._instrumentation.observe(self.executor, self.number)
+
+    # Shown by stats conns
+
+    @property
+    def number(self) -> int:
+        """The socket's file descriptor, -1 once closed."""
+        sock = self._transport.get_extra_info("socket")
+        return int(sock.fileno()) if sock is not None else -1
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        sock = self._transport.get_extra_info("socket")
+        name = self._transport.get_extra_info("peername")
+        return address_label(sock.family, name)
+
+    @property
+    def host(self) -> str:
+        """The client's host without the port; the same for all clients of a UNIX socket."""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else "unix"
+
+    @property
+    def endpoint(self) -> tuple[str, int, str]:
+        """The client's address, port and transport, as shown by ``watch connevents``."""
+        sock = self._transport.get_extra_info("socket")
+        return endpoint(sock.family, self._transport.get_extra_info("peername"))
+
+    @property
+    def listener(self) -> str:
+        """The address the client connected to."""
+        sock = self._transport.get_extra_info("socket")
+        return address_label(sock.family, self._transport.get_extra_info("sockname"))
+
+    @property
+    def state(self) -> "SocketState":
+        """What the connection is doing."""
+        if self.parser.in_value:
+            return "reading_value"
+        if self._stream is not None:
+            return "streaming"
+        if not self.writable:
+            return "writing"
+        return "reading"
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command is half received or replies are unsent; False until authenticated."""
+        if self._state is State.WATCHING or not self.authenticated:
+            return False
+        return (
+            self._state is not _SERVING
+            or self.executor.pending
+            or self.parser.in_command
+            or self._transport.get_write_buffer_size() > 0
+        )
+
+    def idle_since(self, second: int) -> bool:
+        """Return whether there has been no activity since before unix second `second`.
+
+        A connection that is waiting for the store or owned by a stream is not idle.
+        """
+        return self.last_command < second and self._stream is None and not self.executor.pending
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether the running command was sent before replies to earlier ones had gone out.
+
+        Also True if the client has disconnected in the meantime.
+        """
+        return self._transport.is_closing() or self.executor.had_to_wait or bool(self.out)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, or reject it if there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._write = self._transport.write
+        if not self._services.register.admit(self):
+            self._transport.write(replies.TOO_MANY_CONNECTIONS)
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release everything except commands that are already under way."""
+        if exc is not None:
+            self.close_reason = "error"
+        self._move(Event.LOST)
+        self.executor.detach()
+        self._services.register.dismiss(self)
+        if self._stream is not None:
+            self._stream.lost()
+            self._stream = None
+        self._pending_input = b""
+        self.out.clear()
+        self._unsent = None
+        # Break the reference cycles with the parser and the executor: a partial value may be large,
+        # and the garbage collector would free it late.
+        self.parser = self.executor = cast("Any", None)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve the input, or keep it if earlier input is still waiting."""
+        counters = self._counters
+        size = len(data)
+        counters.bytes_read += size
+        # The fast path, for by far the most frequent request, at a third of the parser's cost: the
+        # table finds items by the whole request line. This is `MemoryEngine.hit` inlined, because a
+        # call costs a tenth of the total. For the same reason methods are bound to locals first.
+        if size <= self._fast_limit:
+            lookup = self._table.get_by_line
+            item = lookup(data)
+            if item is not None:
+                left = counters.until_sample - 1
+                state = self._used[item.state & MASK]
+                if left <= 0:
+                    self._serve(data)  # this read is sampled
+                    return
+                if state or self._can_serve(item):
+                    if state:
+                        item.state = state
+                    counters.until_sample = left
+                    reply = item.wire
+                    counters.bytes_written += len(reply)
+                    self.last_command = self._clock.second
+                    write = self._write
+                    write(reply)
+                    return
+        elif size <= self._ready_limit and self._send_ready_reply(data):
+            return
+        if self._state is _SERVING:
+            self._serve(data)
+        else:
+            self._keep_for_later(data)
+
+    def _send_ready_reply(self, data: bytes) -> bool:
+        """Answer a read without the parser, if the reply is ready and the read is not sampled."""
+        counters = self._counters
+        left = counters.until_sample - 1
+        if left <= 0:
+            return False
+        reply = self.executor.ready_reply(data)
+        if reply is None:
+            return False
+        counters.until_sample = left
+        counters.slow_reads += 1  # the executor has already counted the hit
+        counters.bytes_written += len(reply)
+        self.last_command = self._clock.second
+        self._write(reply)
+        return True
+
+    def eof_received(self) -> bool:
+        """Stay open while earlier commands have yet to be answered."""
+        self._eof = True
+        if self._state is State.WATCHING:
+            return False
+        return self._state is not _SERVING or self.executor.pending
+
+    def pause_writing(self) -> None:
+        """Stop serving: the peer is not reading its replies."""
+        self.writable = False
+        self._move(Event.FULL)
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Continue: the peer has read its replies."""
+        self.writable = True
+        if self._state is not State.YIELDED:
+            self._continue()
+
+    def _move(self, event: Event) -> None:
+        """Make the state transition for `event`."""
+        self._state = state = TRANSITIONS[self._state, event]
+        if state is not _SERVING:
+            self._leave_fast_path()
+
+    # Streams
+
+    def attach(self, stream: Stream) -> None:
+        """Hand the connection to `stream`; no commands are served until `detach`."""
+        self._stream = stream
+        self._move(Event.WATCHED if stream.endless else Event.ATTACHED)
+
+    def detach(self) -> None:
+        """Take the connection back and serve commands again, first those that have waited."""
+        self._stream = None
+        self.last_command = self._clock.second
+        self._move(Event.DETACHED)
+        self._continue()
+
+    def send(self, data: bytes) -> None:
+        """Send part of a stream. Anything long should wait until the peer is `writable`."""
+        self._counters.bytes_written += len(data)
+        self._transport.write(data)
+
+    # Serving
+
+    def _keep_for_later(self, data: bytes) -> None:
+        """Keep input until it can be served; discard it if that will never happen."""
+        self.last_command = self._clock.second
+        if self._state is not State.WATCHING:
+            self._pending_input += data  # stays small, because reading is paused
+            self._transport.pause_reading()
+
+    def _serve(self, data: bytes) -> None:
+        """Parse input and carry out its commands."""
+        self.last_command = self._clock.second
+        counters, instrumentation, waits = self._counters, self._instrumentation, self._waits
+        handler: Handler = self.executor
+        if waits and self.executor.ended:
+            return
+        counters.until_sample = left = counters.until_sample - 1
+        counters.slow_reads += 1
+        if left <= 0 or instrumentation.active:
+            handler = self.handler()
+        try:
+            more = self.parser.receive(data, handler)
+        except ProtocolViolation as violation:
+            _log.info("<%d connection closed: %s", self.number, violation)
+            self.close_reason = "error"
+            self.executor.quit()
+            return
+        out = self.out
+        if len(out) == 1:
+            reply = out.pop()
+            counters.bytes_written += len(reply)
+            self._write(reply)
+        elif out:
+            self._flush()
+        if more:
+            counters.conn_yields += 1
+            if self._state is _SERVING:
+                self._move(Event.SHARE_USED)
+                self._services.scheduler.call_soon(self._take_turn)
+        elif self.parser.in_command:
+            self._leave_fast_path()
+            if self._state is _SERVING:
+                self._services.large_values.receive(self, self._transport)
+        elif self._fast_limit == self._ready_limit:  # both disabled
+            self._enter_fast_path()
+        if waits and self.executor.full:  # a new executor if the protocol was just negotiated
+            self._move(Event.FULL)
+
+    def postpone(self, seconds: float) -> None:
+        """Stop reading for `seconds`, then continue with the input the parser has."""
+        self._move(Event.SHARE_USED)
+        self._transport.pause_reading()
+        self._services.scheduler.call_later(seconds, self._take_turn)
+
+    def _take_turn(self) -> None:
+        if self._state is State.YIELDED:
+            self._move(Event.TURN)
+            self._continue()
+
+    def leave_fast_path(self) -> None:
+        """Send the next read through the parser, which may return to the fast path after it."""
+        self._leave_fast_path()
+
+    def _leave_fast_path(self) -> None:
+        self._fast_limit = self._ready_limit = _DISABLED
+
+    def _enter_fast_path(self) -> None:
+        """Enable the fast path unless earlier input is waiting or reads are being observed."""
+        eligible = self.authenticated and self.dialect.fast
+        if eligible and self._state is _SERVING and not self._instrumentation.active:
+            if self._waits:
+                self._ready_limit = LONGEST_GET
+            else:
+                self._fast_limit = LONGEST_GET
+
+    def _flush(self) -> None:
+        """Write the replies, in batches while the peer reads; the rest waits in `_unsent`."""
+        out = self.out
+        size = sum(map(len, out))
+        self._counters.bytes_written += size
+        if size <= _LARGEST_JOIN and not self._unsent:
+            self._transport.write(b"".join(out))
+        else:
+            if self._unsent is None:  # a deque is a quarter of an idle connection's memory
+                self._unsent = deque()
+            self._unsent.extend(out)
+            self._write_unsent()
+        out.clear()
+
+    def _write_unsent(self) -> None:
+        unsent = self._unsent
+        while unsent and self.writable:
+            parts = [unsent.popleft()]
+            size = len(parts[0])
+            while unsent and size + len(unsent[0]) <= _LARGEST_JOIN:
+                parts.append(unsent.popleft())
+                size += len(parts[-1])
+            # A large part is written on its own, without a copy; the transport combines writes.
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if not unsent:
+            self._unsent = None
+
+    def _continue(self) -> None:
+        """Serve input that was waiting for a turn, for the peer, or for the executor."""
+        if not self.writable or self._transport.is_closing():
+            return
+        self._write_unsent()
+        if self._unsent or not self.writable:
+            return
+        if self._state is State.CLOSING:
+            self._transport.close()
+            return
+        if self._stream is not None:
+            if self._state is State.WATCHING:
+                self._transport.resume_reading()  # to notice when the peer disconnects
+            self._stream.resume()
+            return
+        if self._waits and self.executor.full:
+            return  # `settle` continues
+        self._move(Event.RESUMED)
+        data, self._pending_input = self._pending_input, b""
+        self._serve(data)
+        if self._state is not _SERVING or self._transport.is_closing():
+            return
+        if not self._eof:
+            self._transport.resume_reading()
+        elif not self.executor.pending:
+            self._transport.close()
+
+    def settle(self) -> None:
+        """Send replies that have become ready, and continue if there is room again."""
+        if self._transport.is_closing():
+            return
+        self.last_command = self._clock.second
+        out = self.out
+        if len(out) == 1 and not self._unsent:
+            reply = out.pop()
+            self._counters.bytes_written += len(reply)
+            self._transport.write(reply)
+        elif out:
+            self._flush()
+        if self._state is State.SERVING:
+            if self._eof and not self.executor.pending:
+                self.close()
+        elif self._state is not State.YIELDED:  # a yielded connection waits for its turn
+            self._continue()
+
+    def close(self) -> None:
+        """Close once all replies are sent."""
+        if self.out:
+            self._flush()
+        if self._unsent:
+            self._move(Event.CLOSED_LATER)
+        else:
+            self._transport.close()
+
+    def kick(self) -> bool:
+        """Close for being idle, without waiting for a peer that has stopped reading.
+
+        Returns:
+            Whether it was still open.
+        """
+        new = not (self._state is State.CLOSING or self._transport.is_closing())
+        self.close_reason = "idle_timeout"
+        if self._unsent or self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+        return new
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()

@@ -1,0 +1,143 @@
+"""Immediate execution: command sets, which carry out commands while a read is being served."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from memlite.core.build import mypyc_attr
+from memlite.core.errors import CommandError
+from memlite.memory import Part
+from memlite.protocol import replies
+from memlite.protocol.commands import Arguments, Command
+
+__all__ = ["CommandObserver", "CommandSet", "Executor", "Later"]
+
+Later: TypeAlias = Callable[[], Sequence[Part]]
+"""Renders a reply with cas uniques, once the store has assigned them."""
+
+
+class CommandObserver(Protocol):
+    """Observes the execution of one command."""
+
+    def ready(self) -> None:
+        """Called when the reply is complete."""
+
+    def replied(self, replies: Sequence[Part]) -> None:
+        """Called with the reply, in the order in which replies are sent."""
+
+
+class Executor(Protocol):
+    """Carries out a connection's commands; extends `memlite.protocol.Handler`.
+
+    There are two kinds: a `CommandSet` answers at once, a `PipelinedExecutor` later, in order.
+
+    Attributes:
+        pending: whether there are commands still to be answered.
+        full: whether so many commands are in progress that no more input should be read.
+        ended: whether the client has sent ``quit``; any further input is discarded.
+        had_to_wait: whether the running administrative command had to wait for earlier ones.
+    """
+
+    @property
+    def pending(self) -> bool: ...  # noqa: D102 - see the class
+    @property
+    def full(self) -> bool: ...  # noqa: D102
+    @property
+    def ended(self) -> bool: ...  # noqa: D102
+    @property
+    def had_to_wait(self) -> bool: ...  # noqa: D102
+
+    def hit(self, line: bytes) -> bool: ...  # noqa: D102 - these six: see `Handler`
+    def set(  # noqa: D102
+        self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool
+    ) -> None: ...
+    def set_framed(  # noqa: D102
+        self, key: bytes, exptime: int, framed: bytes, noreply: bool
+    ) -> None: ...
+    def execute(self, command: Command, arguments: Arguments) -> None: ...  # noqa: D102
+    def reject(self, reply: bytes, noreply: bool) -> None: ...  # noqa: D102
+    def quit(self) -> None: ...  # noqa: D102
+
+    def execute_observed(
+        self, command: Command, arguments: Arguments, observer: CommandObserver
+    ) -> None:
+        """Carry out a command like `execute`, and notify `observer`."""
+
+    def ready_reply(self, line: bytes) -> bytes | None:
+        r"""Return the reply to ``get <key>\r\n`` if it can be sent now, and count the hit."""
+
+    def detach(self) -> None:
+        """Disconnect from a lost connection; commands under way are still carried out."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CommandSet:
+    """A protocol's commands, with a method for each row of its command table.
+
+    A method appends its reply to `out` and returns None. If the reply contains a cas unique that
+    the store has yet to assign, it instead returns a function that renders the reply later. Items
+    in memory have their cas unique at once.
+
+    Args:
+        out: the list to which replies are appended.
+
+    Attributes:
+        out: as above.
+        pending: always False, like the next three, because commands are answered at once; see
+            `Executor`.
+    """
+
+    __slots__ = ("out",)
+
+    pending: ClassVar[bool] = False
+    full: ClassVar[bool] = False
+    ended: ClassVar[bool] = False
+    had_to_wait: ClassVar[bool] = False
+
+    def __init__(self, out: list[Part]) -> None:
+        self.out = out
+
+    def execute(self, command: Command, arguments: Arguments) -> None:
+        """Carry out a command; see `memlite.protocol.Handler`."""
+        getattr(self, command.name)(*arguments)
+
+    def execute_observed(
+        self, command: Command, arguments: Arguments, observer: CommandObserver
+    ) -> None:
+        """Carry out a command, and notify `observer`."""
+        replied = len(self.out)
+        getattr(self, command.name)(*arguments)
+        observer.ready()
+        observer.replied(self.out[replied:])
+
+    def collect(self, command: Command, arguments: Arguments) -> tuple[list[Part], Later | None]:
+        """Carry out a command for an executor that sends its reply later.
+
+        Returns:
+            The reply, and a function that renders the rest of it, if any; see the class.
+        """
+        replies: list[Part] = []
+        out, self.out = self.out, replies
+        try:
+            later: Later | None = getattr(self, command.name)(*arguments)
+        finally:
+            self.out = out
+        return replies, later
+
+    def error_reply(self, error: CommandError, arguments: Arguments) -> bytes:
+        """Return the reply to a command that could not be carried out."""
+        return replies.error_line(error)
+
+    def hit(self, line: bytes) -> bool:
+        """Return False: there is no fast path; see `memlite.protocol.Handler`."""
+        return False
+
+    def ready_reply(self, line: bytes) -> bytes | None:
+        """Return None: connections look in the table themselves."""
+        return None
+
+    def detach(self) -> None:
+        """Do nothing: no command is ever under way."""
+
+    def quit(self) -> Any:
+        """Close the connection once replies are sent."""
+        raise NotImplementedError

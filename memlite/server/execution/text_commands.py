@@ -1,0 +1,211 @@
+"""The text protocol's commands: calls the engine and renders the replies."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memlite.core.build import mypyc_attr
+from memlite.core.errors import CommandError
+from memlite.engine import MetaEngine, Outcome
+from memlite.memory import Item, Part
+from memlite.protocol import replies
+from memlite.server.execution.command_set import Later
+from memlite.server.execution.meta_commands import MetaCommands
+from memlite.server.interfaces import Client
+
+if TYPE_CHECKING:
+    from memlite.server.admin.admin import Admin  # imported lazily, on the first such command
+
+__all__ = ["TextCommands"]
+
+_REPLY = {
+    Outcome.STORED: replies.STORED,
+    Outcome.NOT_STORED: replies.NOT_STORED,
+    Outcome.EXISTS: replies.EXISTS,
+    Outcome.NOT_FOUND: replies.NOT_FOUND,
+    Outcome.NON_NUMERIC: replies.NON_NUMERIC,
+}
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TextCommands(MetaCommands):
+    """The text protocol's commands.
+
+    Args:
+        engine: holds the items.
+        admin: returns the object that carries out administrative commands.
+        client: the client that sends the commands.
+        out: the list to which replies are appended.
+    """
+
+    __slots__ = ("_admin", "_client")
+
+    def __init__(
+        self, engine: MetaEngine, admin: "Callable[[], Admin]", client: Client, out: list[Part]
+    ) -> None:
+        super().__init__(engine, out)
+        self._admin = admin
+        self._client = client
+
+    # Reading
+
+    def hit(self, line: bytes) -> bool:
+        """``get <key>``, if it is a hit."""
+        reply = self._engine.hit(line)
+        if reply is None:
+            return False
+        self.out.append(reply)
+        return True
+
+    def get(self, keys: list[bytes]) -> None:
+        """``get <key>*``."""
+        self._engine.collect(keys, self.out)
+        self.out.append(b"END\r\n")
+
+    def gets(self, keys: list[bytes]) -> Later | None:
+        """``gets <key>*``: with cas uniques."""
+        fetch = self._engine.fetch
+        found = [(key, item) for key in keys if (item := fetch(key)) is not None]
+        return self._show_uniques(found)
+
+    def gat(self, exptime: int, keys: list[bytes]) -> None:
+        """``gat <exptime> <key>*``: get and touch."""
+        for key in keys:
+            item = self._engine.fetch_and_touch(key, exptime)
+            if item is not None:
+                self.out += item.entry()
+        self.out.append(replies.END)
+
+    def gats(self, exptime: int, keys: list[bytes]) -> Later | None:
+        """``gats <exptime> <key>*``: get and touch, with cas uniques."""
+        fetch = self._engine.fetch_and_touch
+        found = [(key, item) for key in keys if (item := fetch(key, exptime)) is not None]
+        return self._show_uniques(found)
+
+    def _show_uniques(self, found: list[tuple[bytes, Item]]) -> Later | None:
+        awaits_version = self._engine.awaits_version
+        if any(awaits_version(item) for _, item in found):
+            return partial(self._with_uniques, found)
+        self.out += self._with_uniques(found)
+        return None
+
+    def _with_uniques(self, found: list[tuple[bytes, Item]]) -> list[Part]:
+        unique = self._engine.unique
+        parts: list[Part] = []
+        for key, item in found:
+            head = replies.value_head_with_cas(key, item.flags, item.size, unique(item))
+            parts += (head, item.value_line())
+        parts.append(replies.END)
+        return parts
+
+    # Storing
+
+    def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``set <key> <flags> <exptime> <bytes> [noreply]``."""
+        try:
+            self._engine.set(key, flags, exptime, value)
+        except CommandError as error:
+            self.reject(replies.error_line(error), noreply)
+            return
+        if not noreply:
+            self.out.append(b"STORED\r\n")
+
+    def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
+        """``set`` with a value already in the form of a get's reply."""
+        try:
+            self._engine.set_framed(key, exptime, framed)
+        except CommandError as error:
+            self.reject(replies.error_line(error), noreply)
+            return
+        if not noreply:
+            self.out.append(b"STORED\r\n")
+
+    def add(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``add``: store if absent."""
+        self._answer(noreply, self._engine.add, key, flags, exptime, value)
+
+    def replace(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``replace``: store if present."""
+        self._answer(noreply, self._engine.replace, key, flags, exptime, value)
+
+    def append(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``append``: add to the end of the value."""
+        self._answer(noreply, self._engine.append, key, flags, exptime, value)
+
+    def prepend(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
+        """``prepend``: add to the start of the value."""
+        self._answer(noreply, self._engine.prepend, key, flags, exptime, value)
+
+    def cas(
+        self, key: bytes, flags: int, exptime: int, value: bytes, unique: int, noreply: bool
+    ) -> None:
+        """``cas``: store if the item still has the given cas unique."""
+        self._answer(noreply, self._engine.cas, key, flags, exptime, value, unique)
+
+    def _answer(
+        self, noreply: bool, command: Callable[..., Outcome], *arguments: bytes | int
+    ) -> None:
+        try:
+            reply = _REPLY[command(*arguments)]
+        except CommandError as error:
+            reply = replies.error_line(error)
+        if not noreply:
+            self.out.append(reply)
+
+    def too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
+        """Refuse a value that is too large; a set also removes the old item, which is now stale."""
+        removes = command in (b"set", b"ms")
+        name = "set" if removes else command.decode()
+        self._engine.refuse_large(key, removes=removes, command=name)
+        self.reject(replies.TOO_LARGE, noreply)
+
+    # Changing and removing
+
+    def delete(self, key: bytes, noreply: bool) -> None:
+        """``delete <key> [noreply]``."""
+        reply = replies.DELETED if self._engine.delete(key) else replies.NOT_FOUND
+        if not noreply:
+            self.out.append(reply)
+
+    def incr(self, key: bytes, delta: int, noreply: bool) -> None:
+        """``incr <key> <delta>``: the reply is the new number."""
+        self._count(noreply, self._engine.incr, key, delta)
+
+    def decr(self, key: bytes, delta: int, noreply: bool) -> None:
+        """``decr <key> <delta>``: the reply is the new number."""
+        self._count(noreply, self._engine.decr, key, delta)
+
+    def _count(
+        self, noreply: bool, command: Callable[[bytes, int], int | Outcome], key: bytes, delta: int
+    ) -> None:
+        try:
+            result = command(key, delta)
+        except CommandError as error:
+            self.reject(replies.error_line(error), noreply)
+            return
+        if not noreply:
+            reply = _REPLY[result] if isinstance(result, Outcome) else b"%d\r\n" % result
+            self.out.append(reply)
+
+    def touch(self, key: bytes, exptime: int, noreply: bool) -> None:
+        """``touch <key> <exptime>``."""
+        reply = replies.TOUCHED if self._engine.touch(key, exptime) else replies.NOT_FOUND
+        if not noreply:
+            self.out.append(reply)
+
+    # Everything else
+
+    def admin(self, words: list[bytes], noreply: bool) -> None:
+        """Any other command, valid or not."""
+        reply = self._admin().execute(words, noreply, self._client)
+        if not noreply:
+            self.out.append(reply)
+
+    def quit(self) -> None:
+        """``quit``."""
+        self._client.close()
+
+    def reject(self, reply: bytes, noreply: bool) -> None:
+        """Answer a command that could not be carried out."""
+        if not noreply:
+            self.out.append(reply)

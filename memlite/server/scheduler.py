@@ -1,0 +1,44 @@
+"""Access to the event loop for the parts of the server, which are created before it runs."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+__all__ = ["Scheduler"]
+
+
+class Scheduler:
+    """Schedules calls and tasks on the server's event loop.
+
+    The parts of the server are created before the loop runs, because the process may change its
+    user in between.
+
+    Attributes:
+        loop: the event loop, set when the server starts.
+    """
+
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def call_soon(self, function: Callable[..., object], *arguments: Any) -> asyncio.Handle:
+        """Call `function` in the next iteration of the loop."""
+        return self.loop.call_soon(function, *arguments)
+
+    def call_later(
+        self, seconds: float, function: Callable[..., object], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        """Call `function` after `seconds`."""
+        return self.loop.call_later(seconds, function, *arguments)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task; the server waits for it before it stops."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for all spawned tasks."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)

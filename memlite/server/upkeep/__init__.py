@@ -1,0 +1,3 @@
+"""Memory kept in order while commands are served."""
+
+__all__: list[str] = []

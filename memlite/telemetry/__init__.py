@@ -1,0 +1,3 @@
+"""Counters, measurements and the rendering of statistics."""
+
+__all__: list[str] = []

@@ -1,0 +1,179 @@
+"""Detection of the most requested keys in bounded memory (``stats hotkeys``)."""
+
+import math
+from collections.abc import Sequence
+from heapq import heapify, heappush, heapreplace
+from random import Random
+from typing import TYPE_CHECKING
+
+from memlite.core.clock import Clock
+
+if TYPE_CHECKING:
+    from memlite.telemetry.snapshot import HotKeysStats
+
+__all__ = ["HotKeys", "SpaceSaving"]
+
+
+class SpaceSaving:
+    """Counts the most frequent keys of a stream with a fixed number of counters.
+
+    Space-Saving (Metwally, Agrawal and El Abbadi 2005): a key without a counter takes over the
+    counter with the lowest count and continues from that count, which is the key's maximum error.
+    Every key with more than 1/`size` of the total is guaranteed a counter.
+
+    Args:
+        size: the number of counters.
+
+    Attributes:
+        total: the sum of all weights.
+    """
+
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self.clear()
+
+    def clear(self) -> None:
+        """Discard all counts."""
+        self.total = 0.0
+        self._counts: dict[bytes, list[float]] = {}  # count and error
+        # Each key once, with its current or an earlier count. Updated only when a counter is taken
+        # over, so that counting a key that has a counter is a single addition.
+        self._heap: list[tuple[float, bytes]] = []
+
+    def add(self, key: bytes, weight: float = 1.0) -> None:
+        """Count a key."""
+        self.total += weight
+        counts, heap = self._counts, self._heap
+        counter = counts.get(key)
+        if counter is not None:
+            counter[0] += weight
+        elif len(counts) < self._size:
+            counts[key] = [weight, 0.0]
+            heappush(heap, (weight, key))
+        else:
+            least, victim = heap[0]
+            while (count := counts[victim][0]) != least:
+                heapreplace(heap, (count, victim))
+                least, victim = heap[0]
+            del counts[victim]
+            counts[key] = [least + weight, least]
+            heapreplace(heap, (least + weight, key))
+
+    def scale(self, factor: float) -> None:
+        """Multiply all counts."""
+        self.total *= factor
+        for counter in self._counts.values():
+            counter[0] *= factor
+            counter[1] *= factor
+        self._rebuild_heap()
+
+    def _rebuild_heap(self) -> None:
+        self._heap = [(counter[0], key) for key, counter in self._counts.items()]
+        heapify(self._heap)
+
+    def compact(self) -> None:
+        """Copy all keys and counters in sequence, so that they share memory pages."""
+        self._counts = {
+            b"%b" % key: [count + 0.0, error + 0.0] for key, (count, error) in self._counts.items()
+        }
+        self._rebuild_heap()
+
+    def top(self) -> list[tuple[bytes, float, float]]:
+        """Return keys, counts and the maximum error of each count, the highest count first."""
+        found = [(key, count, error) for key, (count, error) in self._counts.items()]
+        return sorted(found, key=lambda entry: -entry[1])
+
+
+class HotKeys:
+    """The most requested keys of the recent past, estimated from sampled requests.
+
+    A request loses half its weight every `HALF_LIFE` seconds. Instead of reducing old counts, new
+    requests get ever larger weights (forward decay), and everything is rescaled once the weights
+    become too large.
+
+    Args:
+        clock: the clock.
+        interval: the number of requests that each sampled request stands for.
+    """
+
+    HALF_LIFE = 60.0
+    """Seconds after which a request counts half."""
+    SHOWN = 20
+    """The most keys to report."""
+
+    _MAX_KEYS = 64  # keys to count per command; a get may have a million
+    _MAX_WEIGHT = 2.0**64
+
+    def __init__(self, clock: Clock, interval: int) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._random = Random()  # noqa: S311 - no secret
+        self._sketch = SpaceSaving()
+        self.clear()
+
+    def clear(self) -> None:
+        """Discard all counts (``stats reset``)."""
+        self._sketch.clear()
+        self._since = self._origin = self._clock.now()
+        self._weight_as_of = -1
+
+    def compact(self) -> None:
+        """Copy the counts, so that a thousand small objects do not pin as many memory pages."""
+        self._sketch.compact()
+
+    def record(self, keys: Sequence[bytes]) -> None:
+        """Count the keys of a sampled command."""
+        second = self._clock.second
+        if second != self._weight_as_of:
+            self._present_weight = self._weight()
+            self._weight_as_of = second
+        weight = self._present_weight
+        if len(keys) > self._MAX_KEYS:
+            weight *= len(keys) / self._MAX_KEYS
+            keys = self._random.sample(keys, self._MAX_KEYS)
+        for key in keys:
+            self._sketch.add(key, weight)
+
+    def _weight(self) -> float:
+        """Return the weight of a request made now, relative to one made at `_origin`."""
+        weight: float = 2.0 ** min((self._clock.now() - self._origin) / self.HALF_LIFE, 1000.0)
+        if weight > self._MAX_WEIGHT:
+            self._sketch.scale(1 / weight)
+            self._origin = self._clock.now()
+            self._weight_as_of = -1
+            return 1.0
+        return weight
+
+    def snapshot(self) -> "HotKeysStats":
+        """Return the most requested keys and their estimated counts."""
+        # Imported lazily for a faster start.
+        from memlite.telemetry.snapshot import HotKey, HotKeysStats
+
+        sketch = self._sketch
+        scale = self._interval / self._weight()
+        # The count that a steady rate of one per second since the last reset would have reached.
+        age = max(1.0, self._clock.now() - self._since)
+        seconds = self.HALF_LIFE / math.log(2) * (1 - 2 ** (-age / self.HALF_LIFE))
+        # Skip keys whose count is mostly error, which result from many keys sharing a counter, and
+        # keys whose requests have decayed to less than one.
+        known = [
+            (key, count, error)
+            for key, count, error in sketch.top()
+            if 2 * error <= count and count * scale >= 1
+        ]
+        return HotKeysStats(
+            sample_interval=self._interval,
+            half_life=self.HALF_LIFE,
+            requests=sketch.total * scale,
+            per_second=sketch.total * scale / seconds,
+            keys=tuple(
+                HotKey(
+                    key=key,
+                    requests=count * scale,
+                    error=error * scale,
+                    per_second=count * scale / seconds,
+                    percent=100 * count / sketch.total,
+                )
+                for key, count, error in known[: self.SHOWN]
+            ),
+        )

@@ -1,0 +1,412 @@
+"""Statistics as typed values: the server's state at one moment, independent of any output format.
+
+Units are raw: seconds, bytes and counts. Renderers (`memlite.telemetry.memcached_stats`,
+`memlite.telemetry.line`) turn them into words and rounded figures.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple, Self
+
+from memlite.config import Config
+from memlite.telemetry.counters import Counters
+
+__all__ = [
+    "BackendStats",
+    "CounterValues",
+    "GeneralStats",
+    "HotKey",
+    "HotKeysStats",
+    "ItemClassStats",
+    "LatencyStats",
+    "LatencySummary",
+    "MemoryStats",
+    "SettingsStats",
+    "SlabClassStats",
+    "SlabStats",
+    "SocketState",
+    "SocketStats",
+    "TlsStats",
+    "UdpStats",
+    "WatchStats",
+]
+
+SocketState = Literal[
+    "listening", "reading", "reading_value", "executing", "writing", "streaming", "datagrams"
+]
+"""What a socket is doing. ``streaming``: it sends a dump or the events it watches."""
+
+
+class CounterValues(NamedTuple):
+    """The values of all `Counters`, under the same names.
+
+    Every field is a count of events since the start or the last ``stats reset``, except
+    `bytes_read` and `bytes_written`, which are in bytes. `cmd_get` and `operations` are sums of
+    others, as `Counters` defines them.
+
+    A tuple rather than a dataclass because it is made in a tenth of the time, and ``stats`` is
+    asked often.
+    """
+
+    auth_cmds: int
+    auth_errors: int
+    bytes_read: int
+    bytes_written: int
+    cas_badval: int
+    cas_hits: int
+    cas_misses: int
+    cmd_flush: int
+    cmd_get: int
+    cmd_meta: int
+    cmd_set: int
+    cmd_touch: int
+    conn_yields: int
+    crawler_items_checked: int
+    crawler_reclaimed: int
+    decr_hits: int
+    decr_misses: int
+    delete_hits: int
+    delete_misses: int
+    evicted_unfetched: int
+    evictions: int
+    expired_unfetched: int
+    get_expired: int
+    get_flushed: int
+    get_hits: int
+    get_misses: int
+    idle_kicks: int
+    incr_hits: int
+    incr_misses: int
+    lru_crawler_starts: int
+    operations: int
+    reclaimed: int
+    rejected_connections: int
+    ssl_handshake_errors: int
+    ssl_new_sessions: int
+    ssl_proto_errors: int
+    storage_errors: int
+    store_no_memory: int
+    store_too_large: int
+    total_connections: int
+    total_items: int
+    touch_hits: int
+    touch_misses: int
+    udp_dropped: int
+    udp_refused: int
+
+    @classmethod
+    def read(cls, counters: Counters) -> Self:
+        """Return the present values."""
+        return cls._make(_counter_values(counters))
+
+
+_counter_values: Final = attrgetter(*CounterValues._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStats:
+    """The event log of ``watch``.
+
+    Attributes:
+        watchers: connections that watch now.
+        written: events logged, each counted once.
+        sent: lines queued for watchers.
+        skipped: lines dropped because a watcher had not read the ones before.
+    """
+
+    watchers: int
+    written: int
+    sent: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class TlsStats:
+    """TLS of a server that speaks it; failed handshakes are among the counters.
+
+    Attributes:
+        certificate_age: seconds since the certificates were last read.
+        session_cache: whether new sessions are to be shown (``-o ssl_session_cache``).
+    """
+
+    certificate_age: float
+    session_cache: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GeneralStats:
+    """The general statistics: ``stats`` without a group, and the periodic line.
+
+    Attributes:
+        time: unix time at which they were read, in seconds.
+        uptime: seconds since the start.
+        pid: the process id.
+        event_loop: the event loop's package and, unless it is asyncio's, its version.
+        user_seconds: processor time of the process in user mode, in seconds.
+        system_seconds: the same in the kernel.
+        connections: open connections.
+        handshakes: connections whose TLS handshake is not finished, which are not among those.
+        udp_sockets: sockets for datagrams.
+        connection_limit: how many connections there may be (``-c``).
+        idle_timeout: seconds after which an idle connection is closed; 0 for never.
+        counters: all counters.
+        items: items in memory.
+        bytes: bytes those items are charged for.
+        bytes_limit: bytes they may take (``-m``).
+        crawler_enabled: whether the crawler accepts commands.
+        crawler_running: whether expired items are being searched for, or a dump is running.
+        lru_maintainer: False if the maintainer was turned off (``-o no_lru_maintainer``).
+        watch: the event log.
+        tls: None without TLS.
+    """
+
+    time: float
+    uptime: float
+    pid: int
+    event_loop: str
+    user_seconds: float
+    system_seconds: float
+    connections: int
+    handshakes: int
+    udp_sockets: int
+    connection_limit: int
+    idle_timeout: int
+    counters: CounterValues
+    items: int
+    bytes: int
+    bytes_limit: int
+    crawler_enabled: bool
+    crawler_running: bool
+    lru_maintainer: bool
+    watch: WatchStats
+    tls: TlsStats | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsStats:
+    """The settings a server runs with, including those changed since the start.
+
+    Attributes:
+        config: the settings it was started with.
+        bytes_limit: bytes items may take by now.
+        tcp_port: the first TCP port, 0 without one.
+        udp_port: the first UDP port, 0 without one.
+        verbosity: the log level, 0 to 3.
+        flush_at: unix time of a delayed flush_all in seconds, 0 when none is due.
+        prefixes_counted: whether commands are counted by key prefix.
+        crawler_enabled: whether the crawler accepts commands.
+        build: ``pure`` or ``compiled``.
+    """
+
+    config: Config
+    bytes_limit: int
+    tcp_port: int
+    udp_port: int
+    verbosity: int
+    flush_at: float
+    prefixes_counted: bool
+    crawler_enabled: bool
+    build: str
+
+
+class SocketStats(NamedTuple):
+    """A listening socket, a connection or a UDP socket.
+
+    Attributes:
+        number: its file descriptor.
+        address: the address it listens on, or the peer's.
+        state: what it is doing.
+        idle: whole seconds since the last command; of a listening socket, since the start.
+        listen_address: the address a client connected to; None for all other sockets.
+    """
+
+    number: int
+    address: str
+    state: SocketState
+    idle: int
+    listen_address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """Sampled durations of one class of commands, from parsed to reply ready.
+
+    All durations are in nanoseconds.
+
+    Attributes:
+        samples: how many were measured.
+        total: their sum.
+        p50: half of them took at most this long; likewise the other percentiles.
+        p90: see `p50`.
+        p99: see `p50`.
+        p999: 99.9% of them took at most this long.
+        maximum: the longest.
+    """
+
+    samples: int
+    total: int
+    p50: int
+    p90: int
+    p99: int
+    p999: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyStats:
+    """Sampled latencies.
+
+    Attributes:
+        sample_interval: one in this many reads is measured, on average.
+        classes: by class of commands.
+    """
+
+    sample_interval: int
+    classes: Mapping[str, LatencySummary]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """The store of a server that keeps its items in memory alone.
+
+    Attributes:
+        url: the store's URL without its options.
+        items: items in memory.
+        bytes: bytes they are charged for.
+        overhead: bytes of the index and the eviction policy.
+        withheld: bytes of the limit withheld from items, as the process has outgrown it.
+    """
+
+    url: str
+    items: int
+    bytes: int
+    overhead: int
+    withheld: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStats:
+    """The store of a server with a backend.
+
+    Attributes:
+        url: the store's URL without its options, which may be secret.
+        errors: commands that failed because of the store.
+        figures: what the backend reports of itself, in its own names and units.
+    """
+
+    url: str
+    errors: int
+    figures: Mapping[str, int | float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class UdpStats:
+    """Requests over UDP.
+
+    Attributes:
+        under_way: requests that are not yet answered.
+        refused: datagrams that held no request.
+        dropped: requests dropped because too many were under way.
+    """
+
+    under_way: int
+    refused: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key that is often asked for.
+
+    Attributes:
+        key: the key.
+        requests: the estimated number of requests for it, with old ones weighing less.
+        error: by how much that number may be too high.
+        per_second: the estimated rate.
+        percent: its share of all requests.
+    """
+
+    key: bytes
+    requests: float
+    error: float
+    per_second: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class HotKeysStats:
+    """The keys most often asked for, estimated from sampled requests.
+
+    Attributes:
+        sample_interval: each sampled request stands for this many.
+        half_life: seconds after which a request counts half.
+        requests: the estimated number of all requests, with old ones weighing less.
+        per_second: the estimated rate of all requests.
+        keys: the hottest first.
+    """
+
+    sample_interval: int
+    half_life: float
+    requests: float
+    per_second: float
+    keys: tuple[HotKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemClassStats:
+    """The items of one size class.
+
+    Attributes:
+        class_id: 1 for the smallest class.
+        items: how many there are.
+        bytes: bytes memcached would charge them for.
+        age: seconds since the oldest of them was last used; 0 without items.
+        evicted: items evicted to make room.
+        evicted_nonzero: those among them with an expiry time.
+        evicted_time: seconds the last evicted item had not been used for.
+        evicted_unfetched: evicted items that were never read.
+        reclaimed: expired items whose place was taken by another.
+        crawler_reclaimed: expired items the crawler has found.
+    """
+
+    class_id: int
+    items: int
+    bytes: int
+    age: int
+    evicted: int
+    evicted_nonzero: int
+    evicted_time: int
+    evicted_unfetched: int
+    reclaimed: int
+    crawler_reclaimed: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlabClassStats:
+    """A size class as memcached would store it in slabs.
+
+    Attributes:
+        class_id: 1 for the smallest class.
+        items: items of the class, each of which would take a chunk.
+        chunk_size: bytes of a chunk.
+        chunks_per_page: chunks of a slab page.
+    """
+
+    class_id: int
+    items: int
+    chunk_size: int
+    chunks_per_page: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlabStats:
+    """All size classes that have items.
+
+    Attributes:
+        classes: by ascending class id.
+        bytes: bytes all items are charged for.
+    """
+
+    classes: tuple[SlabClassStats, ...]
+    bytes: int

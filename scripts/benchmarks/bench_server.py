@@ -1,0 +1,253 @@
+"""Compare the costs of memlite and memcached, measured in the same run.
+
+Figures of one machine say little about another, and those of a shared machine change from minute
+to minute. Therefore each round measures the servers one right after the other, and the result is
+the ratio within a round. Needs Linux, two cores, a C compiler and memcached; see ``--help``.
+bench_memory.py measures memory, bench_stalls.py measures stalls.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness import contestants as who
+from harness.eviction import compare_eviction, eviction_costs
+from harness.latency import (
+    LATE,
+    ROUND_SECONDS,
+    compare_latency,
+    response_times,
+    rounds_that_count,
+)
+from harness.processes import compile_loadgen, exit_code, progress, real_time, two_cores
+from harness.scenarios import SCENARIOS, Setting, compare, costs
+from harness.startup import compare_starts, start_ups
+
+_GATED: Final = "get-set"  # the scenario that --minimum checks
+
+Rows = list[dict[str, Any]]
+
+# Tables
+
+
+_COSTS_HEADING: Final = """
+                             CPU per operation, µs                 operations   of memcached's
+scenario     server         total    user  system  efficiency      per second       throughput"""
+
+
+def show_costs(setting: Setting, name: str, minimum: float | None) -> tuple[Rows, bool]:
+    """Measure and print a scenario; return its rounds, and whether memlite meets `minimum`."""
+    measured = compare(setting, name)
+    progress("")
+    enough = True
+    for row in costs(measured):
+        print(
+            f"{row.scenario:<13}{row.server:<11}{row.microseconds:>9.2f}{row.user:>8.2f}"
+            f"{row.system:>8.2f}{row.efficiency:>12.2f}{row.rate:>16,.0f}{row.rate_ratio:>17.2f}",
+            flush=True,
+        )
+        if minimum is not None and row.server == "memlite" and row.efficiency < minimum:
+            print(f"\nefficiency {row.efficiency:.3f} in {name} is below {minimum:g}\n")
+            enough = False
+    return [one.as_json() for one in measured], enough
+
+
+_EVICTION_HEADING: Final = """
+CPU per set, µs: {keys:,} keys, -m {megabytes}
+                         evicting  with room   ratio  evictions per set"""
+
+
+def show_eviction(setting: Setting, megabytes: int) -> Rows:
+    """Measure and print the cost of evictions; return the rounds."""
+    measured = compare_eviction(setting, megabytes)
+    progress("")
+    keys = max(int(one.load["keys"]) for one in measured)
+    print(_EVICTION_HEADING.format(keys=keys, megabytes=megabytes))
+    for row in eviction_costs(measured):
+        print(
+            f"eviction     {row.server:<11}{row.evicting:>9.2f}{row.roomy:>11.2f}"
+            f"{row.ratio:>8.2f}{row.evictions:>19.2f}",
+            flush=True,
+        )
+        if row.refused:
+            print(
+                f"    of its {row.sets:,} sets {row.refused:,} were refused for lack of memory",
+                flush=True,
+            )
+    return [one.as_json() for one in measured]
+
+
+_LATENCY_HEADING: Final = """
+                          operations per second   response time, µs       p99 of  generator late,
+                         closed loop  half of it       p50      p99  memcached's      p99, µs"""
+
+
+def show_latency(setting: Setting) -> Rows:
+    """Measure and print response times at half load; return the rounds."""
+    with real_time() as allowed:
+        measured = compare_latency(setting)
+    progress("")
+    print(_LATENCY_HEADING)
+    for row in response_times(measured):
+        print(
+            f"half-load    {row.server:<11}{row.capacity:>12,.0f}{row.rate:>12,.0f}"
+            f"{row.p50:>10.0f}{row.p99:>9.0f}{row.ratio:>12.2f}×{row.late:>16.0f}",
+            flush=True,
+        )
+    count, rounds = len(rounds_that_count(measured)), len({one.round for one in measured})
+    print(
+        f"{count} of {rounds} rounds of {ROUND_SECONDS:g} s count: in the others the load generator"
+        f" was late by more than {LATE} µs at p99"
+    )
+    if not allowed:
+        print("without real-time priority, which requires root: other processes affect the figures")
+    return [one.as_json() for one in measured]
+
+
+_START_HEADING: Final = """
+ms from exec, medians of {starts}                     first connection  first reply  slowest"""
+
+
+def show_starts(setting: Setting, starts: int) -> Rows:
+    """Measure and print start-up times; return the rounds."""
+    measured = compare_starts(setting, starts)
+    progress("")
+    print(_START_HEADING.format(starts=starts))
+    for row in start_ups(measured):
+        connected = "" if row.connected is None else f"{1e3 * row.connected:.1f}"
+        print(
+            f"start-up     {row.server:<35}{connected:>18}{1e3 * row.answered:>13.1f}"
+            f"{1e3 * row.slowest:>9.1f}",
+            flush=True,
+        )
+    return [one.as_json() for one in measured]
+
+
+# The command line
+
+
+OTHERS: Final = {
+    "eviction": "sets of four times as many keys as -m holds, compared with room for all of them",
+    "half-load": "response times in open loop, at half of each server's own capacity",
+    "start-up": "from exec to the first connection and reply",
+}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    summaries = {name: one.summary for name, one in SCENARIOS.items()} | OTHERS
+    listing = "\n".join(f"  {name:<14}{summary}" for name, summary in summaries.items())
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0],
+        epilog=f"scenarios:\n{listing}\n\nefficiency: memcached's CPU time per operation divided by"
+        "\nthe server's, the median over rounds; 1.00 means as cheap as memcached.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=summaries,
+        help="only this scenario (repeatable; default: all)",
+        metavar="NAME",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="per scenario (default: 5)")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="per server and round (default: 2)"
+    )
+    parser.add_argument("--connections", type=int, default=50, help="(default: 50)")
+    parser.add_argument(
+        "--starts", type=int, default=10, help="of each server in start-up (default: 10)"
+    )
+    parser.add_argument(
+        "--megabytes", type=int, default=64, metavar="N", help="-m in eviction (default: 64)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write measurements to this file")
+    parser.add_argument(
+        "--minimum",
+        type=float,
+        metavar="RATIO",
+        help=f"exit with 1 if memlite's efficiency in {_GATED} is lower",
+    )
+    who.add_options(parser)
+    options = parser.parse_args(arguments)
+    options.scenario = list(dict.fromkeys(options.scenario or summaries))
+    for name in ("rounds", "seconds", "connections", "starts", "megabytes"):
+        if getattr(options, name) <= 0:
+            parser.error(f"--{name} must be positive")
+    if options.minimum is not None and _GATED not in options.scenario:
+        parser.error(f"--minimum needs the scenario {_GATED}")
+    return options
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Measure and print; return the exit code.
+
+    Raises:
+        BenchError: a requirement is missing, or a server failed.
+    """
+    cores = two_cores()
+    parties = who.contestants(options)
+    rows: Rows = []
+    enough = True
+    with tempfile.TemporaryDirectory(prefix="memlite-bench-") as directory:
+        setting = Setting(
+            parties,
+            cores,
+            compile_loadgen(Path(directory)),
+            options.rounds,
+            options.seconds,
+            options.connections,
+        )
+        who.introduce(parties)
+        print(
+            f"{options.connections} connections, medians of {options.rounds} rounds of"
+            f" {options.seconds:g} s",
+            flush=True,
+        )
+        loads = [name for name in options.scenario if name in SCENARIOS]
+        if loads:
+            print(_COSTS_HEADING, flush=True)
+        for name in loads:
+            minimum = options.minimum if name == _GATED else None
+            measured, good = show_costs(setting, name, minimum)
+            rows += measured
+            enough = enough and good
+        others: dict[str, Callable[[], Rows]] = {
+            "eviction": lambda: show_eviction(setting, options.megabytes),
+            "half-load": lambda: show_latency(setting),
+            "start-up": lambda: show_starts(setting, options.starts),
+        }
+        for name, show in others.items():
+            if name in options.scenario:
+                rows += show()
+    if options.json is not None:
+        write_json(options.json, parties, options, rows)
+    return 0 if enough else 1
+
+
+def write_json(
+    file: Path, parties: Sequence[who.Contestant], options: argparse.Namespace, rows: Rows
+) -> None:
+    """Write every measurement to a file."""
+    names = ("rounds", "seconds", "connections", "starts", "megabytes")
+    content = {
+        "cpu": who.describe_cpu(),
+        "servers": {one.name: one.description for one in parties},
+        "settings": {name: getattr(options, name) for name in names},
+        "measurements": rows,
+    }
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; return its exit code: 0, 1 below ``--minimum``, 2 if it cannot run."""
+    options = parse(arguments)
+    return exit_code("bench_server", lambda: bench(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Shared by the benchmarks: server processes, the load generator, scenarios, a raw client."""

@@ -1,0 +1,184 @@
+"""Print a Markdown table of miss ratios of memlite's eviction policies and of others.
+
+The others are from libCacheSim, if it is installed (requirements/libcachesim.in). The size of an
+item is the size that memlite accounts for, with all policies; the capacity is a share of the total
+size of all items in a trace.
+
+    python scripts/benchmarks/hit_ratios.py [--items 50000] [--requests 300000]
+"""
+
+import argparse
+import bisect
+import importlib
+import itertools
+import math
+import random
+import sys
+from collections.abc import Callable, Iterable
+
+from memlite.memory.eviction import POLICIES, cost, weigh
+from memlite.memory.index import Index
+from memlite.memory.item import Item, key_of, line_of, wire_form
+from memlite.memory.usage import MASK, Usage
+
+Trace = list[int]
+OTHERS = {"S3-FIFO": "S3FIFO", "SIEVE": "Sieve", "ARC": "ARC", "W-TinyLFU": "WTinyLFU"}
+OURS = {"memlite, s3fifo": "s3fifo", "memlite, lru": "lru"}
+ROOMS = (0.01, 0.1)
+VALUE = 100  # bytes
+
+
+def zipf(items: int, length: int, exponent: float, seed: int = 1) -> Trace:
+    """Return requests for items whose popularity falls with their number (Zipf)."""
+    rng = random.Random(seed)
+    sums = list(itertools.accumulate((rank + 1) ** -exponent for rank in range(items)))
+    return [bisect.bisect(sums, rng.random() * sums[-1]) for _ in range(length)]
+
+
+def uniform(items: int, length: int, seed: int = 1) -> Trace:
+    """Return requests for items that are equally popular."""
+    rng = random.Random(seed)
+    return [rng.randrange(items) for _ in range(length)]
+
+
+def loop(items: int, length: int) -> Trace:
+    """Return requests that cycle through the items in order."""
+    return [number % items for number in range(length)]
+
+
+def scans(items: int, length: int, seed: int = 1) -> Trace:
+    """Return Zipf 1.0 interrupted by scans of other items; each scan occurs once or twice."""
+    trace: Trace = []
+    row = items // 12
+    every = max(length // 8, 1)
+    first = items
+    for count, number in enumerate(zipf(items, length, 1.0, seed)):
+        trace.append(number)
+        if count % every == every - 1:
+            trace.extend(range(first, first + row))
+            first += row if count // every % 2 else 0
+    return trace
+
+
+def shifting(items: int, length: int, seed: int = 1) -> Trace:
+    """Return Zipf 1.0 over a working set, half of which is replaced in each tenth of the trace."""
+    return [
+        number + count * 10 // length * (items // 2)
+        for count, number in enumerate(zipf(items, length, 1.0, seed))
+    ]
+
+
+def traces(items: int, length: int) -> dict[str, tuple[Trace, Callable[[int], int]]]:
+    """Return the traces by name, each with a function from item number to value size."""
+
+    def plain(number: int) -> int:
+        return VALUE
+
+    rng = random.Random(1)
+    sizes = [int(math.exp(rng.uniform(math.log(10), math.log(10_000)))) for _ in range(items)]
+    return {
+        "Zipf 0.6": (zipf(items, length, 0.6), plain),
+        "Zipf 0.8": (zipf(items, length, 0.8), plain),
+        "Zipf 1.0": (zipf(items, length, 1.0), plain),
+        "Zipf 1.2": (zipf(items, length, 1.2), plain),
+        "Zipf 1.0 with scans": (scans(items, length), plain),
+        "a working set that shifts": (shifting(items // 4, length), plain),
+        "Zipf 0.8, values of 10 to 10,000 bytes": (zipf(items, length, 0.8), sizes.__getitem__),
+    }
+
+
+def key_of_item(number: int) -> bytes:
+    """Return the key of an item, 20 bytes."""
+    return b"%020d" % number
+
+
+def costs(trace: Iterable[int], size: Callable[[int], int]) -> dict[int, int]:
+    """Return the size of each item in a trace."""
+    return {
+        number: cost(key_of_item(number), Item(wire_form(b"k" * 20, 0, bytes(size(number))), 0))
+        for number in set(trace)
+    }
+
+
+def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> int:
+    """Count the misses of one of memlite's policies, used as `ItemTable` uses it."""
+    usage = Usage()
+    items = Index()
+    chooser = POLICIES[policy](items)
+    chooser.adapt(room)
+    empty = Item(b"", 0)
+    used = misses = 0
+    for number in trace:
+        line = line_of(key_of_item(number))
+        item = chooser.find(line)
+        if item is not None:
+            item.state = usage.read[item.state & MASK]
+            continue
+        misses += 1
+        size = taken[number]
+        if size > room:
+            continue
+        # The content does not matter, only the size.
+        item = Item(bytes(size - weigh(line, empty)), usage.fresh)
+        chooser.recall(line, item)
+        if used + size > room:  # a policy that must evict assumes that the cache is full
+            evicted = chooser.evict(used + size - room, sys.maxsize)
+            items.remove(evicted)
+            used -= sum(taken[int(key_of(gone))] for gone, _, _ in evicted)
+        chooser.admit(line, item, size)
+        items.put(line, item)
+        used += size
+        if misses % 1000 == 0:
+            chooser.adapt(room)
+    return misses
+
+
+def their_misses(cache: object, trace: Trace, taken: dict[int, int]) -> int:
+    """Count the misses of a cache of libCacheSim."""
+    request = importlib.import_module("libcachesim").Request()
+    misses = 0
+    for number in trace:
+        request.obj_id = number
+        request.obj_size = taken[number]
+        misses += not cache.get(request)  # type: ignore[attr-defined]
+    return misses
+
+
+def ratios(trace: Trace, taken: dict[int, int], room: int) -> list[float]:
+    """Return the miss ratio of each column."""
+    counts = [our_misses(trace, taken, room, policy) for policy in OURS.values()]
+    try:
+        library = importlib.import_module("libcachesim")
+    except ImportError:
+        library = None
+    if library is not None:
+        counts += [
+            their_misses(getattr(library, name)(room), trace, taken) for name in OTHERS.values()
+        ]
+    return [count / len(trace) for count in counts]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--items", type=int, default=50_000)
+    parser.add_argument("--requests", type=int, default=300_000)
+    args = parser.parse_args()
+    rows = []
+    for name, (trace, size) in traces(args.items, args.requests).items():
+        taken = costs(trace, size)
+        for share in ROOMS:
+            room = int(share * sum(taken.values()))
+            rows.append((f"{name} | {share:.0%}", ratios(trace, taken, room)))
+    trace = loop(args.items // 10, args.requests)
+    taken = costs(trace, lambda number: VALUE)
+    rows.append(("a loop, room for 90% | 90%", ratios(trace, taken, sum(taken.values()) * 9 // 10)))
+    columns = [*OURS, *OTHERS][: len(rows[0][1])]
+    print("| trace | room |", " | ".join(columns), "|")
+    print("| --- |" + " --- |" * (len(columns) + 1))
+    for label, values in rows:
+        print(f"| {label} |", " | ".join(f"{value:.3f}" for value in values), "|")
+
+
+if __name__ == "__main__":
+    main()

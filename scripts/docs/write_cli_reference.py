@@ -1,0 +1,136 @@
+"""Write docs/reference/cli.md from the table of options; ``--check`` only says if it is current.
+
+Run it after changing an option: ``.venv/bin/python scripts/docs/write_cli_reference.py``.
+"""
+
+import sys
+from pathlib import Path
+
+from memlite.config import EXTENDED, OPTIONS, REFUSED, Config, Option
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+HEAD = """\
+# Command line, environment and file
+
+<!-- Written by scripts/docs/write_cli_reference.py from memlite/config/options.py: edit those. -->
+
+`memlite [options]`, or `python -m memlite [options]`. The letters have the same meaning as in
+memcached. Every option also has a long form, an environment variable and a key in the TOML file
+that `--config FILE` (or `MEMLITE_CONFIG`) names. Flags override the environment, the environment
+overrides the file, and the file overrides the defaults; `-o` is merged key by key.
+`--print-config` prints the resulting settings as a TOML file, with the source of each value, and
+exits.
+
+Any error (an unknown flag, variable or key, a value out of range, a port in use) is reported in
+one line on stderr, with a non-zero exit code: 64 for settings, 71 if the server cannot start.
+
+One default differs from memcached's: without `-l` memlite listens on the loopback interface only
+(127.0.0.1, and ::1 if there is IPv6). If it listens on other addresses without
+[passwords](../how-to/require-passwords.md), it logs a warning.
+
+| flag | variable | default | meaning |
+| --- | --- | --- | --- |
+"""
+
+FILE = """
+`-h`/`--help`, `-V`/`--version`, `-i`/`--license` and `--print-config` print something and exit.
+
+## Settings file
+
+Keys are the long names, with `-` or `_`. Switches take `true` or `false`, `listen` takes a list,
+`extended` a table or the text of the flag, and `unix-mask` a string.
+
+```toml
+port = 11211
+memory-limit = 1024
+listen = ["127.0.0.1", "[::1]:11311"]
+disable-flush-all = true
+
+[extended]
+idle_timeout = 600
+```
+"""
+
+EXTENDED_HEAD = """
+## Extended options (`-o key=value,…`)
+
+| key | meaning |
+| --- | --- |
+"""
+
+SIGNALS = """
+## Signals and files
+
+| | |
+| --- | --- |
+| SIGINT, SIGTERM | stop: pending replies are sent (for at most 1 s), then exit with 0 |
+| SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (for at most 10 s) |
+| SIGHUP | reload the users file (`-Y`), certificates and key (`-Z`); connections stay open |
+| a second SIGINT, SIGTERM or SIGUSR1 | stop at once |
+| any of them during start-up | takes effect once memlite has started |
+| `MEMCACHED_SASL_PWDB` | with `-S` and without `-Y`: the path of the users file |
+| `MEMCACHED_PORT_FILENAME` | a file for the open ports, in lines such as `TCP INET: 11211` |
+
+With `-p 0` and `MEMCACHED_PORT_FILENAME`, test harnesses written for memcached can start memlite on
+a free port.
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    defaults = Config()
+    rows = [_row(option, defaults) for option in OPTIONS]
+    extended = [f"| `{key}` | {option.help} |" for key, option in EXTENDED.items() if option.help]
+    idle = ", ".join(f"`{key}`" for key, option in EXTENDED.items() if not option.help)
+    refused = ", ".join(
+        f"`-{letter}`/`--{name}` ({what})" for letter, (name, what) in REFUSED.items()
+    )
+    return "".join(
+        (
+            HEAD,
+            "\n".join(rows),
+            "\n",
+            FILE,
+            EXTENDED_HEAD,
+            "\n".join(extended),
+            "\n\nAccepted for compatibility with memcached, without effect (reported with `-v`): ",
+            f"{idle}.\n",
+            "\n## Rejected options\n\nThis version of memlite does not support these options of ",
+            "memcached. They are an error, because a server that ignored them would not do what ",
+            f"it was told: {refused}, and all `ext_…` and `proxy_…` keys of `-o`.\n",
+            SIGNALS,
+        )
+    )
+
+
+def _row(option: Option, defaults: Config) -> str:
+    value = f" {option.metavar}" if option.metavar else ""
+    flags = f"`--{option.name}{value}`"
+    if option.short:
+        flags = f"`-{option.short}{value}`<br>{flags}"
+    meaning = option.help + ("" if option.effect else " (no effect)")
+    return f"| {flags} | `{option.variable}` | {_default(option, defaults)} | {meaning} |"
+
+
+def _default(option: Option, defaults: Config) -> str:
+    value = getattr(defaults, option.field)
+    if option.name == "unix-mask":
+        return f"{value:o}"
+    if value in (None, (), "") or option.name == "extended":
+        return "–"
+    if option.metavar is None:
+        return "–" if option.repeated else "off"
+    return str(value)
+
+
+def main() -> int:
+    """Write the page, or with ``--check`` compare it."""
+    if "--check" in sys.argv[1:]:
+        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

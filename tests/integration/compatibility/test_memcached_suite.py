@@ -1,0 +1,53 @@
+"""memcached's own tests of the binary protocol, run against memlite.
+
+They come with its sources, which are not ours: they run when the memcached to compare with
+(MEMLITE_TEST_MEMCACHED) stands in the folder it was built in, of 1.6.45.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import PEER_VARIABLE, RunningServer, memcached_path, running
+
+SOURCE = Path(memcached_path() or "").parent
+
+pytestmark = [
+    pytest.mark.skipif(
+        not (SOURCE / "t" / "binary.t").exists(),
+        reason=f"no test-suite beside the memcached that {PEER_VARIABLE} names",
+    ),
+    pytest.mark.skipif(shutil.which("perl") is None, reason="needs perl"),
+]
+
+# It wants to have started the server itself, on a UNIX socket: "stats settings" shows none.
+NOT_FOR_US = {"binary.t": ["449"], "binary-get.t": []}
+
+
+@pytest.fixture(scope="module", params=["memlite", "memlite-file"])
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with running(request.param, "--debug-commands") as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", NOT_FOR_US)
+def test_suite(server: RunningServer, name: str) -> None:
+    run = subprocess.run(
+        ["perl", f"t/{name}"],
+        cwd=SOURCE,
+        env={**os.environ, "T_MEMD_USE_DAEMON": f"127.0.0.1:{server.port}"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    output = run.stdout + run.stderr
+    planned = re.search(r"^1\.\.(\d+)$", run.stdout, re.MULTILINE)
+    assert planned, output
+    assert re.findall(r"Failed test .*?at t/\S+ line (\d+)", output, re.DOTALL) == NOT_FOR_US[name]
+    assert len(re.findall(r"^(?:not )?ok ", run.stdout, re.MULTILINE)) == int(planned[1])

@@ -1,0 +1,81 @@
+"""What the load tester reports, beside a load generator in C, on a real memcached.
+
+That memcached is slowed down, so that it and not a generator is the limit: on two cores one in
+Python would be, and the comparison would be one of generators.
+"""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memlite.loadtest.files import load
+from tests.support.paths import ROOT
+from tests.support.servers import needs_memcached
+
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+
+SLOW_READ = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A read takes 150 microseconds of processor time more, as if the server had more to do. */
+ssize_t read(int descriptor, void *data, size_t size) {
+    static ssize_t (*real)(int, void *, size_t);
+    if (!real) real = dlsym(RTLD_NEXT, "read");
+    struct timespec now, end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += 150000;
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - end.tv_sec) * 1000000000L + now.tv_nsec - end.tv_nsec < 0);
+    return real(descriptor, data, size);
+}
+"""
+
+
+def compiled(source: Path, target: Path, *options: str) -> Path:
+    subprocess.run([COMPILER, "-O2", "-o", target, source, *options], check=True)
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@needs_memcached
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler for the other generator")
+def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
+    (tmp_path / "slow.c").write_text(SLOW_READ)
+    slow = compiled(tmp_path / "slow.c", tmp_path / "slow.so", "-shared", "-fPIC", "-ldl")
+    source = ROOT / "scripts" / "benchmarks" / "loadgen.c"
+    generator = compiled(source, tmp_path / "loadgen", "-lpthread", "-lm")
+    server = start("-t", "1", kind="memcached", environment={"LD_PRELOAD": str(slow)})
+    port = str(server.port)
+    rounds: list[tuple[float, float]] = []
+    limited = 0
+    for number in range(1, 11):
+        done = subprocess.run(
+            [generator, "--port", port, "--connections", "50", "--gets", "10", "--sets", "1",
+             "--keys", "1000", "--value-size", "100", "--seconds", "1"],
+            capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        theirs = json.loads(done.stdout)
+        subprocess.run(
+            [sys.executable, "-m", "memlite", "bench", "run", f"127.0.0.1:{port}", "--clients",
+             "50", "--keys", "1000", "--duration", "1s", "--repetitions", "1", "--out", tmp_path,
+             "-q", "--no-report"],
+            check=True, timeout=60, capture_output=True,
+        )  # fmt: skip
+        (point,) = load(tmp_path).points
+        limited += point.generator_limited
+        throughput = theirs["operations"] / theirs["seconds"]
+        rounds.append((point.throughput.mean / throughput, point.p50.mean / theirs["p50_us"]))
+        medians = [statistics.median(ratios) for ratios in zip(*rounds, strict=True)]
+        # On a busy machine three rounds are too few: one generator meets more of what else runs.
+        if number >= 3 and limited < number / 2 and medians == pytest.approx([1, 1], abs=0.15):
+            return
+    pytest.fail(f"ours, of the other's throughput and median: {rounds}; {limited} were limited")

@@ -1,0 +1,486 @@
+"""``memlite bench`` as people run it: real servers, real clients, files, exit codes."""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from memlite.loadtest.files import load
+from tests.support.certificates import Authority, client_context
+from tests.support.patience import patiently
+from tests.support.servers import needs_memcached, running
+
+QUICK = ["--duration", "150ms", "--warm-up", "20ms", "--repetitions", "2", "--keys", "200"]
+
+
+def bench(*arguments, timeout=100, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        **options,
+    )
+
+
+def address(server):
+    return f"127.0.0.1:{server.port}"
+
+
+def marked(mark):
+    """Return the processes that were started with this in their environment."""
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if one.environ().get("MEMLITE_TEST_MARK") == mark:
+                found.append(one)
+    return found
+
+
+def test_compare(tmp_path):
+    out = tmp_path / "out"
+    done = bench(
+        "compare", "--backends", "memory,file,gcs", "--clients", "1,4", *QUICK,
+        "--duration", "300ms",
+        "--gcs-read-latency", "fixed:1ms", "--gcs-write-latency", "fixed:2ms",
+        "--out", out, "--no-report", "--verify",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(out)
+    assert [one.name for one in results.targets] == ["memory", "file", "gcs"]
+    assert all(one.server for one in results.targets)
+    assert [(one.target, one.clients) for one in results.points] == [
+        (name, clients) for name in ("memory", "file", "gcs") for clients in (1, 4)
+    ]
+    for one in results.points:
+        assert [repetition.number for repetition in one.repetitions] == [1, 2]
+        assert not one.errors
+        for repetition in one.repetitions:
+            sets = repetition.response.get("set")  # on a busy machine there may be none
+            assert repetition.operations == repetition.hits + (sets.count if sets else 0)
+            assert repetition.response["all"].count == repetition.operations
+            assert repetition.misses == 0
+            assert repetition.server is not None
+            assert repetition.server.memory_bytes > 10_000_000
+            assert 0.25 < repetition.seconds < 10
+    by_target = {(one.target, one.clients): one for one in results.points}
+    assert by_target["gcs", 1].response["get"].p50 >= 1000
+    assert by_target["gcs", 1].response["set"].p50 >= 2000
+    assert by_target["memory", 4].throughput.mean > by_target["gcs", 4].throughput.mean
+    # New clients all at once, beside it: a set and a get each.
+    assert [(one.target, one.clients) for one in results.bursts] == list(by_target)
+    for one in results.bursts:
+        assert all(
+            repetition.operations == 2 * one.clients and repetition.hits == one.clients
+            for repetition in one.repetitions
+        )
+        assert set(one.response) == {"all", "connect", "get", "set"}
+    with (out / "results.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 2 * 2 * 6
+    assert "memory" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "[24/24]" in done.stderr
+    assert not list(out.glob(".*"))
+
+
+@needs_memcached
+def test_run_against_memcached(start, tmp_path):
+    server = start(kind="memcached")
+    done = bench("run", f"{address(server)}=cache", "--clients", 3, *QUICK, "--out", tmp_path,
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert results.targets[0].name == "cache"
+    assert results.targets[0].kind == "server"
+    assert results.targets[0].server.startswith("1.")
+    assert results.points[0].repetitions[0].server is not None  # it runs on this machine
+    assert not results.bursts
+
+
+@pytest.mark.parametrize(
+    "workload",
+    ["ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f", "concurrent", "write-only",
+     "read-only", "multiget"],
+)  # fmt: skip
+def test_presets(memlite, tmp_path, workload):
+    done = bench("run", address(memlite), "--workload", workload, "--clients", 4, *QUICK,
+                 "--value-size", 60, "--verify", "--out", tmp_path, "-q",
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    (point,) = load(tmp_path).points
+    assert point.throughput.mean > 0
+    assert not point.errors
+
+
+def test_values_that_are_wrong_are_found(memlite, tmp_path):
+    arguments = ["run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path, "-q",
+                 "--no-report"]  # fmt: skip
+    assert bench(*arguments, "--mix", "set=1").returncode == 0
+    # Those were not stored to be verified.
+    path = tmp_path / "reads.toml"
+    path.write_text("preload = false\n[mix]\nget = 1\n")
+    done = bench(*arguments, "--workload", path, "--verify")
+    assert done.returncode == 1
+    assert "wrong value" in done.stdout
+    assert load(tmp_path).points[0].errors["wrong value"] > 0
+
+
+@pytest.mark.alone
+@patiently
+def test_open_loop(memlite, tmp_path):
+    done = bench("run", address(memlite), "--clients", 20, *QUICK, "--rate", "1k,2k",
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second = load(tmp_path).points
+    assert (first.rate, second.rate) == (1000, 2000)
+    assert first.throughput.mean == pytest.approx(1000, rel=0.1)
+    assert second.throughput.mean == pytest.approx(2000, rel=0.1)
+    assert first.service["all"].count == first.response["all"].count
+
+
+def test_pymemcache(memlite, tmp_path):
+    done = bench("run", address(memlite), "--client", "pymemcache", "--clients", 3, *QUICK,
+                 "--verify", "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (point,) = load(tmp_path).points
+    assert set(point.response) == {"all", "get", "set"}
+    assert all(one.misses == 0 for one in point.repetitions)
+
+
+@pytest.mark.parametrize("client", ["text", "pymemcache"])
+def test_a_number_of_operations(memlite, tmp_path, client):
+    done = bench("run", address(memlite), "--client", client, "--clients", 3, *QUICK,
+                 "--operations", 1001, "--workers", 2, "--out", tmp_path, "-q",
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert results.workers == 2
+    assert [one.operations for one in results.points[0].repetitions] == [1001, 1001]
+
+
+@pytest.mark.alone
+@patiently
+def test_a_trace(memlite, tmp_path):
+    trace = tmp_path / "trace.csv"
+    lines = ["time,operation,key,size", "0,set,a,10", "0.1,get,a,", "0.3,get,b,", "0.4,delete,a,"]
+    trace.write_text("\n".join(lines) + "\n")
+    done = bench("run", address(memlite), "--trace", trace, "--repetitions", 1, "--clients", 2,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (repetition,) = load(tmp_path).points[0].repetitions
+    assert (repetition.operations, repetition.hits, repetition.misses) == (4, 1, 1)
+    assert repetition.seconds == pytest.approx(0.4, abs=0.1)
+    trace.write_text("\n".join([*lines, "0.5,frobnicate,a,"]) + "\n")
+    done = bench("run", address(memlite), "--trace", trace, "--out", tmp_path, "-q")
+    assert done.returncode != 0
+    assert "trace.csv:6" in done.stderr or "line 6" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_knee(memlite, tmp_path):
+    done = bench("run", address(memlite), "--clients", 1, *QUICK, "--find-knee", "--most", 8,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (knee,) = load(tmp_path).knees
+    assert knee.reason in ("throughput", "limit")
+    assert 1 <= knee.clients <= 8
+    done = bench("run", address(memlite), "--clients", 1, *QUICK, "--find-knee", "--slo", "1us",
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    (knee,) = load(tmp_path).knees
+    assert (knee.reason, knee.clients) == ("start", 1)
+
+
+def test_each_value_size_is_stored_before_it_is_read(tmp_path):
+    done = bench("compare", "--backends", "memory", "--clients", 2, "--value-size", "10,5000,200",
+                 "--keys", 100, "--mix", "get=1", "--verify", *QUICK, "--out", tmp_path, "-q",
+                 "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    sizes = {}
+    for point in load(tmp_path).points:
+        one = point.repetitions[0]
+        assert one.hits == one.operations
+        sizes[point.value_size] = one.bytes_received / one.operations
+    assert {size: round(got, -2) for size, got in sizes.items()} == {10: 0, 5000: 5000, 200: 200}
+
+
+def wait_for_gets(server):
+    """Until it is asked by a load that runs for some time yet."""
+    before, deadline = int(server.stats()["cmd_get"]), time.monotonic() + 30
+    while int(server.stats()["cmd_get"]) < before + 1000:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", "run", address(memlite), "--clients", "2",
+         "--duration", "60s", "--warm-up", "0s", "--out", tmp_path, "--no-report"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            wait_for_gets(memlite)
+        finally:
+            os.killpg(process.pid, number)  # as the terminal does it
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    assert "partial" in errors
+    assert "Traceback" not in errors
+    results = load(tmp_path)
+    assert results.partial
+    assert results.points[0].repetitions[0].operations > 0
+    assert results.points[0].repetitions[0].seconds < 50
+
+
+def test_a_server_that_dies_is_an_error(start, tmp_path):
+    server = start()
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", "run", address(server), "--clients", "2",
+         "--duration", "5s", "--warm-up", "0s", "--repetitions", "1", "--out", tmp_path,
+         "--no-report", "-q"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        wait_for_gets(server)
+        server.process.kill()
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1, errors
+    assert "connection refused" in output
+    counted = load(tmp_path).points[0].errors
+    assert counted["connection refused"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["run", "127.0.0.1:1"], 71, "127.0.0.1:1: Connection refused"),
+        (["run", "/nope.sock"], 71, "/nope.sock: No such file"),
+        (["run", "nonsense"], 64, "HOST:PORT"),
+        (["run", "127.0.0.1:99999"], 64, "HOST:PORT"),
+        (["compare", "--backends", "disk"], 64, "memory, file, gcs"),
+        (["compare", "--backends", "file:///nope/x.json"], 71, "no folder /nope"),
+        (["compare", "--backends", "memory,memory"], 64, "same name"),
+        (["compare", "--backends", ""], 64, "nothing to compare"),
+        (["compare", "--gcs-read-latency", "slow", "--backends", "gcs"], 71, "slow"),
+        (["run", "127.0.0.1:1", "--clients", "0"], 64, "--clients"),
+        (["run", "127.0.0.1:1", "--clients", "5:1"], 64, "--clients"),
+        (["run", "127.0.0.1:1", "--workload", "ycsb-z"], 64, "ycsb-a"),
+        (["run", "127.0.0.1:1", "--duration", "soon"], 64, "--duration"),
+        (["run", "127.0.0.1:1", "--mix", "fly=1"], 64, "fly"),
+        (["run", "127.0.0.1:1", "--slo", "1ms"], 64, "--find-knee"),
+        (["run", "127.0.0.1:1", "--out", "/proc/nope"], 71, "/proc/nope"),
+        (["run", "127.0.0.1:1", "--client", "pymemcache", "--rate", "5"], 64, "--rate"),
+        (["report", "/nope"], 64, "/nope cannot be read: No such file"),
+        (["workload", "nope"], 64, "mixed"),
+        (["fly"], 64, "fly"),
+        ([], 64, "COMMAND"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(tmp_path, arguments, code, said):
+    done = bench(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.glob("bench-results/*"))
+
+
+def test_workloads_are_printed_to_copy(tmp_path, memlite):
+    names = [line.split()[0] for line in bench("workload").stdout.splitlines()]
+    assert {"concurrent", "mixed", "multiget", "ycsb-a", "ycsb-f"} <= set(names)
+    copied = tmp_path / "mine.toml"
+    copied.write_text(bench("workload", "mixed").stdout.replace("set = 1", "set = 10"))
+    done = bench("run", address(memlite), "--workload", copied, "--clients", 2, *QUICK,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert results.workload["name"] == "mine"
+    assert results.workload["mix"] == {"get": 10, "set": 10}
+    text = json.loads((tmp_path / "results.json").read_text())
+    assert text["format"] == "memlite-bench"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_no_process_is_left_behind(tmp_path, killed):
+    mark = str(tmp_path)
+    arguments = ["compare", "--backends", "memory,gcs", "--clients", "2", *QUICK, "--out", tmp_path]
+    environment = {**os.environ, "MEMLITE_TEST_MARK": mark}
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", *arguments, "-q", "--no-report"],
+        env=environment, stdout=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        while len(marked(mark)) < 5:  # itself, a worker and what goes with it, servers
+            assert process.poll() is None
+            time.sleep(0.05)
+        if killed:
+            process.send_signal(signal.SIGINT)
+        process.wait(60)
+    deadline = time.monotonic() + 10
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not marked(mark)
+
+
+def test_a_worker_that_is_killed(memlite, tmp_path):
+    arguments = ["run", address(memlite), "--clients", "2", "--duration", "20s", "--out", tmp_path]
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlite", "bench", *arguments, "-q", "--workers", "1"],
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        workers = []
+        while not workers:
+            time.sleep(0.1)
+            workers = [
+                one
+                for one in psutil.Process(process.pid).children(recursive=True)
+                if any("spawn_main" in word for word in one.cmdline())
+            ]
+        workers[0].kill()
+        assert process.wait(30) == 71
+        assert process.stderr.read() == "memlite: bench: a worker process died\n"
+
+
+def test_a_report_of_several_has_a_folder_of_its_own(memlite, tmp_path):
+    for name in ("old", "new"):
+        bench("run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path / name, "-q",
+              "--no-report")  # fmt: skip
+    assert bench("report", "old", cwd=tmp_path).returncode == 0
+    before = (tmp_path / "old" / "report.html").read_bytes()
+    assert bench("report", "old", "new", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "old" / "report.html").read_bytes() == before
+    assert len(list(tmp_path.glob("bench-results/*/report.html"))) == 1
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    authority = Authority(tmp_path_factory.mktemp("certificates"))
+    return authority.issue("server"), authority.issue("client")
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates):
+    """A memlite that speaks TLS, with those who show a certificate."""
+    served, known = certificates
+    with running(
+        "memlite", *served.flags, "-o", f"ssl_verify_mode=2,ssl_ca_cert={served.ca}",
+        tls=client_context(served.ca, known),
+    ) as server:  # fmt: skip
+        yield server
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--verify", "--pipeline", "4"],
+        ["--mix", "get=5,cas=1,incr=1", "--rate", "500"],
+        ["--client", "pymemcache"],
+        ["--workload", "concurrent"],
+    ],
+    ids=" ".join,
+)
+def test_tls(encrypted, certificates, tmp_path, options):
+    served, known = certificates
+    files = ["--tls-ca-cert", served.ca, "--tls-cert", known.cert, "--tls-key", known.key]
+    before = int(encrypted.stats()["total_connections"])
+    done = bench("run", address(encrypted), "--clients", 3, *QUICK, *options, "--tls", *files,
+                 "--out", tmp_path, "-q", "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = load(tmp_path)
+    assert results.targets[0].details["TLS"].startswith("TLSv1.3, ")
+    points = results.points + results.bursts
+    assert points
+    assert all(one.operations for point in points for one in point.repetitions)
+    stats = encrypted.stats()
+    assert int(stats["total_connections"]) >= before + 3
+    assert stats["ssl_handshake_errors"] == stats["ssl_proto_errors"] == "0"
+
+
+def test_tls_that_cannot_be(memlite, encrypted, certificates, tmp_path):
+    served, known = certificates
+    where = [address(encrypted), "--clients", 1, *QUICK, "--out", tmp_path, "-q"]
+    for arguments, says in (
+        ([*where, "--tls"], "certificate verify failed"),
+        ([*where, "--tls", "--tls-ca-cert", "/nowhere"], "--tls-ca-cert: /nowhere: No such file"),
+        ([*where, "--tls", "--tls-ca-cert", known.key], f"--tls-ca-cert: {known.key}: "),
+        ([*where, "--tls", "--tls-cert", served.cert, "--tls-key", known.key],
+         f"{served.cert} and {known.key}: key values mismatch"),
+        ([*where, "--tls", "--tls-key", known.key], "--tls-key requires --tls-cert"),
+        ([*where, "--tls-skip-verify"], "--tls-... options require --tls"),
+        (["/a/path", *where[1:], "--tls"], "--tls is for HOST:PORT"),
+        ([address(memlite), *where[1:], "--tls"], f"{address(memlite)}: "),
+    ):  # fmt: skip
+        done = bench("run", *arguments)
+        assert done.returncode in (64, 71), arguments
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_tls_to_anybody(certificates, tmp_path):
+    served, _ = certificates
+    with running("memlite", *served.flags, tls=client_context(served.ca)) as server:
+        done = bench("compare", "--backends", "memory", "--target", address(server) + "=tls",
+                     "--tls", "--tls-skip-verify", "--clients", 2, *QUICK, "--out", tmp_path, "-q",
+                     "--no-report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plain, tls = load(tmp_path).targets
+    assert "TLS" not in plain.details
+    assert tls.details["TLS"].startswith("TLSv1.3, ")
+
+
+@pytest.fixture(scope="module")
+def lite_server():
+    with running("memlite", "--dialect", "lite") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),  # plain operations
+        ("--verify", "--value-size", "100,2000"),
+        ("--pipeline", "8", "--rate", "500"),
+        ("--workload", "concurrent"),
+    ],
+    ids=" ".join,
+)
+def test_the_lite_dialect(lite_server, tmp_path, arguments):
+    done = bench(
+        "run", f"{address(lite_server)}=it", "--dialect", "lite", "--clients", "4", *QUICK,
+        "--out", tmp_path, "--no-report", *arguments,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    (target,) = results.targets
+    assert (target.server, target.details["dialect"]) == ("memcached-lite", "lite")
+    for point in (*results.points, *results.bursts):
+        assert not point.errors
+        assert sum(one.hits for one in point.repetitions) > 0
+        assert sum(one.misses for one in point.repetitions) == 0
+        assert all(one.response["set"].count for one in point.repetitions)
+
+
+def test_dialects_compared(lite_server, tmp_path):
+    done = bench(
+        "compare", "--backends", "memory", "--target", f"{address(lite_server)}=it",
+        "--dialect", "lite", "--clients", "2", *QUICK, "--out", tmp_path, "--no-report",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert [one.details.get("dialect") for one in results.targets] == [None, "lite"]
+    assert not any(one.errors for one in (*results.points, *results.bursts))
+
+
+def test_the_wrong_dialect(lite_server, tmp_path):
+    done = bench("run", address(lite_server), "--out", tmp_path / "a")
+    assert done.returncode
+    assert "(--dialect lite?)" in done.stderr
+    with running("memlite") as server:
+        done = bench("run", address(server), "--dialect", "lite", "--out", tmp_path / "b")
+        assert done.returncode
+        assert "does not speak the lite dialect" in done.stderr

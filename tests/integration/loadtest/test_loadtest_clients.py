@@ -1,0 +1,354 @@
+"""The load tester's clients against servers whose behaviour is known."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import ClassVar
+
+import pytest
+from pymemcache import Client
+
+from memlite.loadtest.clients.pacing import arrivals
+from memlite.loadtest.clients.settings import Settings
+from memlite.loadtest.clients.text import TextClients
+from memlite.loadtest.operations import Operation, Operations
+from memlite.loadtest.plain import PlainOperations
+from memlite.loadtest.recorder import Recorder, Tally, percentile
+from memlite.loadtest.workload import Keys, Load, Workload
+from tests.support.patience import patiently
+
+
+class ArtificialServer(asyncio.Protocol):
+    """Answers each get after a service time, and nothing at all while it stalls.
+
+    Attributes:
+        service: seconds.
+        stall: from when to when, in seconds of the loop's clock.
+        replies: what to answer instead, by number of the request.
+        connections: how many there were.
+    """
+
+    service = 0.001
+    stall = (0.0, 0.0)
+    replies: ClassVar[dict[int, bytes]] = {}
+    seen = 0
+    connections = 0
+
+    def connection_made(self, transport):
+        self.transport = transport
+        type(self).connections += 1
+        self.transports.append(transport)
+
+    def data_received(self, data):
+        loop = asyncio.get_running_loop()
+        for line in data.split(b"\r\n")[:-1]:
+            number = type(self).seen
+            type(self).seen += 1
+            reply = self.replies.get(number, b"END\r\n")
+            if line == b"version":
+                reply = b"VERSION 1\r\n"
+            elif line.endswith(b"noreply") or not line.startswith((b"get", b"set")):
+                reply = b""
+            elif line.startswith(b"set"):
+                reply = self.replies.get(number, b"STORED\r\n")
+            at = loop.time() + self.service
+            if self.stall[0] <= at < self.stall[1]:
+                at = self.stall[1]
+            if reply == b"close":
+                self.transport.close()
+            elif reply is not None:
+                loop.call_at(at, self.answer, reply)
+
+    def answer(self, reply):
+        if not self.transport.is_closing():
+            self.transport.write(reply)
+
+
+@pytest.fixture
+async def server():
+    class Server(ArtificialServer):
+        pass
+
+    Server.transports = []
+    listening = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
+    Server.address = listening.sockets[0].getsockname()[:2]
+    yield Server
+    listening.close()
+    for transport in Server.transports:
+        transport.abort()
+    await asyncio.sleep(0)
+
+
+def get(count):
+    return [Operation(b"get k\r\n", "get", 1, 1, None)] * count
+
+
+class Budget:
+    def __init__(self, operations, make=get):
+        self.left = operations
+        self.make = make
+
+    def __call__(self, count):
+        count = min(count, self.left)
+        self.left -= count
+        return self.make(count) if count else []
+
+
+def plain(left=None, **workload):
+    """Return gets of 10,000 keys, or another plain workload."""
+    workload = Workload(**({"mix": {"get": 1.0}} | workload))
+    operations = PlainOperations(Operations(workload, seed=1, client=0, clients=1), 100)
+    operations.left = left
+    return operations
+
+
+async def drive(server, *, take=get, seconds=None, rate=0.0, kind="constant", **settings):
+    """Run clients; return what they wrote down."""
+    recorder = Recorder()
+    settings.setdefault("connections", 1)
+    plain = take if isinstance(take, PlainOperations) else None
+    clients = TextClients(Settings(server.address, **settings), take, recorder, plain)
+    await clients.connect()
+    began = perf_counter_ns()
+    recorder.begin(began)
+    if rate:
+        clients.start_at(arrivals(rate, kind, 1), began)
+    else:
+        clients.start()
+    if seconds is not None:
+        await asyncio.sleep(seconds)
+        clients.stop()
+    await asyncio.wait_for(clients.drained(), 20)
+    recording = recorder.end()
+    await clients.close()
+    return recording
+
+
+both = pytest.mark.parametrize("budget", [Budget, plain])
+
+
+def merged(tallies: dict[str, Tally]) -> Tally:
+    total: Tally = {}
+    for tally in tallies.values():
+        for value, count in tally.items():
+            total[value] = total.get(value, 0) + count
+    return total
+
+
+@pytest.mark.alone
+@both
+@patiently
+async def test_a_known_service_time(server, budget):
+    server.service = 0.01
+    recording = await drive(server, take=budget(200), connections=4)
+    tally = recording.response["get"]
+    assert recording.counts.operations == recording.counts.misses == 200
+    assert sum(tally.values()) == 200
+    assert 10_000 <= percentile(tally, 0.5) < 13_000
+    seconds = (recording.ended - recording.began) / 1e9
+    assert 0.5 <= seconds < 1.0  # 200 requests, 4 at once, 10 ms each
+
+
+async def stalled(server):
+    now = asyncio.get_running_loop().time()
+    server.stall = (now + 0.5, now + 1.0)
+
+
+@pytest.mark.alone
+@patiently
+async def test_open_loop_counts_what_a_stall_does_to_those_who_come_meanwhile(server):
+    await stalled(server)
+    recording = await drive(server, rate=400, seconds=2.0, connections=300)
+    tally = recording.response["get"]
+    assert sum(tally.values()) == pytest.approx(800, abs=4)
+    # A quarter of them comes during the stall, and waits for what is left of it.
+    assert percentile(tally, 0.5) < 10_000
+    assert percentile(tally, 0.875) == pytest.approx(250_000, rel=0.2)
+    assert percentile(tally, 0.99) == pytest.approx(480_000, rel=0.1)
+    assert max(tally) == pytest.approx(500_000, rel=0.1)
+
+
+@pytest.mark.alone
+@patiently
+async def test_open_loop_counts_waiting_for_a_connection(server):
+    await stalled(server)
+    recording = await drive(server, rate=400, seconds=2.0, connections=4)
+    tally, service = recording.response["get"], recording.service["get"]
+    assert percentile(tally, 0.875) > 200_000
+    # The requests themselves took as long as the server: only four met the stall.
+    assert percentile(service, 0.98) < 20_000
+    assert sum(count for value, count in service.items() if value > 100_000) == 4
+
+
+@pytest.mark.alone
+@patiently
+async def test_closed_loop_does_not_see_it(server):
+    """Coordinated omission: whoever waits for a reply sends nothing that could be slow too."""
+    await stalled(server)
+    recording = await drive(server, seconds=2.0, connections=1)
+    tally = recording.response["get"]
+    assert percentile(tally, 0.99) < 20_000
+    assert sum(count for value, count in tally.items() if value > 100_000) == 1
+    assert max(tally) == pytest.approx(500_000, rel=0.1)
+
+
+@pytest.mark.alone
+@patiently
+async def test_poisson_arrivals(server):
+    recording = await drive(server, rate=1000, kind="poisson", seconds=1.0, connections=50)
+    assert recording.counts.operations == pytest.approx(1000, rel=0.15)
+    assert percentile(recording.lateness, 0.5) < 1000
+
+
+def test_arrivals():
+    constant = arrivals(1000, "constant", 1, 0.5)
+    assert [next(constant) for _ in range(3)] == [500_000, 1_500_000, 2_500_000]
+    poisson = arrivals(1000, "poisson", 1)
+    times = [next(poisson) for _ in range(5000)]
+    gaps = [after - before for before, after in zip([0, *times], times, strict=False)]
+    assert times == sorted(times)
+    assert sum(gaps) / len(gaps) == pytest.approx(1e6, rel=0.05)
+    mean_of_squares = sum(gap * gap for gap in gaps) / len(gaps)
+    assert mean_of_squares == pytest.approx(2e12, rel=0.15)  # that of exponential gaps
+
+
+@both
+@pytest.mark.parametrize("pipeline", [1, 7])
+async def test_what_goes_wrong_is_counted_by_kind(server, pipeline, budget):
+    server.replies = {
+        3: b"SERVER_ERROR out of memory\r\n",
+        5: b"CLIENT_ERROR bad data chunk\r\n",
+        11: b"ERROR\r\n",
+        15: b"SERVER_ERROR out of memory\r\n",
+    }
+    recording = await drive(server, take=budget(40), pipeline=pipeline)
+    assert recording.counts.errors == {
+        "SERVER_ERROR out of memory": 2,
+        "CLIENT_ERROR bad data chunk": 1,
+        "ERROR": 1,
+    }
+    assert recording.counts.operations == 36
+
+
+@both
+async def test_a_connection_that_is_closed_is_replaced(server, budget):
+    server.replies = {5: b"close"}
+    recording = await drive(server, take=budget(20), connections=2)
+    assert recording.counts.errors == {"connection closed": 1}
+    assert recording.counts.operations == 19
+    assert server.connections == 3
+
+
+@both
+async def test_a_request_without_reply_times_out(server, budget):
+    server.replies = {5: b""}
+    recording = await drive(server, take=budget(20), connections=2, timeout=2)
+    assert recording.counts.errors == {"timeout": 1}
+    assert recording.counts.operations == 19
+    assert server.connections == 3
+
+
+@both
+async def test_what_is_no_reply(server, budget):
+    server.replies = {5: b"VALUE k 0 -1\r\n"}
+    recording = await drive(server, take=budget(20))
+    (kind,) = recording.counts.errors
+    assert kind.startswith("not a memcached reply")
+
+
+@pytest.mark.parametrize("plain", [None, plain()])
+async def test_a_server_that_goes_away(server, plain):
+    recorder = Recorder()
+    clients = TextClients(Settings(server.address, 2), get, recorder, plain)
+    await clients.connect()
+    recorder.begin(perf_counter_ns())
+    server.replies = dict.fromkeys(range(10000), b"close")
+    clients.start()
+    await asyncio.sleep(0.5)
+    clients.stop()
+    await asyncio.wait_for(clients.drained(), 5)
+    await clients.close()
+    assert recorder.end().counts.errors["connection closed"] >= 4
+
+
+async def test_noreply_is_measured_by_what_comes_behind_it(server):
+    silent = Operation(b"set k 0 0 1 noreply\r\nx\r\n", "set", 0, 0, None)
+
+    def make(count):
+        return [silent] * (count - 1) + get(1)
+
+    recording = await drive(server, take=Budget(80, make), pipeline=8)
+    assert sum(recording.response["set"].values()) == 70
+    assert sum(recording.response["get"].values()) == 10
+    assert recording.counts.operations == 80
+    assert not recording.counts.errors
+
+
+async def test_think_time(server):
+    recording = await drive(server, take=Budget(10), think_time=0.05)
+    assert (recording.ended - recording.began) / 1e9 > 0.45
+
+
+@pytest.mark.parametrize("take", [get, plain()])
+async def test_second_by_second(server, take):
+    recording = await drive(server, take=take, seconds=2.2, connections=2)
+    # Seconds without operations are left out, if the machine stops for that long.
+    seconds = list(recording.seconds)
+    assert seconds == sorted(set(seconds))
+    assert seconds[0] == 0
+    assert 2 <= seconds[-1] <= (recording.ended - recording.began) // 10**9
+    assert sum(operations for _, operations, _ in recording.seconds.values()) == (
+        recording.counts.operations
+    )
+    assert sum(merged(recording.response).values()) == recording.counts.operations
+
+
+@pytest.mark.parametrize("pipeline", [1, 16])
+async def test_plain_operations_are_counted_as_any_others(memlite, pipeline):
+    class Server:
+        address = ("127.0.0.1", memlite.port)
+
+    workload = {"mix": {"get": 3.0, "set": 1.0}, "keys": Keys(count=1_000, prefix=f"p{pipeline}-")}
+    operations = Operations(Workload(**workload), seed=1, client=0, clients=1)
+    recordings = []
+    for take in (Budget(2_000, operations.take), plain(2_000, **workload)):
+        with contextlib.closing(Client(Server.address)) as client:
+            client.flush_all()
+        recordings.append(await drive(Server, take=take, pipeline=pipeline))
+    one, other = (recording.counts for recording in recordings)
+    assert one == other
+    assert min(one.hits, one.misses) > 100
+    assert one.operations == 2_000
+    kinds = [
+        {kind: sum(tally.values()) for kind, tally in recording.response.items()}
+        for recording in recordings
+    ]
+    assert kinds[0] == kinds[1]
+    assert one.hits + one.misses == kinds[0]["get"]
+
+
+async def test_operations_of_every_kind(memlite):
+    mix = dict.fromkeys(
+        ("get", "gets", "set", "add", "replace", "append", "prepend", "cas", "delete", "incr",
+         "decr", "touch", "insert", "scan", "rmw"),
+        1.0,
+    )  # fmt: skip
+    workload = Workload(mix=mix)
+    workload = replace(workload, keys=replace(workload.keys, count=100), load=Load(multiget=1))
+    operations = Operations(workload, seed=1, client=0, clients=1)
+    preload = operations.preload()
+
+    class Server:
+        address = ("127.0.0.1", memlite.port)
+
+    def stored(count):
+        return [one for one, _ in zip(preload, range(count), strict=False)]
+
+    recording = await drive(Server, take=stored, pipeline=10)
+    assert not recording.counts.errors
+    recording = await drive(
+        Server, take=Budget(3000, operations.take), connections=4, pipeline=3, keep=True
+    )
+    assert recording.counts.errors == {}
+    assert set(recording.response) == set(mix)

@@ -1,0 +1,117 @@
+"""The report in a browser: complete, readable in light and dark, and off the network."""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
+pytest.importorskip("jinja2", reason="the load tester needs memlite-cache[bench]")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+from playwright import sync_api as playwright
+
+from memlite.loadtest.report import write_report
+from tests.unit.loadtest.samples import KNEE, results
+
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("no browser (apt install chromium)", allow_module_level=True)
+
+RATES = (500, 1000, 2000, 5000, 15_000, 30_000, 45_000)
+# Called by the fixture: making them all would take seconds of every collection.
+RUNS: dict[str, Callable[[], list[Any]]] = {
+    "steady": lambda: [results(rates=RATES, knees=(KNEE,))],
+    "sizes": lambda: [results(sizes=(100, 1000, 10_000), clients=(10, 50))],
+    "concurrent": lambda: [results(kind="concurrent")],
+    "compared": lambda: [results(), results(version="0.2.0", seed=2)],
+    "long names": lambda: [results(title="n" * 200), results(title="w" * 30 + " " + "m" * 170)],
+    "empty": lambda: [results(clients=())],
+}
+FIGURES = {"steady": 6, "sizes": 6, "concurrent": 4, "compared": 5, "long names": 5, "empty": 0}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def report(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Path, int]:
+    folder = tmp_path_factory.mktemp("report")
+    return write_report(RUNS[request.param](), folder)[0], FIGURES[request.param]
+
+
+def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
+    # In one test, so that workers of pytest-xdist do not each make the report.
+    for scheme, width in itertools.product(("light", "dark"), (1200, 400)):
+        check_page(browser, report, scheme, width)
+
+
+def check_page(browser: Any, report: tuple[Path, int], scheme: str, width: int) -> None:
+    file, count = report
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    try:
+        page.goto(file.as_uri())
+        assert said == []
+        assert asked == [file.as_uri()]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        drawings = page.locator("figure svg")
+        assert drawings.count() == count
+        for drawing in drawings.all():
+            assert drawing.is_visible()
+            box = drawing.bounding_box()
+            assert box["width"] >= 500
+            assert box["height"] >= 100
+        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 25, 30)")
+        for drawing in drawings.all():
+            # The drawing's own paper, the first shape in it, goes with the page's.
+            first = drawing.locator("path").first
+            assert first.evaluate("element => getComputedStyle(element).fill") == paper
+    finally:
+        page.close()
+
+
+def test_a_page_is_printed_on_white(browser: Any, report: tuple[Path, int]) -> None:
+    page = browser.new_page(color_scheme="dark")
+    try:
+        page.goto(report[0].as_uri())
+        page.emulate_media(media="print", color_scheme="dark")
+        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert paper == "rgb(255, 255, 255)"
+    finally:
+        page.close()
+
+
+def test_headings_names_and_scopes(browser: Any, report: tuple[Path, int]) -> None:
+    page = browser.new_page()
+    try:
+        page.goto(report[0].as_uri())
+        assert page.locator("h1").count() == 1
+        levels = page.eval_on_selector_all(
+            "h1, h2, h3, h4", "all => all.map(one => +one.tagName[1])"
+        )
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+        assert page.locator("th:not([scope])").count() == 0
+        assert page.locator("figure [role=img]:not([aria-label])").count() == 0
+        names = page.eval_on_selector_all("[id]", "all => all.map(one => one.id)")
+        assert len(set(names)) == len(names)
+        targets = page.eval_on_selector_all("nav a", "all => all.map(one => one.hash.slice(1))")
+        assert set(targets) <= set(names)
+    finally:
+        page.close()

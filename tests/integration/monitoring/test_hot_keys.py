@@ -1,0 +1,73 @@
+"""``stats hotkeys``: the key that a skewed load asks for most is found, by whatever path."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.servers import RunningServer, Wire
+
+Start = Callable[..., RunningServer]
+
+
+def load(wire: Wire, requests: int, at_once: int) -> None:
+    """Ask for 5,000 keys, and for one of them, "hot", every tenth time."""
+    numbers = random.Random(1)
+    answers = b"END\r\n" * at_once
+    for _ in range(requests // at_once):
+        keys = [
+            b"hot" if numbers.random() < 0.1 else b"cold%d" % numbers.randrange(5000)
+            for _ in range(at_once)
+        ]
+        wire.send(b"".join(b"get %b\r\n" % key for key in keys))
+        assert wire.exactly(len(answers)) == answers
+
+
+@pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"])
+@pytest.mark.parametrize("at_once", [1, 16])
+def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
+    interval = 256 if kind in ("memlite", "memlite-asyncio") else 64
+    # Enough reads that some 64 or 256 are measured: what is left to chance here and below is four
+    # standard deviations and more.
+    requests = interval * (64 * at_once if at_once > 1 else 256)
+    with start(kind=kind).connect() as wire:
+        load(wire, requests, at_once)
+        stats = wire.stats("hotkeys")
+        assert stats["hotkeys:sample_interval"] == str(interval)
+        assert int(stats["hotkeys:requests"]) == pytest.approx(requests, rel=0.5)
+        assert stats["hotkeys:1:key"] == "hot"
+        assert "hotkeys:2:key" not in stats or float(stats["hotkeys:2:share"]) < 3
+        assert 2.5 < float(stats["hotkeys:1:share"]) < 20
+        assert float(stats["hotkeys:1:per_second"]) > 0
+        requests, error = (int(stats[f"hotkeys:1:{name}"]) for name in ("requests", "error"))
+        assert 0 <= error <= requests / 2
+        wire.ask(b"stats reset\r\n")
+        assert wire.stats("hotkeys")["hotkeys:requests"] == "0"
+
+
+def test_hits_on_the_straight_path_and_stores_count_too(start: Start) -> None:
+    with start().connect() as wire:
+        for _ in range(12_000):  # 140 are measured, of which two thirds are the one key
+            wire.ask(b"set written 0 0 1\r\nx\r\n")
+            wire.send(b"get written\r\n")
+            wire.until(b"END\r\n")
+            wire.ask(b"incr counted 1\r\n")
+        stats = wire.stats("hotkeys")
+        assert stats["hotkeys:1:key"] == "written"
+        assert stats["hotkeys:2:key"] == "counted"
+        assert int(stats["hotkeys:1:requests"]) > int(stats["hotkeys:2:requests"])
+
+
+def test_a_client_with_a_period_of_its_own(start: Start) -> None:
+    """Keys in turn, as many as there are reads for one that is measured: always the same one."""
+    with start().connect() as wire:
+        for number in range(256 * 60):
+            wire.ask(b"get key%d\r\n" % (number % 256))
+        stats = wire.stats("hotkeys")
+        assert float(stats["hotkeys:1:share"]) < 25
+        assert "hotkeys:10:key" in stats
+
+
+def test_keys_are_nobodys_business_where_dumping_is_disabled(start: Start) -> None:
+    reply = b"CLIENT_ERROR stats hotkeys not allowed\r\n"
+    assert start("-X").ask(b"stats hotkeys\r\n") == reply

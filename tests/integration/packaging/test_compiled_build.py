@@ -1,0 +1,151 @@
+"""Building the wheel: pure unless it is to be compiled, which leaves no trace beside it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PARTS = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+COMPILER = shutil.which(os.environ.get("CC", "cc"))
+HEADERS = Path(sysconfig.get_path("include"), "Python.h")
+needs_compiler = pytest.mark.skipif(
+    COMPILER is None or not HEADERS.exists(), reason="no C compiler, or no headers of this Python"
+)
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "hatch_build.py").exists(), reason="an installed wheel is tested, and no checkout"
+)
+# A pure build must not even look for these.
+WITHOUT_MYPY = "import sys; sys.modules['hatch_mypyc'] = sys.modules['mypy'] = None; "
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in PARTS:
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(
+        ROOT / "memlite", checkout / "memlite", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    return checkout
+
+
+def build(
+    checkout: Path, call: str, *, first: str = "", fails: bool = False, **variables: str
+) -> str:
+    """Call one of hatchling's hooks as pip does; return what it returned, or what it complained."""
+    environment = {name: os.environ[name] for name in ("PATH", "CC") if name in os.environ}
+    run = subprocess.run(
+        [sys.executable, "-c", f"{first}from hatchling.build import *; print('=', {call})"],
+        cwd=checkout,
+        env=environment | {"PYTHONDONTWRITEBYTECODE": "1"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert bool(run.returncode) == fails, run.stdout + run.stderr
+    return run.stderr if fails else run.stdout.rpartition("= ")[2].strip()
+
+
+def trace(checkout: Path) -> list[str]:
+    """The files of a checkout but for what mypy and hatchling always leave."""
+    return sorted(
+        str(file.relative_to(checkout))
+        for file in checkout.rglob("*")
+        if file.is_file() and file.relative_to(checkout).parts[0] not in (".mypy_cache", "dist")
+    )
+
+
+@pytest.mark.parametrize("variables", [{}, {"MEMLITE_COMPILED": ""}, {"MEMLITE_COMPILED": "0"}])
+def test_it_is_pure_and_needs_nothing(checkout: Path, variables: dict[str, str]) -> None:
+    assert build(checkout, "get_requires_for_build_wheel()", **variables) == "[]"
+    name = build(checkout, "build_wheel('dist')", first=WITHOUT_MYPY, **variables)
+    assert re.fullmatch(r"memlite_cache-[\d.]+-py3-none-any\.whl", name)
+    assert not extensions(checkout / "dist" / name)
+
+
+def extensions(wheel: Path) -> list[str]:
+    names = zipfile.ZipFile(wheel).namelist()
+    return [name for name in names if name.endswith((".so", ".pyd"))]
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_is_compiled_if_that_is_asked_for(checkout: Path) -> None:
+    pytest.importorskip("hatch_mypyc", reason="no hatch-mypyc")
+    before = trace(checkout)
+    name = build(checkout, "build_wheel('dist')", MEMLITE_COMPILED="1")
+    assert not name.endswith("any.whl")
+    compiled = {module.partition(".")[0] for module in extensions(checkout / "dist" / name)}
+    assert compiled - {"memlite__mypyc"} == to_be_compiled()
+    assert trace(checkout) == before
+
+
+def to_be_compiled() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    sources: set[Path] = set()
+    for pattern in hook["include"]:
+        found = set(ROOT.glob(pattern.removeprefix("/")))
+        assert found, pattern
+        sources |= found
+    for pattern in hook["exclude"]:
+        sources -= set(ROOT.glob(pattern.removeprefix("/")))
+    return {str(file.relative_to(ROOT).with_suffix("")) for file in sources}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_without_a_compiler_it_says_so(checkout: Path) -> None:
+    pytest.importorskip("hatch_mypyc", reason="no hatch-mypyc")
+    before = trace(checkout)
+    variables = {"MEMLITE_COMPILED": "1", "CC": "/no/compiler"}
+    complaint = build(checkout, "build_wheel('dist')", fails=True, **variables)
+    assert complaint.endswith(
+        "MEMLITE_COMPILED=1 needs a C compiler and Python's headers; a pure build needs neither\n"
+    )
+    assert "/no/compiler" in complaint  # the cause is there, too
+    assert trace(checkout) == before
+
+
+def test_what_it_needs_then_is_what_the_tests_are_run_with(checkout: Path) -> None:
+    text = build(checkout, "*get_requires_for_build_wheel()", MEMLITE_COMPILED="1")
+    required = text.split()
+    assert {one.partition("==")[0] for one in required} == {"hatch-mypyc", "mypy", "setuptools"}
+    assert pinned(required) == required
+
+
+def pinned(required: Sequence[str]) -> list[str]:
+    """Those that the lock file of tests and checks has in just this version."""
+    lock = (ROOT / "requirements" / "test.txt").read_text()
+    return [one for one in required if re.search(rf"^{re.escape(one)} ", lock, re.MULTILINE)]
+
+
+def test_what_builds_every_wheel_is_pinned_alike() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    required = project["build-system"]["requires"]
+    assert required
+    assert pinned(required) == required
+
+
+def test_an_editable_installation_stays_pure(checkout: Path) -> None:
+    before = trace(checkout)
+    name = build(checkout, "build_editable('dist')", first=WITHOUT_MYPY, MEMLITE_COMPILED="1")
+    assert name.endswith("py3-none-any.whl")
+    assert trace(checkout) == before
+
+
+def test_other_values_are_refused(checkout: Path) -> None:
+    complaint = build(checkout, "build_wheel('dist')", fails=True, MEMLITE_COMPILED="yes")
+    assert complaint.endswith("ValueError: MEMLITE_COMPILED must be 0 or 1, not 'yes'\n")

@@ -1,0 +1,445 @@
+"""The scripts that measure servers: that they run and say what they should, not what they find."""
+
+import importlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.support.patience import patiently
+from tests.support.servers import needs_memcached
+
+PAGE = ROOT / "docs" / "how-to" / "measure-a-server.md"
+COMPILER = shutil.which("cc")
+# As good as memcached where it is not started.
+NO_MEMCACHED = "--memcached", "true"
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler for the load generator"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the scripts read /proc"),
+    pytest.mark.skipif(os.cpu_count() == 1, reason="one core for a server, one for the load"),
+]
+
+
+@pytest.fixture(scope="module")
+def loadgen(tmp_path_factory):
+    target = tmp_path_factory.mktemp("loadgen") / "loadgen"
+    source = ROOT / "scripts" / "benchmarks" / "loadgen.c"
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    subprocess.run([COMPILER, "-O2", *warnings, "-o", target, source, "-lm"], check=True)
+    return target
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """A function that imports a module of the scripts."""
+    monkeypatch.syspath_prepend(ROOT / "scripts" / "benchmarks")
+    return importlib.import_module
+
+
+def run(script, *arguments, code=0):
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "benchmarks" / script, *map(str, arguments)],
+        capture_output=True, text=True, timeout=110, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code == 2 else done.stdout
+
+
+def rows(text, first):
+    """The words of each line that begins so."""
+    return [line.split() for line in text.splitlines() if line.startswith(first)]
+
+
+def generate(loadgen, server, *arguments):
+    command = [loadgen, f"--port={server.port}", "--connections=4", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# The load generator
+
+
+def test_keys_of_a_size_and_a_time_to_live(loadgen, start):
+    server = start()
+    generate(loadgen, server, "--keys=100", "--key-size=20", "--exptime=100", "--prefill")
+    with server.connect() as wire:
+        assert wire.ask(b"mg key-0000000000000099 t s\r\n") in (
+            b"HD t100 s100\r\n",
+            b"HD t99 s100\r\n",
+        )
+        assert wire.stats()["curr_items"] == "100"
+
+
+def test_sets_that_are_refused(loadgen, start):
+    load = ["--gets=0", "--keys=100000", "--value-size=1000", "--operations=20000"]
+    server = start("-M", "-m", "2")
+    found = generate(loadgen, server, *load, "--refusals")
+    assert 0 < found["refused"] < found["sets"] == 20_000
+    command = [loadgen, f"--port={server.port}", *load]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "unexpected reply to a set: SERVER_ERROR out of memory" in done.stderr
+
+
+@pytest.mark.parametrize("size", ["11", "251", "x"])
+def test_keys_of_no_possible_size(loadgen, size):
+    done = subprocess.run(
+        [loadgen, "--port=1", f"--key-size={size}"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "--key-size: not a number from 12 to 250" in done.stderr
+
+
+@pytest.mark.parametrize("load", [[], ["--pipeline=5"], ["--multiget=5", "--gets=1", "--sets=1"]])
+@patiently
+def test_open_loop_keeps_its_rate(loadgen, start, load):
+    found = generate(loadgen, start(), "--rate=4000", "--seconds=1.5", *load)
+    assert found["operations"] == pytest.approx(6000, rel=0.2)
+    assert found["p50_us"] <= found["p99_us"] <= found["max_us"]
+
+
+@patiently
+def test_open_loop_leaves_nothing_out_while_the_server_stands_still(loadgen, start):
+    server = start()
+
+    def stand_still():
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=stand_still)
+    thread.start()
+    found = generate(loadgen, server, "--rate=2000", "--seconds=2")
+    thread.join()
+    # A quarter of the requests were due meanwhile, on average with half of the time before them;
+    # a closed loop would have seen four slow ones.
+    assert found["operations"] == pytest.approx(4000, rel=0.2)
+    assert found["max_us"] > 400_000
+    assert found["p99_us"] > 300_000
+    assert found["late_p99_us"] < 100_000  # that is not its own fault
+
+
+@patiently
+def test_open_loop_says_how_late_it_was_itself(loadgen, start):
+    command = [loadgen, f"--port={start().port}", "--rate=2000", "--seconds=2", "--connections=4"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGCONT)
+    found = json.loads(process.communicate(timeout=30)[0])
+    # A thousand batches were due meanwhile, most of them more than four connections can take.
+    assert found["p99_us"] > 300_000
+    assert found["late_max_us"] > 400_000
+    assert found["late_p99_us"] > 300_000
+
+
+@patiently
+def test_it_says_what_it_found_when_it_is_ended(loadgen, start):
+    command = [loadgen, f"--port={start().port}", "--rate=1000", "--seconds=3600"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    time.sleep(1)
+    process.terminate()
+    said, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert json.loads(said)["operations"] > 300
+
+
+# The servers beside one another
+
+
+LOADS = [
+    "get-set",
+    "sets",
+    "1k",
+    "pipeline-16",
+    "multiget-10",
+    "multiget-100",
+    "mb-sets",
+    "mb-gets",
+]
+QUICKLY = ["--rounds", 1, "--seconds", 0.2, "--connections", 8, "--megabytes", 2, "--starts", 2]
+
+
+def of_scenarios(names, *arguments):
+    chosen = [word for name in names for word in ("--scenario", name)]
+    return run("bench_server.py", *QUICKLY, *chosen, *arguments)
+
+
+@pytest.mark.slow
+@needs_memcached
+@patiently
+def test_what_every_load_costs(tmp_path):
+    text = of_scenarios(LOADS, "--json", tmp_path / "found.json")
+    assert re.search(r"^memcached: memcached \d", text, re.MULTILINE)
+    assert re.search(r"^memlite: memlite .*; Python .*; in ", text, re.MULTILINE)
+    for name in LOADS:
+        peer, ours = rows(text, f"{name} ")
+        assert (peer[1], ours[1]) == ("memcached", "memlite")
+        assert (peer[5], peer[7]) == ("1.00", "1.00")  # efficiency and throughput of memcached's
+        assert float(ours[2]) == pytest.approx(float(ours[3]) + float(ours[4]), abs=0.02)
+        assert float(ours[5]) == pytest.approx(float(peer[2]) / float(ours[2]), rel=0.05)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert set(found["servers"]) == {"memcached", "memlite"}
+    measured = [(row["scenario"], row["server"]) for row in found["measurements"]]
+    assert sorted(measured) == sorted((name, one) for name in LOADS for one in found["servers"])
+    one = found["measurements"][0]
+    assert one["cpu_seconds"] == pytest.approx(one["user_seconds"] + one["system_seconds"])
+
+
+@pytest.mark.slow
+@needs_memcached
+@patiently
+def test_eviction_response_times_and_starts(tmp_path):
+    others = ["eviction", "half-load", "start-up"]
+    text = of_scenarios(others, "--json", tmp_path / "found.json")
+    for name in others[:2]:
+        assert [row[1] for row in rows(text, f"{name} ")] == ["memcached", "memlite"]
+    for row in rows(text, "eviction "):
+        assert float(row[4]) == pytest.approx(float(row[2]) / float(row[3]), rel=0.02)
+        assert float(row[5]) > 0.5  # evictions per set
+    for row in rows(text, "half-load "):
+        closed, half = (float(word.replace(",", "")) for word in row[2:4])
+        assert closed / 4 < half < closed * 3 / 4
+    assert re.search(r"^[01] of [12] rounds of 0.25 s count: ", text, re.MULTILINE)
+    assert next(row[1:-3] for row in rows(text, "start-up ")) == ["memcached"]
+    assert re.search(r"^start-up +memlite's Python, -c pass +[\d.]+ +[\d.]+$", text, re.MULTILINE)
+    found = json.loads((tmp_path / "found.json").read_text())["measurements"]
+    assert {row["scenario"] for row in found} == {
+        "evicting", "not evicting", "capacity", "half-load", "start-up",
+    }  # fmt: skip
+
+
+@needs_memcached
+def test_variants_and_the_minimum(tmp_path):
+    python = f"{sys.executable}:{ROOT}"
+    common = ["--scenario", "get-set", "--rounds", 1, "--seconds", 0.2]
+    text = run("bench_server.py", *common, "--variant", f"other={python}", "--python", python)
+    assert [row[1] for row in rows(text, "get-set ")] == ["memcached", "memlite", "other"]
+    assert "is below 1000" in run("bench_server.py", *common, "--minimum", 1000, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--variant", "other"], "must be NAME=PYTHON"),
+        (["--variant", f"memlite={sys.executable}:{ROOT}"], "the name memlite is already used"),
+        (["--variant", "other=no-python"], "no-python is not installed"),
+        (["--python", f"{sys.executable}:/nowhere"], "no memlite in /nowhere"),
+        (["--python", "true"], "true does not run memlite"),
+        (["--memcached", "no-memcached"], "no-memcached is not installed"),
+    ],
+)
+def test_servers_that_there_are_not(arguments, message):
+    said = run("bench_server.py", *NO_MEMCACHED, *arguments, code=2)
+    assert len(said.splitlines()) == 1
+    assert message in said
+
+
+# Response times at half load
+
+
+def half_load_rounds(scripts, *rounds):
+    """What a run measured; per round, of memcached and of memlite: a p99 and its lateness."""
+    scenarios = scripts("harness.scenarios")
+    cpu = scripts("harness.processes").CpuSeconds(0.1, 0.1)
+    return [
+        scenarios.Measurement(
+            name, turn, server, cpu,
+            {"operations": operations, "seconds": 1, "p50_us": p99 / 2, "p99_us": p99,
+             "late_p99_us": late},
+        )
+        for turn, figures in enumerate(rounds, 1)
+        for server, (p99, late) in zip(("memcached", "memlite"), figures, strict=True)
+        for name, operations in (("capacity", 80_000), ("half-load", 40_000))
+    ]  # fmt: skip
+
+
+def test_rounds_in_which_the_generator_was_late_do_not_count(scripts):
+    latency = scripts("harness.latency")
+    measured = half_load_rounds(
+        scripts,
+        ((9000, 900), (150, 30)),
+        ((200, 30), (150, 30)),
+        ((200, 40), (250, 50)),
+        ((200, 30), (9000, 900)),
+        ((200, 50), (200, 40)),
+    )
+    assert latency.rounds_that_count(measured) == {2, 3, 5}
+    peer, ours = latency.response_times(measured)
+    assert (peer.server, ours.server) == ("memcached", "memlite")
+    assert (peer.p99, peer.ratio, peer.late) == (200, 1, 30 + 10)
+    assert (ours.p99, ours.ratio, ours.late) == (200, 1, 40)
+    assert (ours.capacity, ours.rate) == (80_000, 40_000)
+
+
+def test_where_no_round_counts_medians_are_of_all(scripts):
+    latency = scripts("harness.latency")
+    measured = half_load_rounds(scripts, ((200, 900), (300, 30)), ((200, 30), (500, 900)))
+    assert latency.rounds_that_count(measured) == set()
+    assert [one.ratio for one in latency.response_times(measured)] == [1, 2]
+
+
+def test_what_runs_before_everything_else(scripts):
+    before = os.sched_getscheduler(0)
+    with scripts("harness.processes").real_time() as allowed:
+        asked = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"]
+        child = int(subprocess.check_output(asked))
+    assert child == (os.SCHED_FIFO if allowed else before)
+    assert os.sched_getscheduler(0) == before
+
+
+# Memory
+
+
+@pytest.mark.slow
+@needs_memcached
+def test_memory(tmp_path):
+    text = run(
+        "bench_memory.py", "--items", 20_000, "--connections", 200, "--megabytes", 4, "--times",
+        0.5, "--json", tmp_path / "found.json",
+    )  # fmt: skip
+    found = json.loads((tmp_path / "found.json").read_text())["figures"]
+    by_figure = {
+        (row["figure"], row["server"]): row
+        for row in found
+        if row.get("phase", "mixed")[:5] == "mixed"
+    }
+    for server in ("memcached", "memlite"):
+        item = by_figure["item", server]
+        assert item["resident_bytes"] > 20 + 100
+        assert item["counted_bytes"] > 20 + 100
+        assert by_figure["connection", server]["used_kib"] < 100
+        phases = [row for row in found if (row["figure"], row["server"]) == ("budget", server)]
+        assert len(phases) == 9
+        assert all(row["most"] >= row["end"] - 0.001 for row in phases)
+        assert phases[-1]["evictions"] > 0
+        assert phases[-1]["refused"] == 0
+    assert len(rows(text, "memlite")) == 1 + 1 + 1 + 9 + 1  # itself, item, connection, budget
+
+
+def test_the_churn_writes_what_it_says(scripts):
+    churn = scripts("harness.churn")
+
+    class Sink:
+        def __init__(self):
+            self.requests = []
+
+        def pipelined(self, requests):
+            self.requests += requests
+            return {}
+
+    budget, times = 2_000_000, 2.0
+    for phase in churn.PHASES:
+        sink = Sink()
+        churn.churn(sink, phase, budget, times, 1, lambda: None)
+        sets = [one for one in sink.requests if one.startswith(b"set ")]
+        sizes = [int(one.split(b" ", 5)[4].split(b"\r\n")[0]) for one in sets]
+        assert phase.smallest <= min(sizes)
+        assert max(sizes) <= phase.largest
+        assert sum(sizes) + 200 * len(sizes) == pytest.approx(times * budget, rel=0.1)
+        assert sum(sizes) / len(sizes) == pytest.approx(phase.mean_size, rel=0.1)
+        deletes = 1 - len(sets) / len(sink.requests)
+        assert deletes == pytest.approx(phase.deletes, abs=0.05)
+        expiring = sum(one.split(b" ", 4)[3] != b"0" for one in sets) / len(sets)
+        assert expiring == pytest.approx(phase.expiring, abs=0.1)
+
+
+def test_more_connections_than_files_are_allowed():
+    figure = "--figure", "connections", "--connections", 10**9
+    said = run("bench_memory.py", *NO_MEMCACHED, *figure, code=2)
+    assert "bench_memory: 1000000000 connections need 1000000100 open files" in said
+
+
+# Stalls
+
+
+@pytest.mark.slow
+@needs_memcached
+def test_stalls(tmp_path):
+    text = run(
+        "bench_stalls.py", "--items", 2_000, "--seconds", 0.3, "--json", tmp_path / "found.json"
+    )
+    found = json.loads((tmp_path / "found.json").read_text())["situations"]
+    names = list(dict.fromkeys(row["situation"] for row in found))
+    assert names == [
+        "nothing", "flush_all", "stats-items", "stats-sizes", "crawl", "expiry", "growth",
+        "eviction", "large", "displacing",
+    ]  # fmt: skip
+    for name in names:
+        assert [row[1] for row in rows(text, f"{name} ")] == ["memcached", "memlite"]
+    for row in found:
+        assert row["probes"] > 0 or row["situation"] == "growth"
+        assert row["p50_us"] <= row["p99_us"] <= row["max_us"]
+
+
+@patiently
+def test_a_stall_shows(scripts, loadgen, start):
+    processes = scripts("harness.processes")
+    server = start()
+    core = processes.two_cores()[1]
+    with processes.probing(loadgen, server.port, core, 1000.0) as printed:
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+    assert printed["max_us"] > 200_000
+    assert printed["p99_us"] > 100_000
+
+
+# Commands without sockets
+
+
+def test_commands(scripts):
+    bench = scripts("bench_commands")
+    output = run("bench_commands.py", "--rounds", 1)
+    for name in bench.LOADS:
+        ((figure,),) = [row[-1:] for row in rows(output, f"{name}  ")]
+        assert int(figure.replace(",", "")) > 0
+
+
+def test_a_command_that_fails_is_not_measured(scripts):
+    with pytest.raises(RuntimeError, match="bad command line"):
+        scripts("bench_commands").measure([], [b"set a 0 0 x\r\n"], 1, 1)
+
+
+# The page about them
+
+
+def test_commands_on_the_page_are_well_formed(scripts):
+    commands = [
+        shlex.split(line, comments=True)
+        for text in re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        for line in text.splitlines()
+    ]
+    assert len(commands) >= 5
+    named = set()
+    for python, script, *arguments in commands:
+        assert python == ".venv/bin/python"
+        name = Path(script).stem
+        named.add(name)
+        assert (ROOT / script).is_file()
+        assert scripts(name).parse(arguments)
+    assert {"bench_server", "bench_memory", "bench_stalls", "bench_commands"} <= named
+
+
+def test_the_page_names_every_scenario_and_situation(scripts):
+    page = PAGE.read_text()
+    names = [*scripts("harness.scenarios").SCENARIOS, *scripts("bench_server").OTHERS]
+    names += scripts("bench_stalls").SITUATIONS
+    assert [name for name in names if f"`{name}`" not in page] == []

@@ -1,0 +1,324 @@
+"""The shell on a real terminal: typing, TAB, history, ctrl-c and ctrl-d."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.support.servers import RunningServer
+
+pytest.importorskip("prompt_toolkit")
+
+_STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
+
+
+class Terminal:
+    """A shell on a terminal of its own, 80 columns wide."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.screen, self._child_end = pty.openpty()
+        fcntl.ioctl(self._child_end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
+        self.before = termios.tcgetattr(self._child_end)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "memlite", "shell", *arguments],
+            stdin=self._child_end,
+            stdout=self._child_end,
+            stderr=self._child_end,
+            start_new_session=True,
+            # So that ctrl-c reaches it as a signal while no prompt is open.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            # No questions about the cursor: nobody here answers them.
+            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
+        )
+        self.text = ""
+
+    def type(self, keys: str) -> None:
+        os.write(self.screen, keys.encode())
+
+    def see(self, expected: str, seconds: float = 15) -> str:
+        """Wait until `expected` is shown, and return all that was up to it."""
+        deadline = time.monotonic() + seconds
+        while expected not in (plain := _STYLES.sub("", self.text)):
+            ready, _, _ = select.select([self.screen], [], [], max(0, deadline - time.monotonic()))
+            data = b""
+            with contextlib.suppress(OSError):  # it is gone
+                data = os.read(self.screen, 65536) if ready else b""
+            assert data, f"{expected!r} is not in {plain!r}"
+            self.text += data.decode("utf-8", "replace")
+        shown, _, _ = plain.partition(expected)
+        self.text = plain[len(shown) + len(expected) :]
+        return shown + expected
+
+    def settings(self) -> list[Any]:
+        return termios.tcgetattr(self._child_end)
+
+    def raw(self, expected: str, seconds: float = 15) -> str:
+        """Wait until `expected` is shown, and return all there is, styles too."""
+        text, deadline = "", time.monotonic() + seconds
+        while expected not in text:
+            assert time.monotonic() < deadline, text
+            if select.select([self.screen], [], [], 0.1)[0]:
+                text += os.read(self.screen, 65536).decode("utf-8", "replace")
+        return text
+
+    def until(self, condition: Callable[[], object], seconds: float = 15) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        os.close(self.screen)
+        os.close(self._child_end)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def open_one(*arguments: str, **environment: str) -> Terminal:
+        opened.append(Terminal(*arguments, XDG_STATE_HOME=str(tmp_path), **environment))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def test_a_conversation(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
+    one = terminal(f"127.0.0.1:{memlite.port}")
+    prompt = f"127.0.0.1:{memlite.port}>"
+    one.see("connected to 127.0.0.1")
+    one.see(prompt)
+    one.type('set greeting "hello \\x1b[31m world" 7\r')
+    one.see("STORED")
+    one.see(prompt)
+    one.type("get greeting\r")
+    one.see("greeting: 17 bytes, flags 7")
+    one.see("hello \\x1b[31m world")
+    one.see(prompt)
+    one.type("set n 0 0 5\r")
+    one.see("5 bytes>")
+    one.type("12345\r")
+    one.see("STORED")
+    one.see(prompt)
+    one.type("stats settings\r")
+    one.see("maxbytes")
+    one.see("67,108,864")
+    one.see(prompt)
+    one.type("nonsense\r")
+    one.see("ERROR")
+    one.see(prompt)
+    one.type(CTRL_D)
+    assert one.process.wait(10) == 0
+    assert one.settings() == one.before
+
+
+def test_the_lite_dialect(
+    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+) -> None:
+    server = start("--dialect", "lite")
+    one = terminal("--dialect", "lite", f"127.0.0.1:{server.port}")
+    prompt = f"127.0.0.1:{server.port}>"
+    one.see("connected to 127.0.0.1")
+    one.see(prompt)
+    one.type("set word 4\r")
+    one.see("4 bytes>")
+    one.type("lett\r")
+    one.see("STORED")
+    one.see(prompt)
+    one.type("get word\r")
+    one.see("word: 4 bytes")
+    one.see("lett")
+    one.see(prompt)
+    one.type("set word letters\r")
+    one.see("NOT_STORED")
+    one.see(prompt)
+    one.type("help set\r")
+    one.see("set KEY BYTES")
+    one.see(prompt)
+    one.type("\t")
+    one.see("show a value")
+    one.type(CTRL_C)
+    one.see(prompt)
+    one.type(CTRL_D)
+    assert one.process.wait(10) == 0
+
+
+@pytest.mark.alone
+def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
+    one = terminal(f"127.0.0.1:{memlite.port}")
+    one.see(">")
+    one.type("versi\t")
+    one.see("on")
+    time.sleep(1)  # what is shown and what is typed are settled a moment later
+    one.type("\r")
+    one.see("VERSION ")
+    one.see(">")
+    one.type("stats \t")
+    one.see("the server's settings")
+    one.type(CTRL_C)
+    one.see(">")
+    one.type("mg key \t")
+    one.see("return the cas unique")
+    one.type(CTRL_C)
+    one.see(">")
+    one.type("help mg\r")
+    one.see("R(ttl)")
+
+
+@pytest.mark.alone
+def test_history_lasts(
+    memlite: RunningServer, terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    one = terminal(f"127.0.0.1:{memlite.port}")
+    one.see(">")
+    one.type("set kept 0 0 2\r")
+    one.see("2 bytes>")
+    one.type("hi\r")
+    one.see("STORED")
+    one.see(">")
+    one.type('set auth "ada secret"\r')
+    one.see("STORED")
+    one.see(">")
+    one.type("get kept\r")
+    one.see("kept: 2 bytes")
+    one.see(">")
+    one.type("exit\r")
+    assert one.process.wait(10) == 0
+    again = terminal(f"127.0.0.1:{memlite.port}")
+    again.see(">")
+    again.type(UP + UP)
+    again.see("get kept")
+    time.sleep(1)
+    again.type("\r")
+    again.see("kept: 2 bytes")
+    again.see(">")
+    again.type(CTRL_D)
+    again.process.wait(10)
+    kept = (tmp_path / "memlite" / "shell_history").read_text()
+    assert kept.splitlines() == ["set kept 0 0 2", "get kept", "exit", "get kept"]
+
+
+@pytest.mark.alone
+def test_ctrl_c_clears_the_line_and_stops_a_command(
+    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+) -> None:
+    server = start()
+    one = terminal("--timeout", "60", f"127.0.0.1:{server.port}")
+    one.see(">")
+    one.type("flush_all" + CTRL_C)
+    one.see(">")
+    one.type("stats\r")
+    assert "cmd_flush" in one.see("cmd_touch")
+    one.see(">")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        one.type("version\r")
+        one.until(lambda: one.settings()[3] & termios.ISIG)  # no prompt reads the keys
+        time.sleep(0.5)  # nor is told of signals any more
+        one.type(CTRL_C)
+        one.see("(stopped)")
+        one.see(">")
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    one.type("version\r")
+    one.see("VERSION")
+
+
+def test_the_server_goes_away_and_comes_back(
+    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+) -> None:
+    server = start()
+    one = terminal(f"127.0.0.1:{server.port}")
+    one.see(">")
+    server.stop()
+    one.type("version\r")
+    one.see("(error) cannot connect to")
+    one.see("not connected>")
+    with contextlib.ExitStack() as stack:
+        again = subprocess.Popen([sys.executable, "-m", "memlite", "-p", str(server.port)])
+        stack.callback(again.wait, 20)
+        stack.callback(again.terminate)
+        for _ in range(100):
+            one.type("version\r")
+            if "VERSION" in one.see(">"):
+                break
+            time.sleep(0.1)
+        one.type("get a\r")
+        one.see("(not found)")
+
+
+def test_pasted_lines_are_commands_and_values(
+    memlite: RunningServer, terminal: Callable[..., Terminal]
+) -> None:
+    one = terminal(f"127.0.0.1:{memlite.port}")
+    one.see(">")
+    one.type("\x1b[200~set pasted 0 0 3\nabc\nget pasted\x1b[201~\r")
+    one.see("STORED")
+    one.see("pasted: 3 bytes, flags 0")
+
+
+def test_no_colour(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        one = terminal(f"127.0.0.1:{memlite.port}", "nonsense", **environment)
+        one.process.wait(15)
+        assert ("\x1b[31mERROR" in one.raw("ERROR")) is coloured
+
+
+def test_the_terminal_is_given_back_when_told_to_end(
+    memlite: RunningServer, terminal: Callable[..., Terminal]
+) -> None:
+    one = terminal(f"127.0.0.1:{memlite.port}")
+    one.see(">")
+    one.until(lambda: one.settings() != one.before)
+    one.process.terminate()
+    assert one.process.wait(10) == 143
+    assert one.settings() == one.before
+
+
+def test_without_prompt_toolkit_a_terminal_is_told_what_to_install(
+    memlite: RunningServer, terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    (tmp_path / "prompt_toolkit.py").write_text("raise ModuleNotFoundError(name='prompt_toolkit')")
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    one = terminal(f"127.0.0.1:{memlite.port}", PYTHONPATH=path)
+    assert one.process.wait(15) == 71
+    assert "pip install 'memlite-cache[shell]'" in one.see("work without it")
+
+
+def test_the_password_is_asked_for_and_not_shown(
+    memlite: RunningServer, terminal: Callable[..., Terminal]
+) -> None:
+    # Without authentication a server takes the first request for an item, and says STORED as well.
+    one = terminal("--user", "ada", f"127.0.0.1:{memlite.port}")
+    one.see("Password for ada: ")
+    one.type("se cret\r")
+    assert "cret" not in one.see(">")
+    one.type("get login\r")
+    one.see("ada se cret")
+    one.see(">")
+    one.type("auth bob\r")
+    one.see("Password for bob: ")
+    one.type("other\r")
+    assert "other" not in one.see(">")
+    one.type("get login\r")
+    one.see("bob other")

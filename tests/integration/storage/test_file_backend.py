@@ -1,0 +1,729 @@
+"""The JSON file backend in this process: what fails, what is undone, and what compaction keeps."""
+
+import asyncio
+import errno
+import logging
+import os
+import random
+import re
+import threading
+import time
+
+import pytest
+
+from memlite.backends import Record
+from memlite.backends.jsonfile import FileBackend
+from memlite.backends.jsonfile import backend as module
+from memlite.backends.jsonfile.backend import _AbandonedError
+from memlite.core.clock import Clock
+from memlite.core.errors import OutOfMemoryError, StartError, StorageError
+from memlite.memory import ItemTable
+from memlite.memory.item import FREQUENCY, FullItem, line_of
+from memlite.testing.backend_contract import TestedServer
+from tests.support.filestore import (
+    contents,
+    is_journal,
+    name_of,
+    open_files,
+    opened,
+    put,
+    settled,
+    state,
+)
+
+MEGABYTE = 1024 * 1024
+START = 1_800_000_000.0
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "cache.json"
+
+
+class Disk:
+    """Lets calls to the system fail, for files whose name ends as told."""
+
+    def __init__(self, monkeypatch):
+        self.fail = {}  # call to (errno, end of the name)
+        for name in ("fsync", "write", "ftruncate"):
+            monkeypatch.setattr(os, name, self._guard(name, getattr(os, name)))
+
+    def _guard(self, name, real):
+        def call(descriptor, *arguments):
+            if name in self.fail:
+                number, end = self.fail[name]
+                if end in name_of(descriptor):
+                    raise OSError(number, os.strerror(number))
+            return real(descriptor, *arguments)
+
+        return call
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return Disk(monkeypatch)
+
+
+async def reopened(path, **options):
+    async with opened(path, kill=True, **options) as backend:
+        return state(backend)
+
+
+async def outcome(future):
+    try:
+        await future
+    except StorageError:
+        return "refused"
+    return "done"
+
+
+# What cannot be written
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+async def test_what_is_not_written_is_undone_and_never_seen(path, disk, call):
+    async with opened(path, kill=True) as backend:
+        for key in (b"kept", b"deleted", b"replaced"):
+            await put(backend, key, b"old")
+        before = state(backend)
+        disk.fail[call] = (errno.EIO, ".journal.")
+        changes = [
+            backend.put(Record(b"replaced", b"1")),
+            backend.put(Record(b"replaced", b"2")),
+            backend.delete(b"deleted"),
+            backend.put(Record(b"deleted", b"new")),
+            backend.put(Record(b"added", b"new")),
+        ]
+        readers = [
+            asyncio.ensure_future(backend.get_cached(key))
+            for key in (b"replaced", b"deleted", b"added")
+        ]
+        for change in changes:
+            with pytest.raises(StorageError, match="not stored: Input/output error"):
+                await change
+        found = await asyncio.wait_for(asyncio.gather(*readers), 10)
+        assert [item and item.value for item in found] == [b"old", b"old", None]
+        assert state(backend) == before
+        assert backend.stats()["last_write_error"] == "Input/output error"
+        disk.fail.clear()
+        if call == "fsync":  # what the system has dropped is known to nobody: a new journal
+            with pytest.raises(StorageError):
+                await put(backend, b"later", b"1")
+            backend.tick()
+            await settled(backend)
+        await put(backend, b"later", b"1")
+        expected = state(backend)
+        assert set(expected) == {*before, b"later"}
+        assert backend.stats()["last_write_error"] == "none"
+    assert await reopened(path) == expected
+
+
+async def test_a_broken_journal_with_half_a_record_opens(path, disk, monkeypatch):
+    """The journal that takes its place must not make damage of the torn end."""
+    real = os.write
+
+    def half(descriptor, data):
+        if not is_journal(descriptor):
+            return real(descriptor, data)
+        monkeypatch.setattr(os, "write", full)
+        return real(descriptor, bytes(data)[: len(data) // 2])
+
+    def full(descriptor, data):
+        raise OSError(errno.EIO, "broken")
+
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"kept", b"1")
+        disk.fail["ftruncate"] = (errno.EIO, ".journal.")
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(StorageError):
+            await put(backend, b"lost", b"x" * 1000)
+        monkeypatch.setattr(os, "write", real)
+        disk.fail.clear()
+        # The new journal is begun, but the snapshot that makes the old one superfluous fails.
+        disk.fail["fsync"] = (errno.EIO, ".tmp")
+        backend.tick()
+        await settled(backend)
+        await put(backend, b"new", b"2")
+        expected = state(backend)
+        disk.fail.clear()
+        backend._snapshot_owed = False
+    assert set(expected) == {b"kept", b"new"}
+    assert await reopened(path) == expected
+
+
+async def test_a_delayed_flush_that_was_refused_does_not_happen(path, disk):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        await put(backend, b"key", b"1")
+        await backend.flush(START + 100)
+        disk.fail["write"] = (errno.ENOSPC, ".journal.")
+        for at in (START + 10, START + 20):
+            with pytest.raises(StorageError):
+                await backend.flush(at)
+        clock.advance(50)
+        backend.tick()
+        assert backend.peek(b"key") is not None
+        disk.fail.clear()
+        clock.advance(60)  # the one that was accepted does
+        assert backend.peek(b"key") is None
+
+
+async def test_what_a_refused_flush_took_does_not_come_back(path, disk):
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"old", b"1")
+        disk.fail["write"] = (errno.ENOSPC, ".journal.")
+        with pytest.raises(StorageError):
+            await backend.flush()
+        assert state(backend) == {}
+        disk.fail.clear()
+        await put(backend, b"new", b"2")
+        expected = state(backend)
+        assert set(expected) == {b"new"}
+    assert await reopened(path) == expected
+
+
+async def test_a_flush_due_while_the_journal_is_broken_happens(path, disk):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        await put(backend, b"old", b"1")
+        await backend.flush(START + 10)
+        disk.fail["fsync"] = (errno.EIO, "cache.json")
+        with pytest.raises(StorageError):
+            await put(backend, b"new", b"2")
+        clock.advance(20)
+        assert backend.peek(b"old") is None
+        await asyncio.sleep(0.05)
+        disk.fail.clear()
+        clock.advance(10)
+        backend.tick()
+        await settled(backend)
+        backend.tick()
+        await put(backend, b"new", b"3")
+        expected = state(backend)
+        assert set(expected) == {b"new"}
+    assert await reopened(path, clock=clock) == expected
+
+
+async def test_evictions_are_undone_with_what_they_made_room_for(path, disk):
+    async with opened(path, kill=True, memory_limit=10_000) as backend:
+        for number in range(20):
+            await put(backend, b"key%d" % number, b"x" * 500)
+        before = state(backend)
+        assert len(before) < 20
+        disk.fail["write"] = (errno.ENOSPC, ".journal.")
+        with pytest.raises(StorageError):
+            await put(backend, b"large", b"x" * 5000)
+        assert state(backend) == before
+        disk.fail.clear()
+        await put(backend, b"large", b"x" * 5000)
+        expected = state(backend)
+        assert backend.table.used <= 10_000
+    assert await reopened(path, memory_limit=10_000) == expected
+
+
+async def test_a_full_disk_is_logged_once(path, disk, caplog):
+    caplog.set_level(logging.WARNING)
+    async with opened(path, kill=True) as backend:
+        disk.fail["write"] = (errno.ENOSPC, ".journal.")
+        for _ in range(50):
+            with pytest.raises(StorageError):
+                await put(backend, b"key", b"1")
+        assert len(caplog.records) == 1
+        assert caplog.records[0].getMessage() == f"{path}: No space left on device"
+        disk.fail.clear()
+        await put(backend, b"key", b"1")
+        await put(backend, b"key", b"2")
+        assert len(caplog.records) == 2
+        assert "written again" in caplog.text
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+async def test_a_pipeline_into_a_full_disk_ends_where_it_was_acknowledged(path, disk, call):
+    """A chain of incr, of which each builds on the one before, cut somewhere in the middle."""
+    tested = TestedServer(lambda context: FileBackend(path, context))
+    rng = random.Random(1)
+    async with tested.running() as client:
+        await client.store(b"n", b"0")
+        value = refused = 0
+        for _ in range(20):
+            calls = 0
+            fails_at = rng.randrange(1, 6)
+            real = getattr(os, call)
+
+            def failing(descriptor, *arguments, real=real, fails_at=fails_at):
+                nonlocal calls
+                if is_journal(descriptor):
+                    calls += 1
+                    if calls == fails_at:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return real(descriptor, *arguments)
+
+            setattr(os, call, failing)
+            try:
+                for burst in range(6):
+                    client._writer.write(b"incr n 1\r\n" * 20)
+                    await asyncio.sleep(0.001 * (burst % 3))
+                async with asyncio.timeout(30):
+                    replies = [await client._reader.readline() for _ in range(120)]
+            finally:
+                setattr(os, call, real)
+            numbers = [int(reply) for reply in replies if not reply.startswith(b"SERVER_ERROR")]
+            refused += len(replies) - len(numbers)
+            # Each acknowledged number once, in order, and the rest never happened.
+            assert numbers == list(range(value + 1, value + 1 + len(numbers)))
+            value += len(numbers)
+            if call == "fsync":
+                client.wait(6)
+                await settled(client.server.backend)
+            assert int((await client.ask(b"get n\r\n", 3)).split(b"\r\n")[1]) == value
+    assert refused > 20
+    assert int((await reopened(path))[b"n"][0]) == value
+
+
+# Reading
+
+
+async def test_a_key_that_is_always_being_stored_can_be_read(path):
+    async with opened(path, kill=True) as backend:
+        stop = False
+
+        async def write(value):
+            while not stop:
+                await put(backend, b"key", value)
+
+        writers = [asyncio.ensure_future(write(b"%d" % number)) for number in range(4)]
+        await asyncio.sleep(0.02)
+        for _ in range(20):
+            item = await asyncio.wait_for(backend.get_cached(b"key"), 5)
+            assert item.value in (b"0", b"1", b"2", b"3")
+        stop = True
+        await asyncio.gather(*writers)
+
+
+async def test_what_was_read_had_been_written(path, disk):
+    """A reader that waits beside a writer whose disk fails now and then."""
+    async with opened(path, kill=True) as backend:
+        stop = False
+        written = {b"start"}
+        refused = set()
+
+        async def write():
+            number = 0
+            while not stop:
+                number += 1
+                value = b"%d" % number
+                if number % 5 == 0:
+                    disk.fail["write"] = (errno.ENOSPC, ".journal.")
+                how = await outcome(backend.put(Record(b"key", value)))
+                (refused if how == "refused" else written).add(value)
+                disk.fail.clear()
+
+        await put(backend, b"key", b"start")
+        writer = asyncio.ensure_future(write())
+        seen = set()
+        for _ in range(300):
+            seen.add((await backend.get_cached(b"key")).value)
+            await asyncio.sleep(0)
+        stop = True
+        await writer
+        assert refused
+        assert not seen & refused
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("change", "command", "reply"),
+    [
+        (b"set new 0 0 1\r\n1", b"get new", b"VALUE new 0 1"),
+        (b"set new 0 0 1\r\n1", b"gets new", b"VALUE new 0 1 "),
+        (b"set new 0 0 1\r\n1", b"gets old new", b"VALUE old 0 1 "),
+        (b"set new 0 0 1\r\n1", b"add new 0 0 1\r\n2", b"NOT_STORED"),
+        (b"set old 0 0 1\r\n1", b"cas old 0 0 1 0\r\n2", b"EXISTS"),
+        (b"set old 0 0 1\r\nx", b"incr old 1", b"CLIENT_ERROR cannot increment"),
+        (b"delete old", b"gets old", b"END"),
+        (b"delete old", b"replace old 0 0 1\r\n2", b"NOT_STORED"),
+        (b"delete old", b"append old 0 0 1\r\n2", b"NOT_STORED"),
+        (b"delete old", b"cas old 0 0 1 1\r\n2", b"NOT_FOUND"),
+        (b"delete old", b"incr old 1", b"NOT_FOUND"),
+        (b"delete old", b"touch old 0", b"NOT_FOUND"),
+        (b"delete old", b"gat 0 old", b"END"),
+        (b"delete old", b"delete old", b"NOT_FOUND"),
+    ],
+)
+async def test_no_reply_tells_of_what_is_not_written(
+    path, monkeypatch, change, command, reply, fails
+):
+    tested = TestedServer(lambda context: FileBackend(path, context))
+    async with tested.running() as client, client.another() as other:
+        await client.store(b"old", b"7")
+        begun, go_on = threading.Event(), threading.Event()
+        real = os.fsync
+
+        def fsync(descriptor):
+            if is_journal(descriptor):
+                begun.set()
+                assert go_on.wait(10)
+                if fails:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        client._writer.write(change + b"\r\n")
+        await asyncio.to_thread(begun.wait, 10)
+        other._writer.write(command + b"\r\n")
+        answer = asyncio.ensure_future(other._reader.readline())
+        await asyncio.sleep(0.02)
+        early = answer.done()
+        go_on.set()
+        line = await asyncio.wait_for(answer, 10)
+        monkeypatch.setattr(os, "fsync", real)
+        assert not early, line
+        if not fails:
+            assert line.startswith(reply)
+        elif command.startswith(b"get "):
+            assert line == b"END\r\n"  # it looks again
+        else:
+            assert line == b"SERVER_ERROR not stored: Input/output error\r\n"
+
+
+# Compaction
+
+
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(module, "_CHUNK", 200)
+
+
+async def test_changes_of_every_kind_during_compaction_are_kept(path, monkeypatch):
+    small_chunks(monkeypatch)
+    rng = random.Random(7)
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock, memory_limit=60_000) as backend:
+        keys = [b"key%d" % number for number in range(150)]
+
+        async def change(_):
+            key = rng.choice(keys)
+            match rng.randrange(12):
+                case 0 | 1:
+                    await backend.delete(key)
+                case 2 if rng.random() < 0.02:
+                    await backend.flush()
+                case 3 if rng.random() < 0.02:
+                    await backend.flush(clock.now() + rng.choice([1, 2]))
+                case 4:
+                    backend.table.shrink(rng.choice([50_000, 60_000]))
+                case 5:
+                    await put(backend, key, b"gone soon", expires=clock.now() + 2)
+                case _:
+                    value = rng.randbytes(rng.choice([0, 10, 500]))
+                    await put(backend, key, value, flags=rng.randrange(9))
+
+        for turn in range(12):
+            compacting = asyncio.ensure_future(backend._compact())
+            while not compacting.done():
+                await asyncio.gather(*(change(n) for n in range(20)))
+            compacting.result()
+            await asyncio.gather(*(change(n) for n in range(5)))
+            clock.advance(1)
+            assert backend._compactions == turn + 1
+            if turn % 4 == 3:
+                copy = path.parent / f"copy-{turn}"
+                copy.mkdir()
+                for name, data in contents(path).items():
+                    (copy / name).write_bytes(data)
+                options = {"clock": clock, "memory_limit": 60_000}
+                assert await reopened(copy / path.name, **options) == state(backend)
+
+
+async def test_what_is_refused_just_before_a_snapshot_is_installed_is_not_in_it(
+    path, disk, monkeypatch
+):
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"key", b"old")
+        change = None
+
+        def failing_later(descriptor, data, real_write=os.write):
+            if not is_journal(descriptor):
+                return real_write(descriptor, data)
+            time.sleep(0.2)
+            raise OSError(errno.EIO, "too late")
+
+        def list_keys(table, real_list=ItemTable.list_keys):
+            # After the new journal was begun, before the first item is looked at.
+            nonlocal change
+            monkeypatch.setattr(os, "write", failing_later)
+            change = backend.put(Record(b"key", b"refused"))
+            return real_list(table)
+
+        monkeypatch.setattr(ItemTable, "list_keys", list_keys)
+        with pytest.raises(_AbandonedError, match="could not be written meanwhile"):
+            await backend._compact()
+        with pytest.raises(StorageError):
+            await change
+        monkeypatch.undo()
+        expected = state(backend)
+        assert expected[b"key"][0] == b"old"
+        backend._snapshot_owed = False
+    assert await reopened(path) == expected
+
+
+async def test_a_snapshot_that_does_not_fit_leaves_nothing_behind(path, disk, monkeypatch):
+    async with opened(path, kill=True, compact_from=100) as backend:
+        await put(backend, b"key", b"x" * 1000)
+        before = set(contents(path))
+        count = open_files()
+        real_open = os.fdopen
+
+        class Full:
+            def __init__(self, file):
+                self._file = file
+
+            def write(self, data):
+                return self._file.write(data)
+
+            def flush(self):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            def fileno(self):
+                return self._file.fileno()
+
+            def close(self):
+                self._file.close()
+                self.flush()
+
+        monkeypatch.setattr(os, "fdopen", lambda *how: Full(real_open(*how)))
+        for _ in range(10):
+            backend._next_compaction = 0
+            backend.tick()
+            await settled(backend)
+            await put(backend, b"key", b"y")
+        monkeypatch.undo()
+        after = set(contents(path))
+        assert "cache.json.tmp" not in after
+        # One more journal, however often it was tried.
+        assert len(after) == len(before) + 1
+        assert open_files() == count
+        assert backend._compactions == 0
+        backend._next_compaction = 0
+        backend.tick()
+        await settled(backend)
+        assert backend._compactions == 1
+        assert len(contents(path)) == 2
+
+
+async def test_a_compaction_that_was_cut_short_is_made_up_for_at_start(path, monkeypatch):
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"key", b"1")
+        monkeypatch.setattr(backend, "_install", lambda number: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await backend._compact()
+        await put(backend, b"key", b"2")
+        expected = state(backend)
+    assert len(contents(path)) == 3
+    async with opened(path, kill=True) as backend:
+        await settled(backend)
+        assert backend._compactions == 1
+        assert len(contents(path)) == 2
+    assert await reopened(path) == expected
+
+
+async def test_many_compactions_leak_no_files(path):
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"key", b"x")
+        await backend._compact()
+        before = open_files()
+        for _ in range(30):
+            await put(backend, b"key", b"x" * 100)
+            await backend._compact()
+        assert open_files() == before
+        assert len(contents(path)) == 2
+    assert backend._compactions == 31
+
+
+async def test_expired_items_are_dropped_by_compaction_and_freed(path):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        for number in range(100):
+            await put(backend, b"key%d" % number, b"x", expires=START + 10)
+        await put(backend, b"kept", b"x")
+        clock.advance(20)
+        await backend._compact()
+        assert path.read_bytes().count(b'"key"') == 1
+        backend.tick()
+        assert len(backend.table) == 1
+        expected = state(backend)
+    assert await reopened(path, clock=clock) == expected
+
+
+async def test_expired_items_make_room_where_nothing_is_evicted(path):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock, memory_limit=10_000, evict=False) as backend:
+        with pytest.raises(OutOfMemoryError):
+            for number in range(100):
+                await put(backend, b"key%d" % number, b"x" * 500, expires=START + 10)
+        clock.advance(20)
+        backend.tick()
+        await put(backend, b"new", b"x" * 500)
+        assert set(state(backend)) == {b"new"}
+
+
+async def test_a_delayed_flush_survives_compaction_and_restart(path):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        await put(backend, b"key", b"1")
+        await backend.flush(START + 10)
+        await backend._compact()
+        await put(backend, b"between", b"2")
+    async with opened(path, kill=True, clock=clock) as backend:
+        assert len(state(backend)) == 2
+        compacting = asyncio.ensure_future(backend._compact())
+        await asyncio.sleep(0)
+        clock.advance(11)
+        assert state(backend) == {}
+        await put(backend, b"after", b"3")
+        await compacting
+        expected = state(backend)
+        assert set(expected) == {b"after"}
+    assert await reopened(path, clock=clock) == expected
+    clock.advance(100)
+    assert await reopened(path, clock=clock) == expected
+
+
+async def test_a_flush_that_fell_due_while_the_server_was_down(path):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        await put(backend, b"key", b"1")
+        await backend.flush(START + 10)
+    clock.advance(20)
+    async with opened(path, kill=True, clock=clock) as backend:
+        assert state(backend) == {}
+        await put(backend, b"after", b"2")
+        expected = state(backend)
+    assert set(expected) == {b"after"}
+    assert await reopened(path, clock=clock) == expected
+
+
+async def test_compaction_lets_others_go_on_when_there_is_nothing_to_write(path, monkeypatch):
+    """As of a great many items that have all expired."""
+    small_chunks(monkeypatch)
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        for number in range(1000):
+            item = FullItem.of(b"key%d" % number, b"", 0, START + 1)
+            backend.table.put(b"key%d" % number, item)
+        clock.advance(10)
+        pauses = 0
+        real = module._SnapshotWriter.write
+
+        def write(writer, chunk):
+            nonlocal pauses
+            pauses += 1
+            real(writer, chunk)
+
+        monkeypatch.setattr(module._SnapshotWriter, "write", write)
+        await backend._compact()
+        assert pauses > 200
+
+
+# Memory
+
+
+async def test_less_memory_than_before_leaves_some_out_for_good(path, caplog):
+    caplog.set_level(logging.WARNING)
+    async with opened(path, kill=True) as backend:
+        for number in range(100):
+            await put(backend, b"key%d" % number, b"x" * 500)
+        everything = state(backend)
+    before = contents(path)
+    with pytest.raises(StartError, match=r"holds more than -m allows, and -M forbids .*raise -m"):
+        await reopened(path, memory_limit=20_000, evict=False)
+    assert contents(path) == before
+    async with opened(path, kill=True, memory_limit=20_000) as backend:
+        (left_out,) = re.findall(
+            r"holds more than -m allows: (\d+) items are left out", caplog.text
+        )
+        expected = state(backend)
+        assert 10 < len(expected) == 100 - int(left_out)
+        assert expected.items() <= everything.items()
+        assert backend.table.used <= 20_000
+    # Nobody has seen the others any more; with more memory they would be back, and be stale.
+    assert await reopened(path) == expected
+
+
+async def test_what_was_evicted_does_not_come_back(path):
+    rng = random.Random(3)
+    async with opened(path, kill=True, memory_limit=30_000) as backend:
+        for _ in range(2000):
+            key = b"key%d" % rng.randrange(300)
+            if rng.random() < 0.3:
+                item = backend.peek_item(line_of(key))
+                if item is not None:
+                    item.state |= FREQUENCY
+            else:
+                backend.put(Record(key, rng.randbytes(rng.randrange(400))))
+            if rng.random() < 0.05:
+                await backend._journal.written()
+            if rng.random() < 0.005:
+                await backend._compact()
+        backend.table.shrink(20_000)
+        await backend._journal.written()
+        expected = state(backend)
+    assert len(expected) < 100
+    assert await reopened(path, memory_limit=30_000) == expected
+    assert await reopened(path) == expected
+
+
+async def test_a_huge_value_goes_through_the_journal(path):
+    value = bytes(range(256)) * (32 * MEGABYTE // 256)
+    options = {"memory_limit": 256 * MEGABYTE, "item_size": 64 * MEGABYTE}
+    async with opened(path, kill=True, **options) as backend:
+        await put(backend, b"text", b"x" * len(value))
+        await put(backend, b"bytes", value)
+        await put(backend, b"escaped", b"\1" * (4 * MEGABYTE))
+    async with opened(path, kill=True, **options) as backend:
+        assert (await backend.get(b"bytes")).value == value
+        assert (await backend.get(b"text")).value == b"x" * len(value)
+        async with asyncio.timeout(30):
+            while not backend.stats()["compactions"]:  # noqa: ASYNC110 - begun when it was opened
+                await asyncio.sleep(0.01)
+    async with opened(path, kill=True, **options) as backend:
+        assert (await backend.get(b"bytes")).value == value
+        assert (await backend.get(b"escaped")).value == b"\1" * (4 * MEGABYTE)
+
+
+async def test_nothing_is_left_to_undo_once_all_is_written(path):
+    async with opened(path, kill=True) as backend:
+        for _ in range(5):
+            for number in range(50):
+                backend.put(Record(b"key%d" % number, b"x"))
+            await backend.flush()
+            await backend.delete(b"key1")
+        assert backend._undo == []
+        assert backend._unwritten == {}
+
+
+# Cost
+
+
+async def test_a_durable_set_costs_the_same_however_many_are_stored(path):
+    """Processor time, not the clock's; a factor that no noise makes."""
+
+    async def cost(backend):
+        best = float("inf")
+        for _ in range(5):
+            started = time.process_time()
+            for number in range(100):
+                await put(backend, b"key%d" % number, b"x" * 100)
+            best = min(best, time.process_time() - started)
+        return best
+
+    async with opened(path, kill=True, memory_limit=1024 * MEGABYTE) as backend:
+        for number in range(1000):
+            await put(backend, b"key%d" % number, b"x" * 100)
+        small = await cost(backend)
+        writes = [
+            backend.put(Record(b"key%d" % number, b"x" * 100)) for number in range(1000, 200_000)
+        ]
+        await asyncio.gather(*set(writes))
+        large = await cost(backend)
+        assert len(backend.table) == 200_000
+    assert large < 5 * small

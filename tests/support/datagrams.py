@@ -1,0 +1,111 @@
+"""A client's end of UDP: requests in frames, and the messages that come back."""
+
+import contextlib
+import itertools
+import socket
+import struct
+import time
+from typing import Self
+
+from tests.support.servers import RunningServer
+
+QUIET_SECONDS = 0.1
+
+Datagram = tuple[tuple[int, int, int, int], bytes]
+
+
+def framed(
+    payload: bytes, request_id: int = 7, sequence: int = 0, total: int = 1, reserved: int = 0
+) -> bytes:
+    return struct.pack(">HHHH", request_id, sequence, total, reserved) + payload
+
+
+class Datagrams:
+    """Sends datagrams to a server and receives its own."""
+
+    def __init__(self, server: RunningServer, source: str = "127.0.0.1") -> None:
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 * 1024 * 1024)
+        self.sock.bind((source, 0))
+        self.sock.connect(("127.0.0.1", server.udp_port))
+        self._probes = itertools.count(50_000)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.sock.close()
+
+    def send(self, payload: bytes, **header: int) -> None:
+        with contextlib.suppress(ConnectionRefusedError):  # an ICMP message for an earlier one
+            self.sock.send(framed(payload, **header))
+
+    def receive(self, seconds: float = 10) -> Datagram:
+        """Return the next datagram.
+
+        Raises:
+            TimeoutError: none came.
+        """
+        self.sock.settimeout(seconds)
+        data = self.sock.recv(65536)
+        assert len(data) <= 1400
+        request_id, sequence, total, reserved = struct.unpack(">HHHH", data[:8])
+        return (request_id, sequence, total, reserved), data[8:]
+
+    def until_quiet(self, seconds: float = QUIET_SECONDS, first: float = 0) -> list[Datagram]:
+        """Return what comes until nothing came for a while.
+
+        Args:
+            seconds: the while.
+            first: seconds to wait for the first datagram, if that may take longer.
+        """
+        found = []
+        with contextlib.suppress(TimeoutError):
+            found.append(self.receive(max(first, seconds)))
+            while True:
+                found.append(self.receive(seconds))
+        return found
+
+    def until_answered(self, least: int = 0) -> list[Datagram]:
+        """Return what comes before one more request is answered.
+
+        No reply to an earlier request is too late to be seen, and no time is lost where none comes.
+        memlite sends replies of many datagrams bit by bit, and small ones in between.
+
+        Args:
+            least: how many datagrams to wait for all the same.
+        """
+        request_id = next(self._probes)
+        self.send(b"get probe\r\n", request_id=request_id)
+        probe = ((request_id, 0, 1, 0), b"END\r\n")
+        answered, found = False, list[Datagram]()
+        while not answered or len(found) < least:
+            datagram = self.receive()
+            if datagram == probe:
+                answered = True
+            else:
+                found.append(datagram)
+        return found
+
+    def ask(self, payload: bytes, request_id: int = 7) -> bytes:
+        """Return the reply to one command, its datagrams put together."""
+        self.send(payload, request_id=request_id)
+        parts: dict[int, bytes] = {}
+        while True:
+            (found_id, sequence, total, reserved), data = self.receive()
+            assert (found_id, reserved) == (request_id, 0)
+            parts[sequence] = data
+            if len(parts) == total:
+                return b"".join(parts[number] for number in range(total))
+
+    def works(self, seconds: float = 10) -> bool:
+        """Whether requests are answered, some of which may still be lost."""
+        deadline = time.monotonic() + seconds
+        self.until_quiet(0.01)
+        while time.monotonic() < deadline:
+            self.send(b"get works\r\n", request_id=4711)
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    if self.receive(0.2) == ((4711, 0, 1, 0), b"END\r\n"):
+                        return True
+        return False

@@ -1,0 +1,107 @@
+"""The JSON file backend in this process, without a server around it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from memlite.backends import Record
+from memlite.backends.jsonfile import FileBackend
+from memlite.backends.registry import Context
+from memlite.core.errors import StartError
+
+State = dict[bytes, tuple[bytes, int, float, int]]
+"""Value, flags, expires and cas unique by key."""
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path, *, kill: bool = False, **options: Any) -> AsyncIterator[FileBackend]:
+    """Yield the backend, opened; with `kill` leave the files as a killed process would.
+
+    Args:
+        path: the snapshot's.
+        kill: do not write a snapshot at the end.
+        options: `compact_from`, or what `Context` takes.
+    """
+    how = {name: options.pop(name) for name in ("compact_from",) if name in options}
+    backend = FileBackend(path, Context(**options), **how)
+    await backend.open()
+    try:
+        yield backend
+        if kill:
+            backend._version = backend._snapshot_version = 0
+            backend._closing = True
+    finally:
+        await backend.close()
+
+
+async def put(backend: FileBackend, key: bytes, value: bytes, **how: Any) -> None:
+    await backend.put(Record(key, value, **how))
+
+
+async def settled(backend: FileBackend) -> None:
+    """Return once no compaction is under way."""
+    if backend._compaction is not None:
+        await asyncio.wait([backend._compaction], timeout=30)
+    assert backend._compaction is None
+
+
+def state(backend: FileBackend) -> State:
+    """Return what is served."""
+    now = backend._clock.now()
+    return {
+        key: (item.value, item.flags, round(item.expires, 3), item.version)
+        for key, item in backend.table.scan()
+        if backend.peek(key) is not None and not 0 < item.expires <= now
+    }
+
+
+def read(path: Path, **options: Any) -> State:
+    """Return what a server would serve that starts on the files.
+
+    Raises:
+        StartError: it would not start.
+    """
+
+    async def body() -> State:
+        async with opened(path, kill=True, **options) as backend:
+            return state(backend)
+
+    return asyncio.run(body())
+
+
+def refusal(path: Path, **options: Any) -> str:
+    """Return why a server would not start, having checked that it left the files alone."""
+    before = contents(path)
+    try:
+        found = read(path, **options)
+    except StartError as error:
+        assert contents(path) == before, "refused, and changed something all the same"
+        assert "\n" not in str(error)
+        return str(error)
+    raise AssertionError(f"started on damaged files, with {len(found)} items")
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Return every file of the store by name, but the lock."""
+    return {file.name: file.read_bytes() for file in files(path)}
+
+
+def open_files() -> int:
+    """Return how many descriptors this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def is_journal(descriptor: int) -> bool:
+    return ".journal." in name_of(descriptor)
+
+
+def name_of(descriptor: int) -> str:
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+
+def files(path: Path) -> Iterator[Path]:
+    for file in sorted(path.parent.iterdir()):
+        if file.name.startswith(path.name) and not file.name.endswith(".lock"):
+            yield file

@@ -1,0 +1,16 @@
+"""Waiting for a condition in another process."""
+
+import time
+from collections.abc import Callable
+
+__all__ = ["wait_until"]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20, every: float = 0.02) -> bool:
+    """Poll until the condition holds, and return whether it did in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(every)
+    return condition()

@@ -1,0 +1,79 @@
+"""Time limits for many tasks at once."""
+
+import asyncio
+import time
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
+pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite-cache[gcs]")
+
+from memlite.backends.gcs.limits import TimeLimits
+
+
+@pytest.fixture
+def limits():
+    return TimeLimits()
+
+
+async def test_what_takes_too_long_times_out(limits):
+    async def work(seconds):
+        with limits.limit(1):
+            await asyncio.sleep(seconds)
+        return "done"
+
+    started = time.monotonic()
+    outcomes = await asyncio.gather(*map(work, (0, 0.01, 60, 60)), return_exceptions=True)
+    assert 1 <= time.monotonic() - started < 30
+    assert outcomes[:2] == ["done", "done"]
+    assert [type(outcome) for outcome in outcomes[2:]] == [TimeoutError, TimeoutError]
+
+
+async def test_a_task_goes_on_after_it(limits):
+    for _ in range(3):
+        with pytest.raises(TimeoutError), limits.limit(0.001):
+            await asyncio.sleep(5)
+        await asyncio.sleep(0)
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_who_is_cancelled_by_somebody_else_stays_so(limits):
+    async def work():
+        with limits.limit(5):
+            await asyncio.sleep(5)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_who_is_cancelled_by_both_stays_so(limits):
+    async def work():
+        with limits.limit(0.001):
+            try:
+                await asyncio.sleep(5)
+            finally:
+                task.cancel()
+
+    task = asyncio.create_task(work())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_other_errors_pass(limits):
+    with pytest.raises(KeyError), limits.limit(0.001):
+        try:
+            await asyncio.sleep(5)
+        finally:
+            raise KeyError
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_nothing_is_left_running(limits):
+    with limits.limit(1):
+        assert limits._timer is not None
+    await asyncio.sleep(0.05)
+    assert limits._timer is None
+    assert not limits._due

@@ -1,0 +1,221 @@
+"""Near cache and write-back under every order in which a backend may carry out and answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memlite.backends import ANY, Backend, Record
+from memlite.backends.memory import MemoryBackend
+from memlite.backends.nearcache import NearCache
+from memlite.backends.registry import Context
+from memlite.backends.writeback import WriteBack
+from memlite.core.clock import Clock
+from memlite.core.errors import StorageError, VersionConflict
+
+START = 1_800_000_000.0
+KEY = b"key"
+
+
+class SteppedBackend(Backend):
+    """Memory whose calls happen, and are answered, when the test says so.
+
+    Attributes:
+        waiting: those that have to happen, and those that have to be answered.
+        free: whether calls go through without waiting.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.inner = MemoryBackend(context)
+        self.waiting: list[asyncio.Future[str]] = []
+        self.free = False
+
+    async def _do(self, work: Callable[[], Awaitable[object]]) -> object:
+        if await self._step() == "fail":
+            raise StorageError("down")
+        error: VersionConflict | None = None
+        result: object = None
+        try:
+            result = await work()
+        except VersionConflict as conflict:
+            error = conflict
+        if await self._step() == "fail":
+            raise StorageError("no answer")
+        if error is not None:
+            raise error
+        return result
+
+    async def _step(self) -> str:
+        if self.free:
+            return "go"
+        future = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        return await future
+
+    async def step(self, which: int, how: str) -> None:
+        """Let one that waits go on, or fail."""
+        if self.waiting:
+            future = self.waiting.pop(which % len(self.waiting))
+            if not future.done():
+                future.set_result(how)
+            await idle()
+
+    async def release(self) -> None:
+        """Let all go on, from now on."""
+        self.free = True
+        while self.waiting:
+            await self.step(0, "go")
+
+    async def get(self, key):
+        return await self._do(lambda: self.inner.get(key))
+
+    async def put(self, record, replacing=ANY):
+        return await self._do(lambda: self.inner.put(record, replacing))
+
+    async def delete(self, key, replacing=ANY):
+        await self._do(lambda: self.inner.delete(key, replacing))
+
+    async def flush(self, at=0.0):
+        await self._do(lambda: self.inner.flush(at))
+
+    def scan(self):
+        return self.inner.scan()
+
+
+async def idle():
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+def near(inner, clock):
+    return NearCache(inner, 100_000, ttl=10, clock=clock)
+
+
+def write_back(inner, clock):
+    return WriteBack(inner, limit=100_000, clock=clock, delay=0.004)
+
+
+LAYERS = {
+    "near cache": near,
+    "write-back": write_back,
+    "both": lambda inner, clock: write_back(near(inner, clock), clock),
+}
+
+
+class Play:
+    """One writer whose changes come one after the other, and readers at any time.
+
+    The nth change makes the value n, or nothing; a read must show what the last change made that
+    was acknowledged before it began, or a later one.
+    """
+
+    def __init__(self, make):
+        self.seconds = 0.0
+        clock = Clock(lambda: self.seconds, lambda: START)
+        self.inner = SteppedBackend(Context(clock=clock))
+        self.backend = make(self.inner, clock)
+        self.count = 0
+        self.floor = 0
+        self.absent = [0]
+        self.change = None
+        self.reads = []
+
+    def begin_change(self, kind):
+        if self.change is None or self.change.done():
+            self.count += 1
+            if kind in ("delete", "flush"):
+                self.absent.append(self.count)
+            self.change = asyncio.ensure_future(self.carry_out(kind, self.count))
+
+    async def carry_out(self, kind, number):
+        record = Record(KEY, b"%d" % number)
+        try:
+            if kind == "set":
+                await self.backend.put(record)
+            elif kind == "delete":
+                await self.backend.delete(KEY)
+            elif kind == "flush":
+                await self.backend.flush()
+            else:  # as the engine changes on a condition
+                while True:
+                    read = await self.backend.get(KEY)
+                    self.check(read, self.floor)
+                    try:
+                        await self.backend.put(record, read)
+                    except VersionConflict:
+                        continue
+                    break
+        except StorageError:
+            return  # it has happened or not, and may be overtaken
+        self.floor = number
+
+    def check(self, item, floor):
+        if item is None or 0 < item.expires <= START + self.seconds:
+            assert max(self.absent) >= floor, f"nothing, but {floor} was acknowledged"
+        else:
+            assert int(item.value) >= floor, f"{item.value!r}, but {floor} was acknowledged"
+
+    def begin_read(self, current):
+        self.reads.append(asyncio.ensure_future(self.read(self.floor, current)))
+
+    async def read(self, floor, current):
+        try:
+            ask = self.backend.get if current else self.backend.get_cached
+            self.check(await ask(KEY), floor)
+        except StorageError:
+            pass
+
+    async def pass_time(self):
+        self.seconds += 1
+        await asyncio.sleep(0.001)
+        await idle()
+
+    async def run(self, actions):
+        await self.backend.open()
+        for kind, which in actions:
+            if kind in ("set", "delete", "flush", "change"):
+                self.begin_change(kind)
+            elif kind in ("get", "gets"):
+                self.begin_read(kind == "gets")
+            elif kind == "time":
+                await self.pass_time()
+            else:
+                await self.inner.step(which, kind)
+            await idle()
+        async with asyncio.timeout(10):
+            await self.inner.release()
+            if self.change is not None:
+                await self.change
+            await asyncio.gather(*self.reads)
+            await self.read(self.floor, False)
+            await self.read(self.floor, True)
+            await self.backend.close()
+        self.check(await self.inner.inner.get(KEY), self.floor)
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["set", "set", "change", "delete", "flush", "get", "get", "gets", "time"]
+            + ["go"] * 6
+            + ["fail"]
+        ),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_what_was_acknowledged_is_seen_from_then_on(layers):
+    @settings(max_examples=250, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(actions=ACTIONS)
+    def check(actions):
+        async def play():
+            await Play(LAYERS[layers]).run(actions)
+
+        asyncio.run(play())
+
+    check()

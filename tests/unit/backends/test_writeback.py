@@ -1,0 +1,406 @@
+"""Write-back: what is held, for how long, and that it is stored in the end."""
+
+import asyncio
+
+import pytest
+
+from memlite.backends import UNKNOWN, Record
+from memlite.backends.writeback import WriteBack
+from memlite.core.errors import StorageError, VersionConflict
+from tests.unit.backends.slow_backend import START, SlowBackend, settle
+
+
+@pytest.fixture
+async def slow():
+    return SlowBackend()
+
+
+@pytest.fixture
+async def held(slow):
+    backend = WriteBack(slow, limit=10_000, clock=slow.clock, delay=1)
+    await backend.open()
+    yield backend
+    slow.failing = False
+    if not slow.closed:
+        await backend.close()
+
+
+async def fail(*arguments):
+    raise StorageError("down")
+
+
+async def put(backend, value, key=b"key"):
+    await backend.put(Record(key, value))
+
+
+async def test_of_many_sets_the_last_is_stored(slow, held):
+    for number in range(100):
+        await put(held, b"%d" % number)
+        assert held.peek_cached(b"key").value == b"%d" % number
+    assert slow.calls["put"] == 0
+    slow.seconds = 1
+    await until(lambda: not held._held and not held._stores)
+    assert await slow.value(b"key") == b"99"
+    assert slow.calls["put"] == 1
+    assert held.peek_cached(b"key") is UNKNOWN
+    assert held.stats()["write_back_coalesced"] == 99
+    assert held.stats()["write_back_bytes"] == 0
+
+
+async def test_one_that_is_set_all_the_time_is_stored_all_the_same(slow, held):
+    for number in range(30):
+        await put(held, b"%d" % number)
+        slow.seconds += 0.1
+        await asyncio.sleep(0.14)
+    assert 2 <= slow.calls["put"] <= 4
+
+
+@pytest.mark.parametrize("change", ["put", "delete", "get"])
+async def test_what_depends_on_what_is_held_has_it_stored_first(slow, held, change):
+    await put(held, b"1")
+    assert held.peek(b"key") is UNKNOWN
+    item = await held.get(b"key")
+    assert item.value == await slow.value(b"key") == b"1"
+    await put(held, b"2")
+    if change == "put":
+        with pytest.raises(VersionConflict):
+            await held.put(Record(b"key", b"3"), item)
+    elif change == "delete":
+        with pytest.raises(VersionConflict):
+            await held.delete(b"key", item)
+    assert (await held.get(b"key")).value == await slow.value(b"key") == b"2"
+
+
+async def test_deleting_whatever_is_there_drops_what_is_held(slow, held):
+    await put(held, b"1")
+    await held.delete(b"key")
+    assert await held.get_cached(b"key") is None
+    assert slow.calls["put"] == 0
+
+
+async def test_what_is_being_stored_is_shown_and_followed_in_order(slow, held):
+    await put(held, b"1")
+    slow.gate.clear()
+    reading = asyncio.ensure_future(held.get(b"key"))
+    await settle()
+    assert held.peek_cached(b"key").value == b"1"
+    await put(held, b"2")
+    assert held.peek_cached(b"key").value == b"2"
+    slow.gate.set()
+    assert (await reading).value == b"1"  # what is set meanwhile it need not wait for
+    assert (await held.get(b"key")).value == b"2"
+    assert await slow.value(b"key") == b"2"
+
+
+async def test_beyond_the_bound_sets_go_through(slow, held):
+    await put(held, b"x" * 8_000, b"large")
+    await put(held, b"x" * 2_000, b"other")
+    assert await slow.value(b"large") is None
+    assert await slow.value(b"other") == b"x" * 2_000
+
+
+async def test_failures_are_tried_again_and_reach_clients_when_they_last(slow, held, caplog):
+    slow.failing = True
+    await put(held, b"1")
+    with pytest.raises(StorageError):
+        await held.get(b"key")
+    await put(held, b"2")  # still held
+    slow.seconds = 6
+    with pytest.raises(StorageError):
+        await put(held, b"3")
+    assert held.peek_cached(b"key") in (UNKNOWN, None) or held.peek_cached(b"key").value != b"3"
+    slow.failing = False
+    slow.seconds = 20
+    await asyncio.sleep(0.3)
+    await put(held, b"4")
+    assert (await held.get(b"key")).value == b"4"
+    assert sum("cannot be stored" in message for message in caplog.messages) == 1
+
+
+async def test_the_end_stores_everything(slow, held):
+    for number in range(50):
+        await put(held, b"%d" % number, b"key%d" % number)
+    await held.close()
+    assert slow.closed
+    assert [await slow.value(b"key%d" % number) for number in range(50)] == [
+        b"%d" % number for number in range(50)
+    ]
+
+
+async def test_flushing_drops_what_is_held(slow, held):
+    await put(held, b"1")
+    await held.flush()
+    assert await held.get_cached(b"key") is None
+    await put(held, b"2")
+    await held.flush(START + 5)
+    assert held.peek_cached(b"key").value == b"2"
+    slow.seconds = 5
+    assert await held.get(b"key") is None
+    assert slow.calls["put"] == 0
+
+
+async def test_a_store_that_fails_behind_a_flush_does_not_come_back(slow, held):
+    await put(held, b"1")
+    slow.gate.clear()
+    slow.seconds = 1
+    await asyncio.sleep(0.3)
+    slow.inner.put, put_there = fail, slow.inner.put
+    flushing = asyncio.ensure_future(held.flush())
+    await settle()
+    slow.gate.set()
+    await flushing
+    slow.inner.put = put_there
+    assert await held.get_cached(b"key") is None
+    assert held.stats()["write_back_bytes"] == 0
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the writer looks by itself, now and then
+            await asyncio.sleep(0.01)
+
+
+async def let_it_write(slow, held):
+    """Let time pass until what is held is due, and the writer store it."""
+    slow.seconds += 2
+    await until(lambda: not held._held and not held._stores)
+
+
+@pytest.mark.parametrize("change", ["put", "delete"])
+async def test_what_was_acknowledged_stays_when_what_overwrites_it_fails(slow, held, change):
+    await slow.store(b"key", b"old")
+    await put(held, b"acknowledged")
+    slow.failing = True
+    with pytest.raises(StorageError):
+        if change == "put":
+            await put(held, b"x" * 20_000)
+        else:
+            await held.delete(b"key")
+    assert held.peek_cached(b"key").value == b"acknowledged"
+    slow.failing = False
+    await let_it_write(slow, held)
+    assert await slow.value(b"key") == b"acknowledged"
+    assert held.stats()["write_back_bytes"] == 0
+
+
+async def test_what_was_acknowledged_is_shown_while_it_is_overwritten(slow, held):
+    await slow.store(b"key", b"old")
+    await put(held, b"acknowledged")
+    slow.gate.clear()
+    large = b"x" * 20_000
+    writing = asyncio.ensure_future(held.put(Record(b"key", large)))
+    await settle()
+    assert held.peek_cached(b"key").value == b"acknowledged"
+    slow.gate.set()
+    await writing
+    assert await slow.value(b"key") == large
+    assert (slow.calls["put"], held.stats()["write_back_bytes"]) == (1, 0)
+
+
+async def test_one_that_is_held_may_be_set_again_although_the_bound_is_reached(slow, held):
+    await put(held, b"x" * 8_000, b"large")
+    for number in range(100):
+        await put(held, b"%d" % number * 4_000, b"large")
+    assert slow.calls["put"] == 0 or held.stats()["write_back_bytes"] <= 10_000
+    await put(held, b"y" * 8_000, b"large")
+    assert held.peek_cached(b"large").value == b"y" * 8_000
+
+
+async def test_the_bound_counts_what_items_cost(slow, held):
+    for number in range(1_000):
+        await put(held, b"", b"key%d" % number)
+    assert held.stats()["write_back_items"] < 60
+    assert slow.calls["put"] > 940
+
+
+async def test_what_depends_on_a_key_that_is_set_all_the_time_gets_through(slow, held):
+    """Or whoever sets a key in a loop would keep everybody from deleting it."""
+    stop = False
+
+    async def set_it():
+        number = 0
+        while not stop:
+            number += 1
+            await put(held, b"%d" % number)
+            await asyncio.sleep(0)
+
+    setting = asyncio.ensure_future(set_it())
+    await settle()
+    async with asyncio.timeout(5):
+        assert (await held.get(b"key")).value
+    stop = True
+    await setting
+    assert slow.calls["put"] <= 2
+
+
+async def test_what_fails_for_long_for_one_key_is_that_key_s_alone(slow, held):
+    inner_put = slow.inner.put
+
+    async def refuse_one(record, replacing):
+        if record.key == b"bad":
+            raise StorageError("not this one")
+        return await inner_put(record, replacing)
+
+    slow.inner.put = refuse_one
+    await put(held, b"1", b"bad")
+    for number in range(8):
+        slow.seconds += 1
+        await put(held, b"%d" % number, b"good")
+        await asyncio.sleep(0.15)
+    with pytest.raises(StorageError):
+        await put(held, b"2", b"bad")
+    assert held.peek_cached(b"bad").value == b"1"
+    before = slow.calls["put"]
+    await put(held, b"last", b"good")
+    assert slow.calls["put"] == before  # still held
+    slow.inner.put = inner_put
+    await let_it_write(slow, held)
+    await put(held, b"3", b"bad")
+    assert held.peek_cached(b"bad").value == b"3"
+
+
+async def test_sets_are_held_again_once_the_backend_has_recovered(slow, held):
+    slow.failing = True
+    await put(held, b"1")
+    with pytest.raises(StorageError):
+        await held.get(b"key")
+    slow.seconds = 6
+    with pytest.raises(StorageError):
+        await put(held, b"2", b"other")
+    with pytest.raises(StorageError):
+        await put(held, b"2")
+    slow.failing = False
+    await held.flush()  # nothing is left whose success could tell
+    await put(held, b"3", b"other")
+    before = slow.calls["put"]
+    await put(held, b"4", b"other")
+    assert slow.calls["put"] == before
+
+
+async def test_what_a_bug_keeps_from_being_stored_is_kept_and_the_bug_told(slow, held, caplog):
+    inner_put = slow.inner.put
+
+    async def broken(*arguments):
+        raise ZeroDivisionError
+
+    slow.inner.put = broken
+    await put(held, b"1")
+    with pytest.raises(StorageError, match="internal error"):
+        await held.get(b"key")
+    assert "ZeroDivisionError" in caplog.text
+    assert held.peek_cached(b"key").value == b"1"
+    slow.inner.put = inner_put
+    await let_it_write(slow, held)
+    assert await slow.value(b"key") == b"1"
+    assert held.stats()["write_back_bytes"] == 0
+
+
+async def test_what_was_carried_out_but_not_answered_is_stored_again(slow, held):
+    slow.losing = True
+    await put(held, b"1")
+    slow.seconds += 2
+    await until(lambda: slow.calls["put"])
+    assert held.peek_cached(b"key").value == b"1"
+    await put(held, b"2")
+    slow.losing = False
+    await let_it_write(slow, held)
+    assert await slow.value(b"key") == b"2"
+    assert held.peek_cached(b"key") is UNKNOWN
+
+
+async def test_a_flush_that_fails_leaves_what_is_held(slow, held):
+    await slow.store(b"key", b"old")
+    await put(held, b"1")
+    slow.failing = True
+    for at in (0.0, START + 5):
+        with pytest.raises(StorageError):
+            await held.flush(at)
+    slow.seconds = 6
+    assert held.peek_cached(b"key").value == b"1"
+    slow.failing = False
+    await let_it_write(slow, held)
+    assert await slow.value(b"key") == b"1"
+
+
+async def test_nothing_is_stored_while_a_flush_is_under_way(slow, held):
+    await put(held, b"1")
+    slow.gate.clear()
+    flushing = asyncio.ensure_future(held.flush())
+    await settle()
+    assert held.peek_cached(b"key").value == b"1"
+    reading = asyncio.ensure_future(held.get(b"key"))
+    await put(held, b"2", b"new")
+    slow.seconds += 2
+    await asyncio.sleep(0.3)
+    assert (slow.calls["put"], slow.calls["get"]) == (0, 0)
+    slow.gate.set()
+    await flushing
+    assert await reading is None
+    await let_it_write(slow, held)
+    assert await slow.value(b"new") == b"2"
+    assert await slow.value(b"key") is None
+    assert held.stats()["write_back_bytes"] == 0
+
+
+async def test_a_delayed_flush_takes_what_is_being_stored(slow, held):
+    await put(held, b"1")
+    await held.flush(START + 1.5)
+    slow.gate.clear()
+    slow.seconds = 1
+    await until(lambda: slow.calls["put"] == 1)
+    slow.seconds = 2
+    item = held.peek_cached(b"key")
+    assert item is UNKNOWN or 0 < item.expires < START
+    slow.gate.set()
+    await until(lambda: not held._stores)
+    assert await held.get(b"key") is None
+    assert held.stats()["write_back_bytes"] == 0
+
+
+async def test_no_more_than_so_many_are_stored_at_once(slow):
+    held = WriteBack(slow, limit=10_000_000, clock=slow.clock, delay=1)
+    await held.open()
+    for number in range(1_000):
+        await put(held, b"1", b"key%d" % number)
+    slow.seconds = 1
+    await asyncio.sleep(0.3)
+    for number in range(1_000):
+        await put(held, b"2", b"key%d" % number)
+    await held.close()
+    assert slow.most <= 64
+    assert {await slow.value(b"key%d" % number) for number in range(1_000)} == {b"2"}
+
+
+@pytest.mark.parametrize("how", ["failing", "hanging"])
+async def test_the_end_comes_although_time_stands_still(slow, held, caplog, monkeypatch, how):
+    monkeypatch.setattr("memlite.backends.writeback._CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr("memlite.backends.writeback._RETRY_SECONDS", 0.05)
+    for number in range(3):
+        await put(held, b"1", b"key%d" % number)
+    if how == "failing":
+        slow.failing = True
+    else:
+        slow.gate.clear()
+    async with asyncio.timeout(5):
+        await held.close()
+    assert slow.closed
+    assert slow.under_way == 0
+    assert any("3 items are lost" in message for message in caplog.messages)
+
+
+async def test_what_was_held_outlives_an_outage(slow, held):
+    acknowledged = {}
+    slow.failing = True
+    for number in range(60):
+        slow.seconds += 0.25
+        key = b"key%d" % (number % 7)
+        try:
+            await put(held, b"%d" % number, key)
+        except StorageError:
+            continue
+        acknowledged[key] = b"%d" % number
+        await asyncio.sleep(0.02)
+    assert acknowledged
+    slow.failing = False
+    await let_it_write(slow, held)
+    assert {key: await slow.value(key) for key in acknowledged} == acknowledged

@@ -1,0 +1,101 @@
+"""The command line of ``memlite bench``."""
+
+import pytest
+
+from memlite.core.errors import ConfigError
+from memlite.loadtest.command import main
+from memlite.loadtest.options import parse
+
+
+def test_lists_of_numbers():
+    def clients(text):
+        return parse(["run", "h:1", "--clients", text]).clients
+
+    assert clients("50") == [50]
+    assert clients("1,10,100") == [1, 10, 100]
+    assert clients("10:50:20") == [10, 30, 50]
+    assert clients("1:3") == [1, 2, 3]
+    assert clients("1:3,2,1k") == [1, 2, 3, 1000]
+    assert parse(["compare"]).clients == list(range(10, 101, 10))
+
+
+def test_sizes_times_and_rates():
+    options = parse(
+        ["run", "h:1", "--value-size", "0,100,1k,2M", "--duration", "250ms", "--timeout", "1.5s",
+         "--rate", "500,20k", "--slo", "900us", "--warm-up", "2", "--mix", "get=10, set=0.5"]
+    )  # fmt: skip
+    assert options.value_size == [0, 100, 1024, 2 * 1024**2]
+    assert (vars(options)["load.duration"], options.timeout, options.slo) == (0.25, 1.5, 0.0009)
+    assert vars(options)["load.warm_up"] == 2
+    assert options.rate == [500, 20_000]
+    assert options.mix == {"get": 10, "set": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--clients", "0"),
+        ("--clients", ""),
+        ("--clients", "5:1"),
+        ("--clients", "1:2:3:4"),
+        ("--clients", "ten"),
+        ("--rate", "0"),
+        ("--value-size", "1x"),
+        ("--duration", "1 hour"),
+        ("--duration", "-1"),
+        ("--mix", "get"),
+        ("--mix", "get=many"),
+        ("--theta", "big"),
+        ("--client", "other"),
+        ("--dialect", "other"),
+        ("--seed", "1.5"),
+        ("--workers", "0"),
+        ("--arrivals", "never"),
+    ],
+)
+def test_an_invalid_value_names_its_flag(flag, value):
+    with pytest.raises(ConfigError) as raised:
+        parse(["run", "h:1", flag, value])
+    assert flag in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_abbreviated_flags_are_refused():
+    with pytest.raises(ConfigError, match="--client-"):
+        parse(["run", "h:1", "--client-", "5"])
+
+
+@pytest.mark.parametrize("words", [["--help"], ["compare", "--help"], ["report", "-h"]])
+def test_help_fits_80_columns(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert parse(words) is None
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--client", "pymemcache"],
+        ["--user", "ada"],
+        ["--multiget", "2"],
+        ["--noreply"],
+        ["--ttl", "60"],
+    ],
+    ids=" ".join,
+)
+def test_options_the_lite_dialect_does_not_support(words):
+    with pytest.raises(ConfigError, match=f"--dialect lite does not go with {words[0]}"):
+        main(["run", "h:1", "--dialect", "lite", *words])
+
+
+def test_the_lite_dialect_has_only_get_and_set(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,operation,key,size\n0,get,a,1\n")
+    with pytest.raises(ConfigError, match="--trace"):
+        main(["run", "h:1", "--dialect", "lite", "--trace", str(trace)])
+    with pytest.raises(ConfigError, match="cas, gets in the mix"):
+        main(["run", "h:1", "--dialect", "lite", "--mix", "get=1,gets=1,cas=1,incr=0"])
+    with pytest.raises(ConfigError, match="rmw in the mix"):
+        main(["run", "h:1", "--dialect", "lite", "--workload", "ycsb-f"])
+    with pytest.raises(ConfigError, match="--target"):
+        main(["compare", "--dialect", "lite"])

@@ -1,0 +1,93 @@
+"""Reads that are sampled or traced: their commands are carried out as usual."""
+
+import logging
+
+import pytest
+
+from memlite.protocol import text_table
+from memlite.server.execution.instrumentation import Instrumentation
+from memlite.telemetry.counters import Counters
+from memlite.telemetry.sampling import Sampler
+
+
+class Executor:
+    """Records commands; answers hits of one key."""
+
+    def __init__(self):
+        self.calls = []
+
+    def hit(self, line):
+        self.calls.append(("hit", line))
+        return line == b"get there\r\n"
+
+    def execute_observed(self, command, arguments, observer):
+        self.calls.append((command, arguments))
+        observer.ready()
+        observer.replied([b"STORED\r\n"])
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def sampler(seen):
+    return Sampler(seen.append, 1)
+
+
+@pytest.fixture
+def instrumentation(sampler):
+    return Instrumentation(Counters(), sampler)
+
+
+CALLS = [
+    ("set", (b"k", 0, 0, b"v", False), text_table.SET),
+    ("set_framed", (b"k", 0, b"VALUE k 0 1\r\nv\r\nEND\r\n", False), text_table.SET_FRAMED),
+    ("reject", (b"ERROR\r\n", False), text_table.REJECT),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "command"), CALLS)
+def test_every_handler_method_is_sampled(instrumentation, sampler, method, arguments, command):
+    instrumentation._counters.sample_after(0)
+    executor = Executor()
+    handler = instrumentation.observe(executor, 5)
+    getattr(handler, method)(*arguments)
+    assert executor.calls == [(command, arguments)]
+    assert sampler.histograms[command.latency].count == 1
+
+
+def test_a_read_that_is_not_sampled_goes_straight_to_the_executor(instrumentation):
+    instrumentation._counters.sample_after(2)
+    executor = Executor()
+    assert instrumentation.observe(executor, 5) is executor
+    assert instrumentation.client == 5
+
+
+def test_only_hits_are_recorded_as_gets(instrumentation, sampler, seen):
+    instrumentation._counters.sample_after(0)
+    handler = instrumentation.observe(Executor(), 5)
+    assert handler.hit(b"get absent\r\n") is False
+    assert sampler.histograms["get"].count == 0
+    assert handler.hit(b"get there\r\n") is True
+    assert sampler.histograms["get"].count == 1
+    assert seen == [(b"there",)]
+
+
+def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
+    caplog.set_level(logging.DEBUG, "memlite.trace")
+    instrumentation.watch_commands(False)  # looks at the log level again
+    assert instrumentation.active
+    executor = Executor()
+    handler = instrumentation.observe(executor, 5)
+    assert handler.hit(b"get there\r\n") is False  # it comes again as a get
+    assert executor.calls == []
+    handler.set(b"k", 0, 0, b"value", True)
+    handler.quit()
+    assert [record.getMessage() for record in caplog.records] == [
+        "<5 set k 0 0 5 noreply",
+        ">5 STORED",
+        "<5 quit",
+        ">5 STORED",
+    ]
