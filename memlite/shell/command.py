@@ -1,11 +1,13 @@
 """``memlite shell``: the interactive client as a program."""
 
+import contextlib
 import getpass
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import termios
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -47,12 +49,28 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     signals.release()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # An exception, so that the prompt restores the terminal.
+    # An exception, so that the terminal is restored.
     signal.signal(signal.SIGTERM, _exit)
     try:
-        return _run(options)
+        with _terminal_restored():
+            return _run(options)
     except KeyboardInterrupt:
         return _INTERRUPTED
+
+
+@contextlib.contextmanager
+def _terminal_restored() -> Iterator[None]:
+    # The prompts do so as well, unless a signal arrives while they change the settings.
+    try:
+        settings = termios.tcgetattr(0)
+    except (OSError, termios.error):  # closed, or no terminal
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, termios.error):  # the terminal is gone
+            termios.tcsetattr(0, termios.TCSADRAIN, settings)
 
 
 def _exit(number: int, _frame: FrameType | None) -> NoReturn:
