@@ -56,11 +56,14 @@ class Backend(ABC):
 
     Attributes:
         ordered: whether the greater of two versions of a key is always the newer one.
+        peeks: whether the backend can answer some reads without waiting. If not, set this to False,
+            and `peek` and its relatives need not be called.
         table: the `memlite.memory.ItemTable` in which the backend keeps items, for statistics and
             for ``cache_memlimit``; None if it keeps none in memory.
     """
 
     ordered: bool = False
+    peeks: bool = True
     table: ItemTable | None = None
 
     async def open(self) -> None:  # noqa: B027 - optional

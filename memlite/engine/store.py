@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from memlite.backends import ANY, UNKNOWN, Anything, Backend, Record
@@ -36,7 +36,7 @@ _KEYS_AT_ONCE = 256
 _log = logging.getLogger("memlite")
 
 
-class Attempt(Generic[_Result]):
+class Attempt(NamedTuple, Generic[_Result]):
     """One attempt to carry out a command, based on the data read for it.
 
     Attributes:
@@ -47,14 +47,9 @@ class Attempt(Generic[_Result]):
             `StoreEngine.confirm`.
     """
 
-    __slots__ = ("counted", "result", "writes")
-
-    def __init__(
-        self, result: _Result, writes: Sequence[Awaitable[object]], counted: Mapping[str, int]
-    ) -> None:
-        self.result = result
-        self.writes = writes
-        self.counted = counted
+    result: _Result
+    writes: Sequence[Awaitable[object]]
+    counted: Mapping[str, int] | None
 
 
 class StoreEngine(MetaEngine):
@@ -75,6 +70,7 @@ class StoreEngine(MetaEngine):
 
     Attributes:
         backend: as above.
+        peeks: see `Backend`.
     """
 
     def __init__(
@@ -92,6 +88,7 @@ class StoreEngine(MetaEngine):
             self._transaction, clock, counters, item_size=item_size, cas=cas, sizes=sizes
         )
         self.backend = backend
+        self.peeks = backend.peeks
         self.ordered = backend.ordered
         self._counted = Counters()  # increments by the running command
         # Commands that change the same key take turns: if they raced, all but one would fail.
@@ -102,6 +99,17 @@ class StoreEngine(MetaEngine):
         return not item.version
 
     # Without waiting
+
+    def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
+        """Store like `set`; see `Engine`. Nothing has been read for it, so it replaces nothing."""
+        if self.observed:
+            super().set_framed(key, exptime, wire)
+            return
+        counters = self.counters
+        counters.cmd_set += 1
+        counters.total_items += 1
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
+        self._transaction.changes[key] = FullItem(wire, self.usage.fresh, expires)
 
     def hit(self, line: bytes) -> bytes | None:
         r"""Return the reply to ``get <key>\r\n`` if that is possible at once; see `Engine`."""
@@ -132,9 +140,11 @@ class StoreEngine(MetaEngine):
             VersionConflict: the item to be replaced is no longer current; `carry_out` must be used.
         """
         items: dict[bytes, Item | Record] = {}
-        if access is Access.BLIND:
+        if not access.reads:
             if self._locks and any(key in self._locks for key in keys):
                 return None  # a command holds the lock, and must not be starved by blind writes
+        elif not self.peeks:
+            return None
         else:
             backend = self.backend
             peek = backend.peek_cached_item if access.cached else backend.peek_item
@@ -160,10 +170,12 @@ class StoreEngine(MetaEngine):
         run: Callable[[], _Result],
     ) -> Attempt[_Result]:
         """Run a command on the items read, and start its writes; see `attempt` for arguments."""
-        transaction = self._transaction
-        transaction.begin(items)
+        self._transaction.begin(items)
         if not access.conditional:
-            return Attempt(run(), self._begin_writes(access, keys, items), {})
+            result = run()
+            if access.cached:  # it only reads, and what it has read may be shown
+                return Attempt(result, (), None)
+            return Attempt(result, self._begin_writes(access, keys, items), None)
         counters, self.counters = self.counters, self._counted
         try:
             result = run()
@@ -187,7 +199,7 @@ class StoreEngine(MetaEngine):
         changes = transaction.changes
         for key, item in changes.items():
             read: Item | Record | Anything | None
-            read = ANY if access is Access.BLIND else items.get(key)
+            read = items.get(key) if access.reads else ANY
             try:
                 if item is not None:
                     writes.append(backend.put_item(key, item, read))
@@ -200,7 +212,7 @@ class StoreEngine(MetaEngine):
                 writes.append(_failed(error))
         if transaction.flush_at is not None:
             writes.append(backend.flush(transaction.flush_at))
-        if not writes and not (access is Access.BLIND or access.cached):
+        if not writes and access.reads and not access.cached:
             # Without writes of its own, the command must await pending writes of the items it read.
             # A conditional write waits for them anyway.
             unsettled = backend.unsettled(keys)
@@ -231,7 +243,7 @@ class StoreEngine(MetaEngine):
         Raises:
             CommandError: the command failed.
         """
-        if access is Access.BLIND:
+        if not access.reads:
             # Wait for conditional changes of the key, but do not hold up later ones.
             async with self._lock_keys(keys):
                 pass
@@ -261,12 +273,18 @@ class StoreEngine(MetaEngine):
             VersionConflict: an item it has read is no longer current.
         """
         attempt = self._run(access, keys, await self._read(access, keys), run)
-        return await self.finish(attempt)
+        if attempt.writes:
+            return await self.finish(attempt)
+        return self.confirm(attempt) if attempt.counted else attempt.result
 
     async def finish(self, attempt: Attempt[_Result]) -> _Result:
         """Await a command's writes and return its result; raise the first exception, if any."""
+        writes = attempt.writes
         try:
-            await self._await_writes(attempt.writes)
+            if len(writes) == 1:
+                await writes[0]
+            else:
+                await _all(writes)
         except VersionConflict:
             raise
         except BaseException:
@@ -285,9 +303,12 @@ class StoreEngine(MetaEngine):
             yield
 
     async def _read(self, access: Access, keys: Sequence[bytes]) -> dict[bytes, Item | Record]:
-        if access is Access.BLIND:
+        if not access.reads:
             return {}
         backend = self.backend
+        if len(keys) == 1 and not self.peeks:
+            record = await (backend.get_cached if access.cached else backend.get)(keys[0])
+            return {} if record is None else {keys[0]: record}
         peek = backend.peek_cached_item if access.cached else backend.peek_item
         read: dict[bytes, Item | Record] = {}
         unknown = keys
@@ -315,16 +336,6 @@ class StoreEngine(MetaEngine):
         """Return the item itself if the backend keeps it in memory, so that its use is recorded."""
         item = self.backend.peek_item(line_of(record.key))
         return item if isinstance(item, Item) and item.version == record.version else record
-
-    @staticmethod
-    async def _await_writes(writes: Sequence[Awaitable[object]]) -> None:
-        """Await all `writes`; raise the first exception, if any."""
-        if not writes:
-            return
-        if len(writes) == 1:
-            await writes[0]
-            return
-        await _all(writes)
 
     # Expiry and flushing
 

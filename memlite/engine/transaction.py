@@ -30,10 +30,9 @@ class Transaction:
 
     def begin(self, read: Mapping[bytes, Item | Record]) -> None:
         """Start the next command with what was read for it, by key."""
-        self._items: dict[bytes, Item] = {
-            key: item_of(found, FullItem) if isinstance(found, Record) else found
-            for key, found in read.items()
-        }
+        self._items: dict[bytes, Item] = {}
+        for key, found in read.items():
+            self._items[key] = item_of(found, FullItem) if isinstance(found, Record) else found
         self.get: Callable[[bytes], Item | None] = self._items.get
         self.find: Callable[[bytes], Item | None] = self.get
         self.changes: dict[bytes, FullItem | None] = {}

@@ -31,9 +31,9 @@ def _access_of_store(arguments: Arguments) -> Access:
     return Access.BLIND if request.opcode in _SETS and not request.cas else Access.CHANGE
 
 
-def _runs_alone(arguments: Arguments) -> bool:
+def _access_of_admin(arguments: Arguments) -> Access:
     request: BinaryRequest = arguments[0]
-    return request.opcode not in _STATELESS
+    return Access.BLIND if request.opcode in _STATELESS else Access.ALONE
 
 
 GET: Final = Command("binary_get", "GET, GETQ, GETK, GETKQ", "get", Access.CACHED)
@@ -51,9 +51,8 @@ ADMIN: Final = Command(
     "binary_admin",
     "STAT, FLUSH, FLUSHQ, VERBOSITY, VERSION, NOOP, QUIT, QUITQ",
     "other",
-    Access.BLIND,
+    _access_of_admin,
     no_keys,
-    alone=_runs_alone,
 )
 TOO_LARGE: Final = Command("binary_too_large", "", "other", Access.BLIND)
 """A store whose value exceeds the item size limit."""

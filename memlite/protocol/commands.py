@@ -26,30 +26,34 @@ Arguments: TypeAlias = tuple[Any, ...]
 
 
 class Access(enum.Enum):
-    """What a command must read before it runs, and whether it may write."""
+    """What a command must read before it runs, and whether it may write.
 
-    BLIND = enum.auto()
+    Attributes:
+        reads: whether anything must be read.
+        cached: whether a value from a near cache is acceptable.
+        conditional: whether it may write on condition that nothing has changed since it read.
+    """
+
+    ALONE = "alone", False, False, False
+    """Nothing, and no other command of the connection may overlap with it: ``flush_all``."""
+    BLIND = "blind", False, False, False
     """Nothing: ``set`` overwrites any previous value."""
-    CACHED = enum.auto()
+    CACHED = "cached", True, True, False
     """A value, possibly from a near cache: ``get``."""
-    CURRENT = enum.auto()
+    CURRENT = "current", True, False, False
     """The current value: ``gets`` returns the version that a later ``cas`` is compared with."""
-    CACHED_OR_CHANGE = enum.auto()
+    CACHED_OR_CHANGE = "cached or change", True, True, True
     """Like `CACHED`, but it may also write conditionally: ``mg``."""
-    CURRENT_OR_CHANGE = enum.auto()
+    CURRENT_OR_CHANGE = "current or change", True, False, True
     """Like `CURRENT`, but it may also write conditionally: ``mg`` with ``c``."""
-    CHANGE = enum.auto()
+    CHANGE = "change", True, False, True
     """The current value: it writes on condition that the value has not changed since."""
 
-    @property
-    def cached(self) -> bool:
-        """Whether a value from a near cache is acceptable."""
-        return self in (Access.CACHED, Access.CACHED_OR_CHANGE)
-
-    @property
-    def conditional(self) -> bool:
-        """Whether it may write on condition that nothing has changed since it read."""
-        return self in (Access.CACHED_OR_CHANGE, Access.CURRENT_OR_CHANGE, Access.CHANGE)
+    def __init__(self, label: str, reads: bool, cached: bool, conditional: bool) -> None:
+        # The label only makes the members' values differ.
+        self.reads = reads
+        self.cached = cached
+        self.conditional = conditional
 
 
 def no_keys(arguments: Arguments) -> Sequence[bytes]:
@@ -87,17 +91,17 @@ class Command:
         name: the name of the command set's method that carries it out.
         syntax: the syntax clients use; empty for pseudo-commands.
         latency: its latency class (`memlite.telemetry.counters.COMMAND_CLASSES`).
-        access: what it must read before it runs; a function if that depends on the arguments.
+        access: what it must read before it runs, if that does not depend on the arguments; else
+            a function that returns it.
         keys: returns the keys among its arguments.
         noreply: whether its last argument is a flag that suppresses the reply.
-        alone: whether it must not overlap with any other command of the connection; a function
-            if that depends on the arguments.
 
     Attributes:
+        fixed_access: what it must read before it runs; None if that depends on the arguments.
         name: as above, and likewise the others.
     """
 
-    __slots__ = ("_access", "_alone", "keys", "latency", "name", "noreply", "syntax")
+    __slots__ = ("_access_for", "fixed_access", "keys", "latency", "name", "noreply", "syntax")
 
     def __init__(
         self,
@@ -108,15 +112,18 @@ class Command:
         keys: Callable[[Arguments], Sequence[bytes]] = first_key,
         *,
         noreply: bool = False,
-        alone: bool | Callable[[Arguments], bool] = False,
     ) -> None:
         self.name: Final = name
         self.syntax: Final = syntax
         self.latency: Final = latency
         self.keys: Final = keys
         self.noreply: Final = noreply
-        self._access: Final = access
-        self._alone: Final = alone
+        self.fixed_access: Access | None = None
+        self._access_for: Callable[[Arguments], Access]
+        if isinstance(access, Access):
+            self.fixed_access = access
+        else:
+            self._access_for = access
 
     def __repr__(self) -> str:
         """Return the name, for test reports."""
@@ -124,18 +131,12 @@ class Command:
 
     def access(self, arguments: Arguments) -> Access:
         """Return what it must read before it runs with these arguments."""
-        access = self._access
-        return access if isinstance(access, Access) else access(arguments)
-
-    def alone(self, arguments: Arguments) -> bool:
-        """Return whether it must not overlap with any other command of the connection."""
-        alone = self._alone
-        return alone if isinstance(alone, bool) else alone(arguments)
+        return self.fixed_access or self._access_for(arguments)
 
     def quiet(self, arguments: Arguments) -> bool:
         """Return whether the client wants no reply, not even to a failure."""
         return self.noreply and bool(arguments[-1])
 
 
-QUIT: Final = Command("quit", "quit", "other", Access.BLIND, no_keys, alone=True)
+QUIT: Final = Command("quit", "quit", "other", Access.ALONE, no_keys)
 """Ends the connection, in every protocol."""

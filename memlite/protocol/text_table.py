@@ -49,7 +49,7 @@ def _access_of_ms(arguments: Arguments) -> Access:
 
 GET: Final = Command("get", "get <key>*", "get", Access.CACHED, first_keys)
 SET: Final = Command("set", f"set {_STORE} [noreply]", "store", Access.BLIND, noreply=True)
-ADMIN: Final = Command("admin", "", "other", Access.BLIND, no_keys, noreply=True, alone=True)
+ADMIN: Final = Command("admin", "", "other", Access.ALONE, no_keys, noreply=True)
 """Any command that is not about keys; the server has a table of them."""
 
 # Pseudo-commands, which only the parser produces.

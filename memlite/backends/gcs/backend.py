@@ -74,6 +74,8 @@ class GcsBackend(Backend):
         # Nonces of writes in progress.
         self._unsettled: set[bytes] = set()
 
+    peeks = False
+
     # Life
 
     _loop: asyncio.AbstractEventLoop

@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
                     write = self._write
                     write(reply)
                     return
-        elif size <= self._ready_limit and self._send_ready_reply(data):
+        elif size <= self._ready_limit and data[:4] == b"get " and self._send_ready_reply(data):
             return
         if self._state is _SERVING:
             self._serve(data)
@@ -424,7 +424,7 @@ class Connection(asyncio.Protocol):
         eligible = self.authenticated and self.dialect.fast
         if eligible and self._state is _SERVING and not self._instrumentation.active:
             if self._waits:
-                self._ready_limit = LONGEST_GET
+                self._ready_limit = self._services.execution.longest_ready
             else:
                 self._fast_limit = LONGEST_GET
 

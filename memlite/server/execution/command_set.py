@@ -109,20 +109,6 @@ class CommandSet:
         observer.ready()
         observer.replied(self.out[replied:])
 
-    def collect(self, command: Command, arguments: Arguments) -> tuple[list[Part], Later | None]:
-        """Carry out a command for an executor that sends its reply later.
-
-        Returns:
-            The reply, and a function that renders the rest of it, if any; see the class.
-        """
-        replies: list[Part] = []
-        out, self.out = self.out, replies
-        try:
-            later: Later | None = getattr(self, command.name)(*arguments)
-        finally:
-            self.out = out
-        return replies, later
-
     def error_reply(self, error: CommandError, arguments: Arguments) -> bytes:
         """Return the reply to a command that could not be carried out."""
         return replies.error_line(error)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memlite.engine import MemoryEngine
 from memlite.memory import Item, ItemTable, Part
+from memlite.protocol.limits import LONGEST_GET
 from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import Dialect
 from memlite.server.execution.instrumentation import Instrumentation
@@ -37,11 +38,15 @@ class Execution(Protocol):
 
     Attributes:
         fast_gets: for the fast path of connections; None if they must use the executor.
+        longest_ready: bytes of the longest get to which an executor may have the reply ready; 0 if
+            it never has.
         waits: whether commands may be answered later.
     """
 
     @property
     def fast_gets(self) -> FastGets | None: ...  # noqa: D102 - see the class
+    @property
+    def longest_ready(self) -> int: ...  # noqa: D102
     @property
     def waits(self) -> bool: ...  # noqa: D102
 
@@ -77,6 +82,7 @@ class ImmediateExecution:
         admin: returns the object that carries out administrative commands.
     """
 
+    longest_ready = 0  # connections use `fast_gets`
     waits = False
 
     def __init__(
@@ -116,6 +122,7 @@ class PipelinedExecution:
         self._admin = admin
         self._scheduler = scheduler
         self._instrumentation = instrumentation
+        self.longest_ready = LONGEST_GET if engine.peeks else 0
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> Executor:
         """Return a `PipelinedExecutor` around a protocol's command set; see `Execution`."""

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from memlite.core.errors import CommandError, OutOfMemoryError, StorageError, VersionConflict
 from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
-from memlite.protocol.commands import QUIT, Arguments, Command
+from memlite.protocol.commands import QUIT, Access, Arguments, Command
 from memlite.protocol.text_table import REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
 from memlite.server.execution.instrumentation import Instrumentation
@@ -55,15 +55,16 @@ class _Request:
         command: the command's table row.
         arguments: its arguments.
         keys: the keys among its arguments.
+        access: what it must read before it runs.
         observer: is notified of its progress; None if it is not observed.
-        replies: the reply, which is complete once the command is done.
-        later: renders the rest of the reply once the store has assigned cas uniques.
+        replies: the reply, once the command is done.
         size: the size of the reply in bytes, once the command is done.
         done: whether the command is done.
+        waiting: the commands that wait until it is done.
     """
 
     __slots__ = (
-        "_waiting", "arguments", "command", "done", "keys", "later", "observer", "replies", "size",
+        "access", "arguments", "command", "done", "keys", "observer", "replies", "size", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -71,39 +72,25 @@ class _Request:
         command: Command,
         arguments: Arguments,
         keys: Sequence[bytes],
-        observer: CommandObserver | None,
+        access: Access,
+        observer: CommandObserver | None = None,
     ) -> None:
         self.command = command
         self.arguments = arguments
         self.keys = keys
+        self.access = access
         self.observer = observer
         self.replies: list[Part] = []
-        self.later: Later | None = None
         self.size = 0
         self.done = False
-        self._waiting: list[asyncio.Future[None]] = []
+        self.waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
         """Wait until the command is done."""
         if not self.done:
             future = asyncio.get_running_loop().create_future()
-            self._waiting.append(future)
+            self.waiting.append(future)
             await future
-
-    def render(self) -> None:
-        """Complete the reply, now that cas uniques are known."""
-        if self.later is not None:
-            self.replies += self.later()
-            self.later = None
-
-    def finish(self) -> None:
-        """Mark the command as done, and wake the commands that are waiting for it."""
-        self.done = True
-        self.render()
-        self.size = sum(map(len, self.replies))
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
 
 
 class PipelinedExecutor:
@@ -187,158 +174,135 @@ class PipelinedExecutor:
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """Carry out ``set``."""
-        self._submit(SET, (key, flags, exptime, value, noreply), None)
+        arguments = key, flags, exptime, value, noreply
+        self._submit(_Request(SET, arguments, (key,), Access.BLIND))
 
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
         """Carry out ``set`` with a value already in the form of a get's reply."""
-        self._submit(SET_FRAMED, (key, exptime, framed, noreply), None)
+        self._submit(_Request(SET_FRAMED, (key, exptime, framed, noreply), (key,), Access.BLIND))
 
     def reject(self, reply: bytes, noreply: bool) -> None:
         """Answer a malformed command, in order."""
-        self._submit(REJECT, (reply, noreply), None)
+        self.execute(REJECT, (reply, noreply))
 
     def quit(self) -> None:
         """Close the connection after all earlier commands."""
-        self._submit(QUIT, (), None)
+        self.execute(QUIT, ())
 
     def execute(self, command: Command, arguments: Arguments) -> None:
         """Carry out a command."""
-        self._submit(command, arguments, None)
+        access = command.fixed_access or command.access(arguments)
+        self._submit(_Request(command, arguments, command.keys(arguments), access))
 
     def execute_observed(
         self, command: Command, arguments: Arguments, observer: CommandObserver
     ) -> None:
         """Carry out a command, and notify `observer`."""
-        self._submit(command, arguments, observer)
+        access = command.access(arguments)
+        self._submit(_Request(command, arguments, command.keys(arguments), access, observer))
 
     # Execution
 
-    def _submit(
-        self, command: Command, arguments: Arguments, observer: CommandObserver | None
-    ) -> None:
-        if command.alone(arguments):
-            self._submit_alone(_Request(command, arguments, (), observer))
+    def _submit(self, request: _Request) -> None:
+        if request.access is Access.ALONE:
+            self._submit_alone(request)
             return
-        request = _Request(command, arguments, command.keys(arguments), observer)
-        last = self._last
-        before = [last[key] for key in request.keys if key in last] if last else []
+        last, keys = self._last, request.keys
+        before = [last[key] for key in keys if key in last] if last else []
         if self._barrier is not None:
             before.append(self._barrier)
         attempt = None
-        if not before:
+        if not before and (self._engine.peeks or not request.access.reads):
             attempt = self._attempt(request)
-            if attempt is not None and not attempt.writes:
-                self._settle(request, attempt)
-                if self._queue:
-                    self._enqueue(request)
-                    self._finish(request)
-                else:  # nothing to wait for
-                    self._answer(request)
+            if attempt is not None and not (attempt.writes or self._queue):
+                self._answer(request, attempt)
                 return
-        self._enqueue(request)
-        writes = () if attempt is None else attempt.writes
-        if attempt is not None and len(writes) == 1 and isinstance(writes[0], asyncio.Future):
-            # The change is visible and only being made durable; later commands need not wait.
-            writes[0].add_done_callback(partial(self._written, request, attempt))
-            return
-        self._last.update(dict.fromkeys(request.keys, request))
+        self._queue.append(request)
+        self._keys += len(keys)
+        if attempt is not None:
+            writes = attempt.writes
+            if not writes:
+                self._finish(request, self._engine.confirm(attempt))
+                return
+            if len(writes) == 1 and isinstance(writes[0], asyncio.Future):
+                # The change is visible and only being made durable; later commands need not wait.
+                writes[0].add_done_callback(partial(self._written, request, attempt))
+                return
+        last.update(dict.fromkeys(keys, request))
         self._scheduler.spawn(self._carry_out(request, before, attempt))
 
-    def _answer(self, request: _Request) -> None:
-        request.render()
-        self._out += request.replies
+    def _answer(self, request: _Request, attempt: _Attempt) -> None:
+        """Append the reply of a command that has nothing to wait for."""
+        replies, later = self._engine.confirm(attempt)
+        if later is not None:
+            replies += later()
+        self._out += replies
         if request.observer is not None:
             request.observer.ready()
-            request.observer.replied(request.replies)
-
-    def _enqueue(self, request: _Request) -> None:
-        self._queue.append(request)
-        self._keys += len(request.keys)
+            request.observer.replied(replies)
 
     def _attempt(self, request: _Request) -> _Attempt | None:
         """Carry out a command without waiting if possible; otherwise return None."""
-        access = request.command.access(request.arguments)
         try:
-            return self._engine.attempt(access, request.keys, partial(self._run, request))
+            return self._engine.attempt(request.access, request.keys, partial(self._run, request))
         except VersionConflict:
             return None
         except Exception as error:  # noqa: BLE001 - the client must get a reply in any case
-            return Attempt(self._refusal(request, error), (), {})
+            return Attempt(self._refusal(request, error), (), None)
 
     def _run(self, request: _Request) -> _Reply:
         """Have the command set carry out a command. The engine may call this repeatedly."""
         if self._engine.observed:
             sink = self._sink
             self._instrumentation.client = -1 if sink is None else sink.number
-        return self._commands.collect(request.command, request.arguments)
-
-    def _settle(
-        self, request: _Request, attempt: _Attempt, error: BaseException | None = None
-    ) -> bool:
-        """Set the reply of a command whose writes have finished.
-
-        Nothing is raised and caught here: the traceback of an exception that a local variable
-        refers to is a reference cycle, which would keep the connection alive.
-
-        Returns:
-            False if the command lost a race and must be carried out again.
-        """
-        if isinstance(error, VersionConflict) and self._may_run_again(request):
-            return False
-        reply = self._engine.confirm(attempt)
-        if error is not None:
-            reply = self._refusal(request, error)
-        request.replies, request.later = reply
-        return True
+        commands = self._commands
+        replies: list[Part] = []
+        commands.out = replies
+        later: Later | None = getattr(commands, request.command.name)(*request.arguments)
+        return replies, later
 
     def _written(self, request: _Request, attempt: _Attempt, write: asyncio.Future[object]) -> None:
+        # Nothing is raised and caught here: the traceback of an exception that a local variable
+        # refers to is a reference cycle, which would keep the connection alive.
         error = asyncio.CancelledError() if write.cancelled() else write.exception()
-        if self._settle(request, attempt, error):
-            self._finish(request)
-        else:
+        if error is None:
+            self._finish(request, self._engine.confirm(attempt))
+        elif isinstance(error, VersionConflict) and request.access.conditional:  # it runs again
             self._last.update(dict.fromkeys(request.keys, request))
             self._scheduler.spawn(self._carry_out(request, (), None))
-
-    @staticmethod
-    def _may_run_again(request: _Request) -> bool:
-        return request.command.access(request.arguments).conditional
+        else:
+            self._engine.confirm(attempt)
+            self._finish(request, self._refusal(request, error))
 
     async def _carry_out(
         self, request: _Request, before: Sequence[_Request], attempt: _Attempt | None
     ) -> None:
         """Carry out a command that must wait for others, for its reads, or for its writes."""
+        engine = self._engine
         try:
             for other in before:
                 await other.wait()
-            reply = await (
-                self._carry_out_fully(request)
-                if attempt is None
-                else self._finish_attempt(request, attempt)
-            )
+            reply = None
+            if attempt is not None:
+                try:
+                    reply = await engine.finish(attempt)
+                except VersionConflict:
+                    if not request.access.conditional:
+                        raise
+            if reply is None:
+                run = partial(self._run, request)
+                reply = await engine.carry_out(request.access, request.keys, run)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
-        request.replies, request.later = reply
         for key in request.keys:
             if self._last.get(key) is request:
                 del self._last[key]
-        self._finish(request)
-
-    async def _finish_attempt(self, request: _Request, attempt: _Attempt) -> _Reply:
-        try:
-            return await self._engine.finish(attempt)
-        except VersionConflict:
-            if not self._may_run_again(request):
-                raise
-        return await self._carry_out_fully(request)
-
-    async def _carry_out_fully(self, request: _Request) -> _Reply:
-        access = request.command.access(request.arguments)
-        return await self._engine.carry_out(access, request.keys, partial(self._run, request))
+        self._finish(request, reply)
 
     def _submit_alone(self, request: _Request) -> None:
         self.ended = self.ended or request.command is QUIT
         before = list(self._queue)
-        self._enqueue(request)
+        self._queue.append(request)
         self._barrier = request
         if before:
             self._scheduler.spawn(self._carry_out_alone(request, before))
@@ -360,8 +324,7 @@ class PipelinedExecutor:
         if attempt is None or attempt.writes:  # flush_all
             self._scheduler.spawn(self._carry_out(request, (), attempt))
         else:
-            self._settle(request, attempt)
-            self._finish(request)
+            self._finish(request, self._engine.confirm(attempt))
 
     # Replies
 
@@ -379,10 +342,19 @@ class PipelinedExecutor:
         quiet = command.quiet(arguments)
         return [] if quiet else [self._commands.error_reply(error, arguments)], None
 
-    def _finish(self, request: _Request) -> None:
-        request.finish()
+    def _finish(self, request: _Request, reply: _Reply) -> None:
+        """Keep the reply until it is due, and wake the commands that wait for this one."""
+        replies, later = reply
+        if later is not None:
+            replies += later()
+        request.replies = replies
+        request.size = size = sum(map(len, replies))
+        request.done = True
+        for future in request.waiting:
+            if not future.done():
+                future.set_result(None)
         self._keys -= len(request.keys)
-        self._waiting_bytes += request.size
+        self._waiting_bytes += size
         if request.observer is not None:
             request.observer.ready()
         if self._barrier is request:
