@@ -248,34 +248,30 @@ class StoreEngine(MetaEngine):
             async with self._lock_keys(keys):
                 pass
         if access is not Access.CHANGE:
+            items = await self._read(access, keys)
             try:
-                return await self._try(access, keys, run)
+                attempt = self._run(access, keys, items, run)
+                if not (attempt.writes or attempt.counted):
+                    return attempt.result
+                return await self.finish(attempt)
             except VersionConflict:
                 if not access.conditional:
                     raise
         async with self._lock_keys(keys):
-            deadline = self.clock.now() + _PATIENCE
-            pause = 0.002
-            while True:
-                with contextlib.suppress(VersionConflict):
-                    return await self._try(Access.CHANGE, keys, run)
-                if self.clock.now() > deadline:
-                    raise StorageError("too many changes of this key at once")
-                await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-                pause = min(2 * pause, _LONGEST_PAUSE)
+            return await self._change(keys, run)
 
-    async def _try(
-        self, access: Access, keys: Sequence[bytes], run: Callable[[], _Result]
-    ) -> _Result:
-        """Carry out a command once.
-
-        Raises:
-            VersionConflict: an item it has read is no longer current.
-        """
-        attempt = self._run(access, keys, await self._read(access, keys), run)
-        if attempt.writes:
-            return await self.finish(attempt)
-        return self.confirm(attempt) if attempt.counted else attempt.result
+    async def _change(self, keys: Sequence[bytes], run: Callable[[], _Result]) -> _Result:
+        """Carry out a command on current items until it loses no race; its keys are locked."""
+        deadline = self.clock.now() + _PATIENCE
+        pause = 0.002
+        while True:
+            with contextlib.suppress(VersionConflict):
+                items = await self._read(Access.CHANGE, keys)
+                return await self.finish(self._run(Access.CHANGE, keys, items, run))
+            if self.clock.now() > deadline:
+                raise StorageError("too many changes of this key at once")
+            await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def finish(self, attempt: Attempt[_Result]) -> _Result:
         """Await a command's writes and return its result; raise the first exception, if any."""
@@ -283,7 +279,7 @@ class StoreEngine(MetaEngine):
         try:
             if len(writes) == 1:
                 await writes[0]
-            else:
+            elif writes:
                 await _all(writes)
         except VersionConflict:
             raise

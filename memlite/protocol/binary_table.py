@@ -5,7 +5,7 @@ The commands of a row differ by their opcode.
 
 from typing import Final
 
-from memlite.protocol.commands import Access, Arguments, Command, no_keys
+from memlite.protocol.commands import Access, Arguments, Command, no_keys, request_key
 from memlite.protocol.packets import BinaryRequest, Opcode
 
 __all__ = [
@@ -36,17 +36,23 @@ def _access_of_admin(arguments: Arguments) -> Access:
     return Access.BLIND if request.opcode in _STATELESS else Access.ALONE
 
 
-GET: Final = Command("binary_get", "GET, GETQ, GETK, GETKQ", "get", Access.CACHED)
+GET: Final = Command("binary_get", "GET, GETQ, GETK, GETKQ", "get", Access.CACHED, request_key)
 """A near cache may answer: a stale cas unique only makes a later store fail."""
-TOUCH: Final = Command("binary_touch", "TOUCH, GAT, GATQ, GATK, GATKQ", "touch")
+TOUCH: Final = Command("binary_touch", "TOUCH, GAT, GATQ, GATK, GATKQ", "touch", keys=request_key)
 STORE: Final = Command(
     "binary_store",
     "SET, SETQ, ADD, ADDQ, REPLACE, REPLACEQ, APPEND, APPENDQ, PREPEND, PREPENDQ",
     "store",
     _access_of_store,
+    request_key,
 )
-DELETE: Final = Command("binary_delete", "DELETE, DELETEQ", "delete")
-COUNT: Final = Command("binary_count", "INCREMENT, INCREMENTQ, DECREMENT, DECREMENTQ", "arithmetic")
+DELETE: Final = Command("binary_delete", "DELETE, DELETEQ", "delete", keys=request_key)
+COUNT: Final = Command(
+    "binary_count",
+    "INCREMENT, INCREMENTQ, DECREMENT, DECREMENTQ",
+    "arithmetic",
+    keys=request_key,
+)
 ADMIN: Final = Command(
     "binary_admin",
     "STAT, FLUSH, FLUSHQ, VERBOSITY, VERSION, NOOP, QUIT, QUITQ",
@@ -54,7 +60,7 @@ ADMIN: Final = Command(
     _access_of_admin,
     no_keys,
 )
-TOO_LARGE: Final = Command("binary_too_large", "", "other", Access.BLIND)
+TOO_LARGE: Final = Command("binary_too_large", "", "other", Access.BLIND, request_key)
 """A store whose value exceeds the item size limit."""
 REJECT: Final = Command("binary_reject", "", "other", Access.BLIND, no_keys)
 """A malformed or unknown command, answered with an error status."""

@@ -7,6 +7,7 @@ command set has a method for each row, of the same name.
 
 import enum
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "first_key",
     "first_keys",
     "no_keys",
+    "request_key",
     "second_key",
     "second_keys",
 ]
@@ -61,27 +63,21 @@ def no_keys(arguments: Arguments) -> Sequence[bytes]:
     return ()
 
 
-def first_key(arguments: Arguments) -> Sequence[bytes]:
-    """Return the key that is the first argument, or the key of the request given there."""
-    key = arguments[0]
-    return (key if isinstance(key, bytes) else key.key,)
+def request_key(arguments: Arguments) -> Sequence[bytes]:
+    """Return the key of the request that is the first argument."""
+    return (arguments[0].key,)
 
 
-def second_key(arguments: Arguments) -> Sequence[bytes]:
-    """Return the key that is the second argument."""
-    return (arguments[1],)
-
-
-def first_keys(arguments: Arguments) -> Sequence[bytes]:
-    """Return the keys that the first argument lists."""
-    keys: Sequence[bytes] = arguments[0]
-    return keys
-
-
-def second_keys(arguments: Arguments) -> Sequence[bytes]:
-    """Return the keys that the second argument lists."""
-    keys: Sequence[bytes] = arguments[1]
-    return keys
+# These are not functions of Python, because one is called for each command. A slice of the
+# arguments is a tuple.
+first_key: Final[Callable[[Arguments], Sequence[bytes]]] = itemgetter(slice(0, 1))
+"""Returns the key that is the first argument."""
+second_key: Final[Callable[[Arguments], Sequence[bytes]]] = itemgetter(slice(1, 2))
+"""Returns the key that is the second argument."""
+first_keys: Final[Callable[[Arguments], Sequence[bytes]]] = itemgetter(0)
+"""Returns the keys that the first argument lists."""
+second_keys: Final[Callable[[Arguments], Sequence[bytes]]] = itemgetter(1)
+"""Returns the keys that the second argument lists."""
 
 
 class Command:

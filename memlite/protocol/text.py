@@ -330,7 +330,11 @@ class TextParser:
         self, command: Command, words: list[bytes], handler: Handler, data: bytes, position: int
     ) -> int:
         """Take get and gets."""
-        handler.execute(command, (self._keys(words, 1),))
+        keys = words[1:]
+        # One bad key fails the whole request.
+        if not keys or max(map(len, keys)) > self._key_length:
+            raise _MalformedError(replies.BAD_FORMAT)
+        handler.execute(command, (keys,))
         return position
 
     def _gat(
@@ -340,15 +344,11 @@ class TextParser:
         exptime = signed_32(words[1]) if len(words) > 2 else 0
         if exptime is None:
             raise _MalformedError(replies.INVALID_EXPTIME)
-        handler.execute(command, (exptime, self._keys(words, 2)))
-        return position
-
-    def _keys(self, words: list[bytes], first: int) -> list[bytes]:
-        keys = words[first:]
-        # One bad key fails the whole request.
+        keys = words[2:]
         if not keys or max(map(len, keys)) > self._key_length:
             raise _MalformedError(replies.BAD_FORMAT)
-        return keys
+        handler.execute(command, (exptime, keys))
+        return position
 
     def _store(
         self, command: Command, words: list[bytes], handler: Handler, data: bytes, position: int
