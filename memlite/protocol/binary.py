@@ -106,8 +106,10 @@ class BinaryParser:
 
     Args:
         limits: the limits on what the peer may send.
+        keep_requests: whether to set `request`, for handlers that forward commands.
 
     Attributes:
+        request: the packet that the handler is being called for, without a value that is refused.
         in_value: whether a storage command is waiting for the rest of its value.
     """
 
@@ -116,6 +118,7 @@ class BinaryParser:
         "_backlog_position",
         "_commands_per_turn",
         "_head",
+        "_keeps",
         "_key_length",
         "_limits",
         "_pieces",
@@ -123,10 +126,13 @@ class BinaryParser:
         "_store",
         "_swallow",
         "_unfinished",
+        "request",
     )
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, keep_requests: bool = False) -> None:
         self._limits = limits
+        self._keeps = keep_requests
+        self.request = b""
         self._commands_per_turn = range(limits.commands_per_read)
         self._key_length = limits.key_length
         # A value of up to this many bytes fits whatever its key and flags.
@@ -168,6 +174,7 @@ class BinaryParser:
         if self._unfinished:
             data, position = self._resume(data, handler)
         length = len(data)
+        keeps = self._keeps
         for _ in self._commands_per_turn:
             extras_at = position + HEADER
             if extras_at > length:
@@ -180,6 +187,8 @@ class BinaryParser:
             if value_at > length:
                 break
             size = body - extras_size - key_size  # of the value
+            if keeps:
+                self.request = data[position:value_at]
             layout = _LAYOUTS[opcode]
             command, numbers, extras, has_key, has_value = layout
             request = BinaryRequest(opcode, data[key_at:value_at], opaque, cas)
@@ -201,6 +210,8 @@ class BinaryParser:
             elif command is not None:
                 if has_value:
                     request.value = data[value_at:position]
+                    if keeps:
+                        self.request += request.value
                 handler.execute(command, (request,))
                 if layout is _STAT:
                     return self._end_turn(data, position)
@@ -243,6 +254,8 @@ class BinaryParser:
         end = start + size
         if end <= length:
             request.value = data[start:end]
+            if self._keeps:
+                self.request += request.value
             handler.execute(table.STORE, (request,))
             return end
         self._unfinished = True
@@ -307,6 +320,8 @@ class BinaryParser:
             self._unfinished = True
             return b"", 0
         request.value = pieces.value()
+        if self._keeps:
+            self.request += request.value
         self._store = self._pieces = None
         handler.execute(table.STORE, (request,))
         return data, missing

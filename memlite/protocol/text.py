@@ -73,8 +73,11 @@ class TextParser:
 
     Args:
         limits: the limits on what the peer may send.
+        keep_requests: whether to set `request`, for handlers that forward commands.
 
     Attributes:
+        request: the bytes of the command that the handler is being called for: the line, and the
+            value if there is one and it is accepted.
         in_command: whether part of a command has arrived and the rest has not.
         in_value: whether a storage command is waiting for the rest of its value.
     """
@@ -84,6 +87,7 @@ class TextParser:
         "_backlog_position",
         "_cas",
         "_commands_per_turn",
+        "_keeps",
         "_key_length",
         "_limits",
         "_line",
@@ -91,10 +95,13 @@ class TextParser:
         "_safe_size",
         "_swallow",
         "in_command",
+        "request",
     )
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, keep_requests: bool = False) -> None:
         self._limits = limits
+        self._keeps = keep_requests
+        self.request = b""
         self._commands_per_turn = range(limits.commands_per_read)
         self._key_length = limits.key_length
         self._cas = limits.cas
@@ -149,12 +156,15 @@ class TextParser:
         elif _SET_PREFIX < data < _SET_PREFIX_END and self._single_small_set(data, handler):
             return False
         length = len(data)
+        keeps = self._keeps
         for _ in self._commands_per_turn:
             newline = data.find(b"\n", position)
             if newline < 0:
                 break
             start = position
             position = newline + 1
+            if keeps:
+                self.request = data[start:position]
             # A hit needs no parsing. The connection has already tried a line that arrived alone.
             if not (
                 data[start] == _G
@@ -229,6 +239,8 @@ class TextParser:
             # Joined rather than formatted, which would over-allocate; see `wire_form`.
             parts = (b"VALUE ", key, b" ", words[2], b" ", words[4], b"\r\n", rest, b"END\r\n")
             framed = b"".join(parts)
+            if self._keeps:
+                self.request = data
             handler.set_framed(key, exptime, framed, noreply)
             return True
         return False
@@ -307,6 +319,8 @@ class TextParser:
             return b"", 0
         self._partial = None
         value = store.framed_value()
+        if value is not None and self._keeps:
+            self.request += value + b"\r\n"
         if value is None:
             handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
         else:
@@ -389,7 +403,7 @@ class TextParser:
         end = position + size
         if end + 2 > length:
             self.in_command = True
-            if command is SET and size >= _LARGE_VALUE:
+            if command is SET and size >= _LARGE_VALUE and not self._keeps:
                 begun = memoryview(data)[position:]
                 self._partial = PartialSet(key, flags, exptime, size, noreply, begun)
             else:
@@ -398,7 +412,10 @@ class TextParser:
             return length
         if data[end] != _CR or data[end + 1] != _LF:
             handler.reject(replies.BAD_DATA_CHUNK, noreply)
-        elif command is SET:
+            return end + 2
+        if self._keeps:
+            self.request += data[position : end + 2]
+        if command is SET:
             handler.set(key, flags, exptime, data[position:end], noreply)
         else:
             handler.execute(command, (key, flags, exptime, data[position:end], *after))
@@ -433,6 +450,8 @@ class TextParser:
             self._buffer_value(PartialStore(command, (request,), size, (), False), data, position)
             return len(data)
         if data[end : end + 2] == b"\r\n":
+            if self._keeps:
+                self.request += data[position : end + 2]
             handler.execute(command, (request, data[position:end]))
         else:
             handler.reject(replies.BAD_DATA_CHUNK, False)
