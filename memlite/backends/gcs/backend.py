@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -70,7 +71,7 @@ class GcsBackend(Backend):
         self._epoch = Epoch(self._client, context.clock)
         self._refresh: asyncio.Task[None] | None = None
         self._writer = secrets.token_bytes(4)
-        self._written = 0
+        self._numbers = itertools.count(1)
         # Nonces of writes in progress.
         self._unsettled: set[bytes] = set()
 
@@ -110,25 +111,25 @@ class GcsBackend(Backend):
 
     # Reading
 
-    async def get(self, key: bytes) -> Record | None:
+    async def get(self, key: bytes, call: Call | None = None) -> Record | None:
         """Return the record of `key`.
+
+        Args:
+            key: the key.
+            call: the operation of which this is a part; None if it is one itself.
 
         Raises:
             StorageError: also if the object is damaged, or was not written by memlite.
         """
-        return await self._get(self._client.call(), key)
-
-    async def _get(self, call: Call, key: bytes) -> Record | None:
         name = name_of(key)
-        reply = await self._client.read(call, name)
+        reply = await self._client.read(call or Call(self._client.deadline), name)
         if reply.status == 404:
             return None
         try:
             record, origin = decode(key, reply.body, reply.generation)
         except DamagedError:
             raise _DamagedObjectError(self._options.prefix + name) from None
-        self._epoch.saw(origin.epoch)
-        as_of = self._epoch.now()
+        as_of = self._epoch.now(origin.epoch)
         expires = _LONG_AGO if origin.epoch < as_of else record.expires
         return record._replace(expires=expires, token=origin._replace(as_of=as_of))
 
@@ -161,7 +162,7 @@ class GcsBackend(Backend):
         """Yield every record; objects that are damaged, or not memlite's, are skipped."""
         page = ""
         while True:
-            names, page = await self._client.names(self._client.call(), page)
+            names, page = await self._client.names(Call(self._client.deadline), page)
             keys = [key for key in map(key_of, names) if key is not None]
             for start in range(0, len(keys), _SCANNED_AT_ONCE):
                 some = keys[start : start + _SCANNED_AT_ONCE]
@@ -182,22 +183,42 @@ class GcsBackend(Backend):
 
     async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
         """Store a record; see `Backend.put`. `ANY` also replaces objects that are not memlite's."""
-        nonce = self._next_nonce()
+        call = Call(self._client.deadline)
+        key, name = record.key, name_of(record.key)
+        nonce = self._writer + (next(self._numbers) & 0xFFFFFFFF).to_bytes(4)
         self._unsettled.add(nonce)
         try:
-            call = self._client.call()
-            expected: _Read | Anything | None = None
-            if replacing is ANY:
-                expected = ANY
-            elif replacing is not None:
-                expected = await self._as_read(call, record.key, replacing)
-            return await self._write(call, record, nonce, expected)
+            before: Trail | None = None
+            expect: int | None = None
+            epoch = self._epoch.now()
+            if replacing is None:
+                expect = 0
+            elif replacing is not ANY:
+                # The record belongs to the epoch in which the state that it depends on was read: a
+                # flush since then applies to both.
+                expect, origin = await self._as_read(call, key, replacing)
+                before, epoch = origin.trail, origin.as_of
+            while True:
+                trail = Trail(nonce, (nonce,))
+                if before is not None:
+                    trail = before.followed_by(nonce, self._unsettled)
+                body = encode(record, epoch, trail)
+                reply = await self._client.write(call, name, body, expect, record.expires)
+                if reply.status == 200:
+                    return reply.generation
+                if not call.uncertain:
+                    raise VersionConflict
+                # An earlier attempt may have succeeded; then the object contains our nonce.
+                generation, found = await self._look(call, key)
+                if found is not None and nonce in found.nonces:
+                    return self._acknowledge(nonce, generation, found)
+                if replacing is not ANY:
+                    raise _conflict(call, before, found)
+                # Another write may depend on ours: replace the state that is current now, but none
+                # that follows it.
+                before, expect = found, generation
         finally:
             self._unsettled.discard(nonce)
-
-    def _next_nonce(self) -> bytes:
-        self._written += 1
-        return self._writer + (self._written & 0xFFFFFFFF).to_bytes(4)
 
     async def _as_read(self, call: Call, key: bytes, state: Versioned) -> _Read:
         """Return the version and origin of a state; one that was not read by `get` is read again.
@@ -207,55 +228,11 @@ class GcsBackend(Backend):
         """
         record = state if isinstance(state, Record) else None
         if record is None or not isinstance(record.token, Origin):
-            record = await self._get(call, key)
+            record = await self.get(key, call)
             if record is None or record.version != state.version:
                 raise VersionConflict
-        assert isinstance(record.token, Origin)  # noqa: S101 - as `_get` made it
+        assert isinstance(record.token, Origin)  # noqa: S101 - as `get` made it
         return _Read(record.version, record.token)
-
-    async def _write(
-        self,
-        call: Call,
-        record: Record,
-        nonce: bytes,
-        replacing: _Read | Anything | None,
-    ) -> int:
-        """Write until the outcome is certain; return the version."""
-        key, name = record.key, name_of(record.key)
-        before: Trail | None = None
-        expect: int | None = None
-        # A record that depends on an earlier state belongs to the epoch in which that was read: a
-        # flush since then applies to both.
-        epoch = self._epoch.now()
-        if replacing is None:
-            expect = 0
-        elif replacing is not ANY:
-            origin = replacing.origin
-            before, expect, epoch = origin.trail, replacing.version, origin.as_of
-        while True:
-            trail = before.followed_by(nonce, self._unsettled) if before else Trail.begin(nonce)
-            body = encode(record, epoch, trail)
-            reply = await self._client.write(call, name, body, expect, record.expires)
-            if reply.status == 200:
-                return reply.generation
-            if not call.uncertain:
-                raise VersionConflict
-            # An earlier attempt may have succeeded; then the object contains our nonce.
-            generation, found = await self._look(call, key)
-            if found is not None and nonce in found.nonces:
-                self._client.requests.counts["lost_acknowledgements"] += 1
-                if found.nonces[0] == nonce:
-                    return generation
-                # Another writer has replaced that state since. Its generation is unknown, and any
-                # number will do that no state ever has.
-                return _NO_GENERATION | int.from_bytes(nonce)
-            if replacing is not ANY:
-                if found and before and found.birth == before.birth and found.may_have_lost(before):
-                    raise call.error("too many writers of one key")
-                raise VersionConflict
-            # Another write may depend on ours: replace the state that is current now, but none
-            # that follows it.
-            before, expect = found, generation
 
     async def _look(self, call: Call, key: bytes) -> tuple[int, Trail | None]:
         """Return the generation and trail of a key's object; 0 and None if there is no object."""
@@ -268,9 +245,18 @@ class GcsBackend(Backend):
         except DamagedError:
             return reply.generation, None
 
+    def _acknowledge(self, nonce: bytes, generation: int, found: Trail) -> int:
+        """Return the version of a write whose nonce was found in an object, in this trail."""
+        self._client.requests.counts["lost_acknowledgements"] += 1
+        if found.nonces[0] == nonce:
+            return generation
+        # Another writer has replaced that state since. Its generation is unknown, and any number
+        # will do that no state ever has.
+        return _NO_GENERATION | int.from_bytes(nonce)
+
     async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
         """Remove the record of `key`; see `Backend.delete`."""
-        name, call = name_of(key), self._client.call()
+        name, call = name_of(key), Call(self._client.deadline)
         if replacing is ANY:
             await self._client.remove(call, name, None)
             return
@@ -304,6 +290,13 @@ class GcsBackend(Backend):
             "epoch": self._epoch.now(),
             "epoch_age": round(self._epoch.age, 1),
         }
+
+
+def _conflict(call: Call, before: Trail | None, found: Trail | None) -> Exception:
+    """Return the error of a write that depends on `before`, and is not in the trail `found`."""
+    if found and before and found.birth == before.birth and found.may_have_lost(before):
+        return call.error("too many writers of one key")
+    return VersionConflict()
 
 
 _COUNTS = (

@@ -26,6 +26,7 @@ class Breaker:
     Attributes:
         is_open: whether requests should fail.
         times_opened: how often it opened.
+        recent_failures: number of failures since the last success.
     """
 
     def __init__(
@@ -39,12 +40,12 @@ class Breaker:
     ) -> None:
         self.is_open = False
         self.times_opened = 0
+        self.recent_failures = 0
         self._name = name
         self._limit = failures
         self._patience = patience
         self._pause = pause
         self._clock = clock
-        self._failures = 0
         self._since = 0.0
         self._next_probe = 0.0
 
@@ -60,20 +61,19 @@ class Breaker:
         return True
 
     def succeeded(self) -> None:
-        """Report a request that was answered."""
-        if self._failures:
-            self._failures = 0
-            if self.is_open:
-                self.is_open = False
-                _log.warning("%s is back after %.1f s", self._name, self._clock() - self._since)
+        """Report a request that was answered; not necessary without `recent_failures`."""
+        self.recent_failures = 0
+        if self.is_open:
+            self.is_open = False
+            _log.warning("%s is back after %.1f s", self._name, self._clock() - self._since)
 
     def failed(self) -> None:
         """Report a request without a response, or with a server error."""
         now = self._clock()
-        if not self._failures:
+        if not self.recent_failures:
             self._since = now
-        self._failures += 1
-        overdue = self._failures >= self._limit and now - self._since >= self._patience
+        self.recent_failures += 1
+        overdue = self.recent_failures >= self._limit and now - self._since >= self._patience
         if overdue and not self.is_open:
             self.is_open = True
             self.times_opened += 1
@@ -81,6 +81,6 @@ class Breaker:
             _log.warning(
                 "%s is unavailable: %d requests failed in %.1f s; commands are refused",
                 self._name,
-                self._failures,
+                self.recent_failures,
                 now - self._since,
             )

@@ -34,12 +34,13 @@ class BucketClient:
 
     Attributes:
         requests: makes the requests; ``stats backend`` shows its `counts`.
+        deadline: seconds for a `Call`.
     """
 
     def __init__(self, options: Options, breaker: Breaker) -> None:
         self.requests = Requests(breaker, timeout=options.timeout, concurrency=options.concurrency)
         self._counts = self.requests.counts
-        self._deadline = options.deadline
+        self.deadline = options.deadline
         self._skipped = len(options.prefix)
         root = f"{options.endpoint}/storage/v1/b/{options.bucket}/o"
         prefix = quote(options.prefix, safe="")
@@ -69,10 +70,6 @@ class BucketClient:
     async def close(self) -> None:
         """Close all connections."""
         await self.requests.close()
-
-    def call(self) -> Call:
-        """Begin an operation."""
-        return Call(self._deadline)
 
     async def read(self, call: Call, name: str, unless: int | None = None) -> Reply:
         """Read an object.
@@ -112,7 +109,8 @@ class BucketClient:
         """
         self._counts["class_a_operations"] += 1
         condition = "" if expect is None else f"&ifGenerationMatch={expect}"
-        data = b"".join((self._head, _attributes(expires), self._middle, body, self._tail))
+        attributes = _attributes(expires) if expires else b"{}"
+        data = b"".join((self._head, attributes, self._middle, body, self._tail))
         reply = await self.requests.ask(
             call,
             "POST",
@@ -151,7 +149,5 @@ class BucketClient:
 
 
 def _attributes(expires: float) -> bytes:
-    if not expires:
-        return b"{}"
     moment = datetime.fromtimestamp(min(expires, _LATEST), UTC).replace(tzinfo=None)
     return f'{{"customTime":"{moment.isoformat()}Z"}}'.encode()

@@ -81,11 +81,6 @@ class Trail(NamedTuple):
         birth, *nonces = (data[at : at + NONCE_BYTES] for at in range(0, len(data), NONCE_BYTES))
         return cls(birth, tuple(nonces))
 
-    @classmethod
-    def begin(cls, nonce: bytes) -> Self:
-        """Return the trail of an object that does not depend on an earlier one."""
-        return cls(nonce, (nonce,))
-
     def followed_by(self, nonce: bytes, unsettled: set[bytes]) -> "Trail":
         """Return the trail after the write `nonce`, which replaces the object with this trail.
 

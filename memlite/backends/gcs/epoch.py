@@ -87,21 +87,18 @@ class Epoch:
         # Responses must be processed in the order of their requests.
         self._turn = asyncio.Lock()
 
-    def now(self) -> int:
-        """Return the current epoch."""
+    def now(self, seen: int = 0) -> int:
+        """Return the current epoch; it is at least `seen`, the epoch of a record."""
         if self._schedule.at:
-            self.saw(self._schedule.epoch_at(self._clock.now()))
+            seen = max(seen, self._schedule.epoch_at(self._clock.now()))
+        if seen > self._number:
+            self._number = seen
         return self._number
 
     @property
     def age(self) -> float:
         """Seconds since the start of the last successful refresh."""
         return monotonic() - self._asked
-
-    def saw(self, number: int) -> None:
-        """Note that the epoch is at least `number`."""
-        if number > self._number:
-            self._number = number
 
     async def refresh(self) -> None:
         """Read the object, unless that is in progress already.
@@ -113,7 +110,7 @@ class Epoch:
             return
         asked = monotonic()
         async with self._turn:
-            call = self._client.call()
+            call = Call(self._client.deadline)
             self._learn(await self._client.read(call, _NAME, self._generation or None))
         self._asked = asked
 
@@ -124,7 +121,7 @@ class Epoch:
             StorageError: that failed, or it is uncertain whether it did.
         """
         async with self._turn:
-            call = self._client.call()
+            call = Call(self._client.deadline)
             while not await self._increment(call, at):
                 pass
 
@@ -157,4 +154,4 @@ class Epoch:
 
     def _set(self, schedule: Schedule, generation: int) -> None:
         self._schedule, self._generation = schedule, generation
-        self.saw(schedule.epoch_at(self._clock.now()))
+        self._number = max(self._number, schedule.epoch_at(self._clock.now()))

@@ -36,8 +36,10 @@ _ONE_WRITE = 512 * 1024
 _GENERATION = istr("X-Goog-Generation")
 _NO_REPLY = 0
 _AGAIN = frozenset((_NO_REPLY, 401, 408, 429, 500, 502, 503, 504))
-# Responses that mean that nothing was done. After any other failure, a write may have happened.
+# Responses, and errors, that mean that nothing was done. After any other failure, a write may have
+# happened.
 _NOT_DONE = frozenset((401, 429))
+_NOT_SENT = (aiohttp.ClientConnectorError, NoTokenError)
 _NO_BUCKET = b"bucket does not exist"
 
 
@@ -62,22 +64,19 @@ class Call:
         seconds: the time.
 
     Attributes:
+        due: when the time is over, in seconds of the monotonic clock.
         uncertain: whether an attempt failed that may nonetheless have been carried out.
         trouble: how the last failed attempt failed.
     """
 
-    __slots__ = ("_attempts", "_deadline", "_seconds", "trouble", "uncertain")
+    __slots__ = ("_attempts", "_seconds", "due", "trouble", "uncertain")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._deadline = monotonic() + seconds
         self._attempts = 0
+        self.due = monotonic() + seconds
         self.uncertain = False
         self.trouble = ""
-
-    def remaining(self) -> float:
-        """Return the remaining seconds."""
-        return self._deadline - monotonic()
 
     async def pause(self) -> None:
         """Wait before another attempt.
@@ -88,7 +87,7 @@ class Call:
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._attempts)
         self._attempts += 1
         seconds = random.uniform(0, longest)  # noqa: S311 - no secret
-        if seconds >= self.remaining():
+        if monotonic() + seconds >= self.due:
             raise self.error(f"{self.trouble}, and again for {self._seconds:g} s")
         await asyncio.sleep(seconds)
 
@@ -196,57 +195,46 @@ class Requests:
             await self._turns.acquire()
         self.in_flight += 1
         try:
-            if not self._breaker.lets_through():
+            if self._breaker.is_open and not self._breaker.lets_through():
                 raise call.error("unavailable")
-            reply = await self._send(call, method, url, data, headers)
-        except aiohttp.ClientConnectorError as error:
-            reply = Reply(_NO_REPLY)
-            call.trouble = f"cannot connect: {error.strerror or error}"
-        except (aiohttp.ClientError, TimeoutError) as error:
+            authorized = await self._authorization.headers()
+            due = min(monotonic() + self._timeout, call.due)
+            sent = {**authorized, **headers} if headers else authorized
+            reply = await self._limits.run(self._send(method, url, data, sent), due)
+            if reply.status == 401:
+                self._authorization.reject(authorized)
+        except (aiohttp.ClientError, TimeoutError, NoTokenError) as error:
             reply = Reply(_NO_REPLY)
             call.trouble = _reason(error)
-            call.uncertain |= method != "GET"
-        except NoTokenError as error:
-            reply = Reply(_NO_REPLY)
-            call.trouble = str(error)
+            call.uncertain |= method != "GET" and not isinstance(error, _NOT_SENT)
         finally:
             self.in_flight -= 1
             self._turns.release()
-        status = reply.status
-        if status in _AGAIN:
-            self._count_failure(call, method, status)
-        else:
+        if reply.status in _AGAIN:
+            self._count_failure(call, method, reply.status)
+        elif self._breaker.recent_failures:
             self._breaker.succeeded()
         return reply
 
     async def _wait_for_turn(self, call: Call) -> None:
         try:
-            async with asyncio.timeout(call.remaining()):
+            async with asyncio.timeout(call.due - monotonic()):
                 await self._turns.acquire()
         except TimeoutError:
             raise call.error("too many requests wait for a turn") from None
 
     async def _send(
-        self,
-        call: Call,
-        method: str,
-        url: URL,
-        data: bytes | None,
-        headers: Mapping[str, str] | None,
+        self, method: str, url: URL, data: bytes | None, headers: Mapping[str, str]
     ) -> Reply:
-        authorized = await self._authorization.headers()
-        with self._limits.limit(min(self._timeout, call.remaining())):
-            response = await self._session.request(
-                method,
-                url,
-                data=data if data is None or len(data) <= _ONE_WRITE else io.BytesIO(data),
-                headers={**authorized, **headers} if headers else authorized,
-                allow_redirects=False,
-                middlewares=_ONCE if method == "DELETE" else (),
-            )
-            body = await response.read()  # gives the connection back, or closes it
-        if response.status == 401:
-            self._authorization.reject(authorized)
+        response = await self._session.request(
+            method,
+            url,
+            data=data if data is None or len(data) <= _ONE_WRITE else io.BytesIO(data),
+            headers=headers,
+            allow_redirects=False,
+            middlewares=_ONCE if method == "DELETE" else (),
+        )
+        body = await response.read()  # gives the connection back, or closes it
         return Reply(response.status, int(response.headers.get(_GENERATION, 0)), body)
 
     def _count_failure(self, call: Call, method: str, status: int) -> None:
@@ -288,6 +276,8 @@ _ONCE = (_once,)
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.strerror or error}"
     if isinstance(error, TimeoutError):
         return "timed out"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

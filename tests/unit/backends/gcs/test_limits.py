@@ -18,12 +18,14 @@ def limits():
 
 async def test_what_takes_too_long_times_out(limits):
     async def work(seconds):
-        with limits.limit(1):
-            await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)
         return "done"
 
+    async def limited(seconds):
+        return await limits.run(work(seconds), time.monotonic() + 1)
+
     started = time.monotonic()
-    outcomes = await asyncio.gather(*map(work, (0, 0.01, 60, 60)), return_exceptions=True)
+    outcomes = await asyncio.gather(*map(limited, (0, 0.01, 60, 60)), return_exceptions=True)
     assert 1 <= time.monotonic() - started < 30
     assert outcomes[:2] == ["done", "done"]
     assert [type(outcome) for outcome in outcomes[2:]] == [TimeoutError, TimeoutError]
@@ -31,18 +33,14 @@ async def test_what_takes_too_long_times_out(limits):
 
 async def test_a_task_goes_on_after_it(limits):
     for _ in range(3):
-        with pytest.raises(TimeoutError), limits.limit(0.001):
-            await asyncio.sleep(5)
+        with pytest.raises(TimeoutError):
+            await limits.run(asyncio.sleep(5), time.monotonic() + 0.001)
         await asyncio.sleep(0)
     assert asyncio.current_task().cancelling() == 0
 
 
 async def test_who_is_cancelled_by_somebody_else_stays_so(limits):
-    async def work():
-        with limits.limit(5):
-            await asyncio.sleep(5)
-
-    task = asyncio.create_task(work())
+    task = asyncio.create_task(limits.run(asyncio.sleep(5), time.monotonic() + 5))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -51,29 +49,33 @@ async def test_who_is_cancelled_by_somebody_else_stays_so(limits):
 
 async def test_who_is_cancelled_by_both_stays_so(limits):
     async def work():
-        with limits.limit(0.001):
-            try:
-                await asyncio.sleep(5)
-            finally:
-                task.cancel()
+        try:
+            await asyncio.sleep(5)
+        finally:
+            task.cancel()
 
-    task = asyncio.create_task(work())
+    task = asyncio.create_task(limits.run(work(), time.monotonic() + 0.001))
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
 async def test_other_errors_pass(limits):
-    with pytest.raises(KeyError), limits.limit(0.001):
+    async def work():
         try:
             await asyncio.sleep(5)
         finally:
             raise KeyError
+
+    with pytest.raises(KeyError):
+        await limits.run(work(), time.monotonic() + 0.001)
     assert asyncio.current_task().cancelling() == 0
 
 
 async def test_nothing_is_left_running(limits):
-    with limits.limit(1):
+    async def work():
         assert limits._timer is not None
+
+    await limits.run(work(), time.monotonic() + 1)
     await asyncio.sleep(0.05)
     assert limits._timer is None
     assert not limits._due
