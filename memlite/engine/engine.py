@@ -126,7 +126,8 @@ class Engine:
             else:
                 if item is not None:  # a duplicate key, whose item is gone by now
                     item = self.table.get(key)
-                self._count_miss(key, item)
+                self.counters.get_misses += 1
+                self._count_absent(key, item)
                 hits -= 1
                 continue
             wire = item.wire
@@ -144,7 +145,8 @@ class Engine:
             item.state = self.usage.read[item.state & MASK]
             self.counters.hits += 1
         else:
-            state = self._count_miss(key, item)
+            self.counters.get_misses += 1
+            state = self._count_absent(key, item)
             item = None
         if self.observed:
             self._observe_fetch(key, item, state)
@@ -155,10 +157,6 @@ class Engine:
     def _bump(self, key: bytes, item: Item) -> None:
         self.table.find(key)
         item.state = self.usage.read[item.state & MASK]
-
-    def _count_miss(self, key: bytes, expired: Item | None) -> str:
-        self.counters.get_misses += 1
-        return self._count_absent(key, expired)
 
     def _count_absent(self, key: bytes, expired: Item | None) -> str:
         """Count why there is no item; return the reason for `Observer.fetched`."""

@@ -18,8 +18,8 @@ class Counters:
 
     Attributes:
         hits: hits of get and gets, without those on the fast path since the countdown began.
-        until_sample: reads until the next sampled one, inclusive.
-        slow_reads: reads since the countdown began that did not take the fast path.
+        until_sample: reads on the fast path until the next sampled one, inclusive.
+        until_slow_sample: the same for all other reads.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = (
@@ -70,8 +70,8 @@ class Counters:
     __slots__ = (
         "_countdown",
         "hits",
-        "slow_reads",
         "until_sample",
+        "until_slow_sample",
         *sorted({*NAMES} - {"get_hits"}),
     )
 
@@ -119,29 +119,27 @@ class Counters:
     udp_refused: int
 
     hits: int
-    slow_reads: int
     until_sample: int
+    until_slow_sample: int
     _countdown: int
 
     def __init__(self) -> None:
-        self._countdown = self.until_sample = 1
-        self.slow_reads = 0
+        self._countdown = self.until_sample = self.until_slow_sample = 1
         self.reset()
 
     @property
     def get_hits(self) -> int:
         """Keys found by get and gets."""
-        return self.hits + self._countdown - self.until_sample - self.slow_reads
+        return self.hits + self._countdown - self.until_sample
 
     @get_hits.setter
     def get_hits(self, hits: int) -> None:
-        self.hits = hits - self._countdown + self.until_sample + self.slow_reads
+        self.hits = hits - self._countdown + self.until_sample
 
     def sample_after(self, reads: int) -> None:
-        """Restart the countdown, so that the last of the next `reads` reads is sampled."""
+        """Restart the countdown of `until_sample`."""
         self.hits = self.get_hits
         self._countdown = self.until_sample = reads
-        self.slow_reads = 0
 
     def reset(self) -> None:
         """Reset every counter to zero (``stats reset``)."""

@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
                 left = counters.until_sample - 1
                 state = self._used[item.state & MASK]
                 if not left:  # never less; a comparison takes 150 instructions of 3,900
-                    self._serve(data)  # this read is sampled
+                    self._serve(data, fast=True)  # this read is sampled
                     return
                 if state or self._can_serve(item):
                     if state:
@@ -295,14 +295,13 @@ class Connection(asyncio.Protocol):
     def _send_ready_reply(self, data: bytes) -> bool:
         """Answer a read without the parser, if the reply is ready and the read is not sampled."""
         counters = self._counters
-        left = counters.until_sample - 1
+        left = counters.until_slow_sample - 1
         if not left:
             return False
         reply = self.executor.ready_reply(data)
         if reply is None:
             return False
-        counters.until_sample = left
-        counters.slow_reads += 1  # the executor has already counted the hit
+        counters.until_slow_sample = left
         counters.bytes_written += len(reply)
         self.last_command = self._clock.second
         self._write(reply)
@@ -362,17 +361,21 @@ class Connection(asyncio.Protocol):
             self._pending_input += data  # stays small, because reading is paused
             self._transport.pause_reading()
 
-    def _serve(self, data: bytes) -> None:
-        """Parse input and carry out its commands."""
+    def _serve(self, data: bytes, fast: bool = False) -> None:
+        """Parse input and carry out its commands.
+
+        Args:
+            data: the input.
+            fast: whether the read is sampled instead of taking the fast path.
+        """
         self.last_command = self._clock.second
         counters, instrumentation, waits = self._counters, self._instrumentation, self._waits
         handler: Handler = self.executor
         if waits and self.executor.ended:
             return
-        counters.until_sample = left = counters.until_sample - 1
-        counters.slow_reads += 1
-        if not left or instrumentation.active:
-            handler = self.handler()
+        counters.until_slow_sample = left = counters.until_slow_sample - 1
+        if not left or fast or instrumentation.active:
+            handler = instrumentation.observe(self.executor, self.number, fast=fast)
         try:
             more = self.parser.receive(data, handler)
         except ProtocolViolation as violation:

@@ -312,9 +312,8 @@ class _Request:
         services = self._service.services
         counters, instrumentation = services.counters, services.instrumentation
         handler: Handler = self.executor
-        counters.until_sample -= 1
-        counters.slow_reads += 1
-        if counters.until_sample <= 0 or instrumentation.active:
+        counters.until_slow_sample -= 1
+        if not counters.until_slow_sample or instrumentation.active:
             handler = instrumentation.observe(self.executor, self.number)
         self._more = False
         try:

@@ -31,7 +31,7 @@ class Instrumentation:
     """Decides which reads are observed.
 
     Args:
-        counters: hold the countdown to the next sampled read.
+        counters: hold the countdowns to the next sampled read.
         sampler: records samples.
         verbosity: the initial log level (``-v``).
 
@@ -53,6 +53,7 @@ class Instrumentation:
         self.client = -1
         self.on_activation: Callable[[], None] = lambda: None
         counters.sample_after(sampler.next_read())
+        counters.until_slow_sample = sampler.next_read()
         self._update()
 
     def set_verbosity(self, level: int) -> None:
@@ -72,17 +73,20 @@ class Instrumentation:
         if self.active:
             self.on_activation()
 
-    def observe(self, executor: Executor, number: int) -> Handler:
+    def observe(self, executor: Executor, number: int, *, fast: bool = False) -> Handler:
         """Return the handler for a sampled read, or for any read while `active`.
 
         Args:
             executor: carries out the commands.
             number: the client's file descriptor, for the log and for watchers.
+            fast: whether the read is sampled instead of taking the fast path.
         """
         self.client = number
-        if self._counters.until_sample <= 0:
+        if fast:
             self._counters.sample_after(self.sampler.next_read())
-        elif not self.tracing:
+        if not self._counters.until_slow_sample:
+            self._counters.until_slow_sample = self.sampler.next_read()
+        elif not (fast or self.tracing):
             return executor
         if self.tracing:
             return _ObservedExecutor(executor, number, None)

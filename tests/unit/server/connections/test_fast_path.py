@@ -140,11 +140,15 @@ class Client:
             self.server.engine.set(key, flags, exptime, value)
         self.monotonic = 10.0
         self.server.sampler._random = lambda: 0.99  # the furthest from being sampled
-        self.server.counters.sample_after(self.server.sampler.next_read())
+        self._sample_after(self.server.sampler.next_read())
         self.connection = self.server.connect()
         self.parser = self.connection.parser = Spy(self.connection.parser)
         self.transport = Transport()
         self.connection.connection_made(self.transport)
+
+    def _sample_after(self, reads):
+        self.server.counters.sample_after(reads)
+        self.server.counters.until_slow_sample = reads
 
     def read(self, data):
         """Feed the connection; return its answer."""
@@ -152,7 +156,7 @@ class Client:
         if self.path == "general":
             self.connection.leave_fast_path()
         elif self.path == "sampled":
-            self.server.counters.sample_after(1)
+            self._sample_after(1)
         self.connection.data_received(data)
         self.server.scheduler.loop.run()
         return b"".join(self.transport.written[before:])

@@ -279,7 +279,7 @@ async def test_a_large_reply_takes_turns_with_others(one):
 
 
 async def test_commands_are_sampled(one):
-    one.server.counters.sample_after(64)
+    one.server.counters.until_slow_sample = 64
     one.server.sampler._random = lambda: 0.99
     for _ in range(64):
         one.send(b"delete a\r\n")

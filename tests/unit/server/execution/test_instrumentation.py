@@ -50,7 +50,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("method", "arguments", "command"), CALLS)
 def test_every_handler_method_is_sampled(instrumentation, sampler, method, arguments, command):
-    instrumentation._counters.sample_after(0)
+    instrumentation._counters.until_slow_sample = 0
     executor = Executor()
     handler = instrumentation.observe(executor, 5)
     getattr(handler, method)(*arguments)
@@ -59,14 +59,14 @@ def test_every_handler_method_is_sampled(instrumentation, sampler, method, argum
 
 
 def test_a_read_that_is_not_sampled_goes_straight_to_the_executor(instrumentation):
-    instrumentation._counters.sample_after(2)
+    instrumentation._counters.until_slow_sample = 2
     executor = Executor()
     assert instrumentation.observe(executor, 5) is executor
     assert instrumentation.client == 5
 
 
 def test_only_hits_are_recorded_as_gets(instrumentation, sampler, seen):
-    instrumentation._counters.sample_after(0)
+    instrumentation._counters.until_slow_sample = 0
     handler = instrumentation.observe(Executor(), 5)
     assert handler.hit(b"get absent\r\n") is False
     assert sampler.histograms["get"].count == 0

@@ -336,7 +336,7 @@ async def test_gats_shows_the_unique_that_was_written(one):
 
 
 async def test_latency_is_measured_until_the_reply_is_ready(one):
-    one.server.counters.sample_after(1)
+    one.server.counters.until_slow_sample = 1
     one.backend.gate.clear()
     one.send(b"set a 0 0 1\r\n1\r\n")
     await one.under_way(1)
