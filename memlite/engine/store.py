@@ -243,6 +243,9 @@ class StoreEngine(MetaEngine):
         Raises:
             CommandError: the command failed.
         """
+        if access.cached and not access.conditional:  # it only reads
+            self._transaction.begin(await self._read(access, keys))
+            return run()
         if not access.reads:
             # Wait for conditional changes of the key, but do not hold up later ones.
             async with self._lock_keys(keys):

@@ -75,7 +75,7 @@ class GcsBackend(Backend):
         # Nonces of writes in progress.
         self._unsettled: set[bytes] = set()
 
-    peeks = False
+    peeks = False  # every read is a request
 
     # Life
 
@@ -132,6 +132,8 @@ class GcsBackend(Backend):
         as_of = self._epoch.now(origin.epoch)
         expires = _LONG_AGO if origin.epoch < as_of else record.expires
         return record._replace(expires=expires, token=origin._replace(as_of=as_of))
+
+    get_cached = get
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
         """Return the records of `keys`, with bounded concurrency."""

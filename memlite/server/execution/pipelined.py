@@ -73,7 +73,7 @@ class _Request:
         arguments: Arguments,
         keys: Sequence[bytes],
         access: Access,
-        observer: CommandObserver | None = None,
+        observer: CommandObserver | None,
     ) -> None:
         self.command = command
         self.arguments = arguments
@@ -126,6 +126,7 @@ class PipelinedExecutor:
         self._out = sink.out
         self._scheduler = scheduler
         self._instrumentation = instrumentation
+        self._observer: CommandObserver | None = None  # of the command being submitted
         self._queue: deque[_Request] = deque()
         self._last: dict[bytes, _Request] = {}  # the last command to wait for, by key
         self._barrier: _Request | None = None
@@ -174,12 +175,11 @@ class PipelinedExecutor:
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """Carry out ``set``."""
-        arguments = key, flags, exptime, value, noreply
-        self._submit(_Request(SET, arguments, (key,), Access.BLIND))
+        self.execute(SET, (key, flags, exptime, value, noreply))
 
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
         """Carry out ``set`` with a value already in the form of a get's reply."""
-        self._submit(_Request(SET_FRAMED, (key, exptime, framed, noreply), (key,), Access.BLIND))
+        self.execute(SET_FRAMED, (key, exptime, framed, noreply))
 
     def reject(self, reply: bytes, noreply: bool) -> None:
         """Answer a malformed command, in order."""
@@ -189,30 +189,30 @@ class PipelinedExecutor:
         """Close the connection after all earlier commands."""
         self.execute(QUIT, ())
 
-    def execute(self, command: Command, arguments: Arguments) -> None:
-        """Carry out a command."""
-        access = command.fixed_access or command.access(arguments)
-        self._submit(_Request(command, arguments, command.keys(arguments), access))
-
     def execute_observed(
         self, command: Command, arguments: Arguments, observer: CommandObserver
     ) -> None:
         """Carry out a command, and notify `observer`."""
-        access = command.access(arguments)
-        self._submit(_Request(command, arguments, command.keys(arguments), access, observer))
+        self._observer = observer
+        try:
+            self.execute(command, arguments)
+        finally:
+            self._observer = None
 
-    # Execution
-
-    def _submit(self, request: _Request) -> None:
-        if request.access is Access.ALONE:
+    def execute(self, command: Command, arguments: Arguments) -> None:
+        """Carry out a command: at once if possible, else in a task."""
+        access = command.fixed_access or command.access(arguments)
+        keys = command.keys(arguments)
+        request = _Request(command, arguments, keys, access, self._observer)
+        if access is Access.ALONE:
             self._submit_alone(request)
             return
-        last, keys = self._last, request.keys
+        last = self._last
         before = [last[key] for key in keys if key in last] if last else []
         if self._barrier is not None:
             before.append(self._barrier)
         attempt = None
-        if not before and (self._engine.peeks or not request.access.reads):
+        if not before and (self._engine.peeks or not access.reads):
             attempt = self._attempt(request)
             if attempt is not None and not (attempt.writes or self._queue):
                 self._answer(request, attempt)
