@@ -15,6 +15,8 @@ __all__ = [
     "FULL",
     "LINE_OVERHEAD",
     "MAIN",
+    "META_FLAGS_SIZE",
+    "NUMBER_SIZE",
     "SMALL_OBJECT",
     "STATE_BITS",
     "VIEW_FROM",
@@ -55,6 +57,10 @@ _shared_states: Final[dict[int, int]] = {}
 
 SMALL_OBJECT: Final = 512
 """Size in bytes up to which CPython allocates an object itself instead of calling malloc."""
+NUMBER_SIZE: Final = 32
+"""Bytes of a number too large to be cached by CPython."""
+META_FLAGS_SIZE: Final = 160
+"""Bytes of meta flags with the tuple around them."""
 
 # Formatting more than 512 bytes allocates a quarter too much and gives the rest back, which leaves
 # a hole too small for the next value: a cache of 1,000-byte values grew by half that way. For a
@@ -174,11 +180,6 @@ class Item:
     def meta_flags(self) -> MetaFlags | None:
         """Properties that only a few items have; None for all others."""
         return None
-
-    @property
-    def memory_size(self) -> int:
-        """Bytes of memory: the object and everything that it alone refers to."""
-        return self.object_size + allocated(len(self.wire))
 
     @property
     def accessed(self) -> int:
@@ -335,19 +336,3 @@ class FullItem(Item):
     @meta_flags.setter
     def meta_flags(self, meta_flags: MetaFlags | None) -> None:
         self.extra = self.version if meta_flags is None else (self.version, meta_flags)
-
-    @property
-    def memory_size(self) -> int:
-        """See `Item`."""
-        extra = self.extra
-        size = self.object_size + allocated(len(self.wire))
-        if self.expires:
-            size += _NUMBER
-        if extra:
-            size += _NUMBER if isinstance(extra, int) else _NUMBER + _META_FLAGS
-        return size
-
-
-# Bytes of a number too large to be cached by CPython, and of meta flags with the tuple around them.
-_NUMBER: Final = 32
-_META_FLAGS: Final = 160

@@ -11,7 +11,7 @@ from typing import Final, cast
 from memlite.core.build import mypyc_attr
 from memlite.core.errors import OutOfMemoryError
 from memlite.core.meta_flags import MetaFlags
-from memlite.memory.eviction import Policy, S3Fifo, cost, weigh
+from memlite.memory.eviction import Policy, S3Fifo, weigh
 from memlite.memory.index import FEW, Index
 from memlite.memory.item import (
     FULL,
@@ -192,26 +192,39 @@ class ItemTable:
             new = FullItem(wire, state, expires) if expires or meta_flags else Item(wire, state)
             if meta_flags is not None:
                 cast("FullItem", new).meta_flags = meta_flags
-            return self._replace(key, item, new)
+            return self.replace(key, item, new)
         if len(wire) != len(item.wire):
             more = allocated(len(wire)) - allocated(len(item.wire))
             if more > 0 and self.used + more > self._room:
-                return self._replace(key, item, Item(wire, state))
+                return self.replace(key, item, Item(wire, state))
             self._resize(item, more)
         item.wire = wire
         item.state = state
         return item
 
-    def _replace(self, key: bytes, old: Item, new: Item) -> Item:
-        more = new.memory_size - old.memory_size
+    def replace(self, key: bytes, old: Item, new: Item) -> Item:
+        """Store `new` in the place of a stored item, evicting what it displaces.
+
+        Returns:
+            `new`, whose state now tells the queue it is in.
+
+        Raises:
+            OutOfMemoryError: it does not fit and nothing may be evicted; `old` is still stored.
+        """
+        line = b"get %b\r\n" % key
+        size = weigh(line, new)
+        more = size - weigh(line, old)
+        if (new.state ^ old.state) & MAIN:
+            new.state = shared(new.state ^ MAIN)
         if more > 0 and self.used + more > self._room:
-            if not self._evict or cost(key, new) > self._room:
+            if not self._evict or size > self._room:
                 raise OutOfMemoryError
             self.delete(key)
             self.put(key, new)
         else:
-            self._items.put(line_of(key), new)
-            self._resize(new, more)
+            self._items.put(line, new)
+            self.used += more
+            self._policy.resize(new, more)
         return new
 
     def update_metadata(
@@ -237,29 +250,32 @@ class ItemTable:
         """
         if not (item.state & FULL or expires or meta_flags is not None):
             return item
-        before = item.memory_size
-        item = self._full(item)
+        line = line_of(key)
+        before = weigh(line, item)
+        item = self._full(line, item)
         item.expires = expires
         item.meta_flags = meta_flags
         if drop_version:
             item.version = 0
-        self._resize(item, item.memory_size - before)
+        self._resize(item, weigh(line, item) - before)
         return item
 
     def set_version(self, item: Item, version: int) -> Item:
         """Assign a version to a stored item; return the item that is stored now."""
-        before = item.memory_size
-        item = self._full(item)
+        # A full item may not know its key, but what is added to it is the same.
+        line = line_of(item.key)
+        before = weigh(line, item)
+        item = self._full(line, item)
         item.version = version
-        self._resize(item, item.memory_size - before)
+        self._resize(item, weigh(line, item) - before)
         return item
 
-    def _full(self, item: Item) -> FullItem:
+    def _full(self, line: bytes, item: Item) -> FullItem:
         """Return a stored item as a `FullItem`, replacing it if it is a plain one."""
         if isinstance(item, FullItem):
             return item
         full = FullItem(item.wire, item.state)
-        self._items.put(line_of(item.key), full)
+        self._items.put(line, full)
         return full
 
     def _resize(self, item: Item, more: int) -> None:

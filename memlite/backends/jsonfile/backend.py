@@ -8,13 +8,13 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import cast
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
-from memlite.backends.jsonfile.journal import Journal, sync_folder
+from memlite.backends.jsonfile.journal import Change, Flush, Journal, sync_folder
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
 from memlite.backends.jsonfile.lock import lock
 from memlite.backends.record import Record, Versioned
@@ -52,18 +52,6 @@ _SWEPT_PER_TICK = 10_000
 _LOST_VERSIONS = 2**24
 
 
-class _Flush(NamedTuple):
-    """A flush that is not written yet.
-
-    Attributes:
-        at: unix time in seconds, 0 for at once.
-        before: the time of the flush that it replaced, 0 for none.
-    """
-
-    at: float
-    before: float
-
-
 class FileBackend(Backend):
     """Keeps all items in a table, and in files from which the table can be restored.
 
@@ -96,9 +84,6 @@ class FileBackend(Backend):
         self._version = 0
         self._flush_at = 0.0
         self._number = 1
-        # Changes that are not written: their number for each key, and how to undo them, in order.
-        self._unwritten: dict[bytes, int] = {}
-        self._undo: list[tuple[bytes, Item | None] | _Flush | None] = []
         self._undone = 0
         self._complained = False
         # A flush was applied to the table but could not be written: it must be the next entry.
@@ -129,7 +114,7 @@ class FileBackend(Backend):
                 loaded.size,
                 loaded.crc,
                 durability=self._context.durability,
-                on_written=self._forget_written,
+                on_recovery=self._tell_of_recovery,
                 on_failure=self._undo_all,
             )
             if not loaded.size:
@@ -172,7 +157,8 @@ class FileBackend(Backend):
         # If there is not enough room for all, the oldest are left out.
         keys: list[bytes] = []
         room = self.table.limit
-        for key, item in reversed(items.items()):
+        for key in sorted(items, key=lambda key: items[key].version, reverse=True):
+            item = items[key]
             if not item.expires or item.expires > now:
                 room -= cost(key, item)
                 (keys if room >= 0 else self._left_out).append(key)
@@ -204,7 +190,7 @@ class FileBackend(Backend):
         written = None
         for key in left_out:
             self._version += 1
-            written = self._append(None, lines.delete_entry(self._version, key))
+            written = self._journal.append(lines.delete_entry(self._version, key), key, None)
         if written is not None:
             await written
 
@@ -243,14 +229,15 @@ class FileBackend(Backend):
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
         """Return a future that is done once the last changes of `keys` are written."""
-        unwritten = self._unwritten
+        unwritten = self._journal.unwritten
         if not unwritten or not any(key in unwritten for key in keys):
             return None
         return self._journal.pending
 
     def peek_cached_item(self, line: bytes) -> Item | Unknown | None:
         """Return the item that a request line asks for, if it is written."""
-        if self._unwritten and key_of(line) in self._unwritten:
+        unwritten = self._journal.unwritten
+        if unwritten and key_of(line) in unwritten:
             return UNKNOWN
         if self._flush_at:
             self._flush_if_due()
@@ -258,11 +245,11 @@ class FileBackend(Backend):
 
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
         """Return the record of `key`, if it is written."""
-        return UNKNOWN if key in self._unwritten else self.peek(key)
+        return UNKNOWN if key in self._journal.unwritten else self.peek(key)
 
     async def get_cached(self, key: bytes) -> Record | None:
         """Return the record of `key`, once it is written."""
-        while key in self._unwritten:
+        while key in self._journal.unwritten:
             # The present record, not the one after waiting: otherwise, reads of a key that is
             # written all the time would never be answered.
             undone, record = self._undone, self.peek(key)
@@ -299,19 +286,20 @@ class FileBackend(Backend):
     ) -> asyncio.Future[None]:
         """Store an item, which has its version at once; the future is done once it is written."""
         old = self._current(key, replacing)
-        if old is not None:
-            self.table.delete(key)
         item.version = self._version + 1
         try:
-            self.table.put(key, item)  # may evict; that is journaled first, and takes versions
+            # May evict; that is journaled first, and takes versions.
+            if old is None:
+                self.table.put(key, item)
+            else:
+                self.table.replace(key, old, item)
         except OutOfMemoryError:
-            self.table.restore(key, old)
             if replacing is ANY:
                 # An unconditional set removes what it could not replace.
                 self.delete(key)
             raise
         self._version = item.version = self._version + 1
-        return self._append((key, old), lines.put_entry(record_of(key, item)))
+        return self._journal.append(lines.put_entry(key, item), key, old)
 
     def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> asyncio.Future[None]:
         """Remove the record of `key`; see `Backend.delete`."""
@@ -322,70 +310,44 @@ class FileBackend(Backend):
             return nothing
         self._version += 1
         self.table.delete(key)
-        return self._append((key, old), lines.delete_entry(self._version, key))
+        return self._journal.append(lines.delete_entry(self._version, key), key, old)
 
     def _current(self, key: bytes, replacing: Versioned | Anything | None) -> Item | None:
+        """Return the item of `key`, which is about to be changed; see `Backend.put`."""
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
         if self._flush_at:
             self._flush_if_due()
-        current = self.table.get(key)
+        if self._flush_owed:
+            self._write_owed_flush()
+        current = self.table.get_by_line(b"get %b\r\n" % key)
         if replacing is not ANY and (current and current.version) != (
             replacing and replacing.version
         ):
             raise VersionConflict
         return current
 
-    def _append(
-        self, undo: tuple[bytes, Item | None] | _Flush | None, entry: bytes
-    ) -> asyncio.Future[None]:
-        """Journal a change of the table, and remember how to undo it until it is written.
-
-        Args:
-            undo: the key and its previous item, or a flush; None if it is never to be undone.
-            entry: the journal entry.
-        """
-        self._write_owed_flush()
-        self._undo.append(undo)
-        if undo is not None and not isinstance(undo, _Flush):
-            key = undo[0]
-            self._unwritten[key] = self._unwritten.get(key, 0) + 1
-        return self._journal.append(entry)
-
     def _journal_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:
         self._context.on_evict(gone)
         for line, item, _ in gone:
             key = key_of(line)
             self._version += 1
-            self._append((key, item), lines.delete_entry(self._version, key))
+            self._journal.append(lines.delete_entry(self._version, key), key, item)
 
-    def _forget_written(self, count: int) -> None:
-        """Forget how to undo the `count` oldest changes."""
-        for change in self._undo[:count]:
-            if change is not None and not isinstance(change, _Flush):
-                key = change[0]
-                left = self._unwritten[key] - 1
-                if left:
-                    self._unwritten[key] = left
-                else:
-                    del self._unwritten[key]
-        del self._undo[:count]
+    def _tell_of_recovery(self) -> None:
         if self._complained:
             self._complained = False
             _log.warning("%s: is written again", self.path)
 
-    def _undo_all(self) -> None:
-        """Undo all changes that are not written, as they never will be."""
-        for change in reversed(self._undo):
-            if isinstance(change, _Flush):
-                if change.at:
-                    self._flush_at = change.before
-                else:
-                    self._flush_owed = True
-            elif change is not None:
-                self.table.restore(*change)
-        self._undo.clear()
-        self._unwritten.clear()
+    def _undo_all(self, changes: list[Change]) -> None:
+        """Undo changes that are not written, and never will be."""
+        for key, before in reversed(changes):
+            if not isinstance(before, Flush):
+                self.table.restore(key, before)
+            elif before.at:
+                self._flush_at = before.before
+            else:
+                self._flush_owed = True
         self._undone += 1
         if not self._complained:  # once, no matter how many writes fail
             self._complained = True
@@ -407,16 +369,17 @@ class FileBackend(Backend):
         before, self._flush_at = self._flush_at, at
         if not at:
             # If it cannot be written it is not undone: the client wanted the items gone.
-            self._undo = [None] * len(self._undo)
-            self._unwritten.clear()
+            self._journal.forget_undo()
             self.table.flush()
+        if self._flush_owed:
+            self._write_owed_flush()
         self._version += 1
-        return self._append(_Flush(at, before), lines.flush_entry(self._version, at))
+        entry = lines.flush_entry(self._version, at)
+        return self._journal.append(entry, b"", Flush(at, before))
 
     def _write_owed_flush(self) -> None:
-        if self._flush_owed:
-            self._flush_owed = False
-            self._append(_Flush(0.0, 0.0), lines.flush_entry(self._version, 0.0))
+        self._flush_owed = False
+        self._journal.append(lines.flush_entry(self._version, 0.0), b"", Flush(0.0, 0.0))
 
     def _flush_if_due(self) -> None:
         if self._flush_at and self._flush_at <= self._clock.now():
@@ -473,7 +436,7 @@ class FileBackend(Backend):
             for key in keys:
                 item = self.table.get(key)
                 if item is not None and not 0 < item.expires <= now:
-                    line = lines.snapshot_line(record_of(key, item))
+                    line = lines.snapshot_line(key, cast("FullItem", item))
                     chunk.append(line)
                     size += len(line)
                 size += _LOOK
@@ -517,7 +480,7 @@ class FileBackend(Backend):
     def tick(self) -> None:
         """Sync, flush and compact when due; free some of the expired items."""
         self._flush_if_due()
-        if not self._journal.broken:
+        if self._flush_owed and not self._journal.broken:
             self._write_owed_flush()
         self._journal.tick()
         self._compact_if_due()
@@ -526,7 +489,7 @@ class FileBackend(Backend):
     def _look(self, key: bytes, item: Item) -> None:
         """Free an item if it has expired; the file need not change."""
         # Items that are not written are left alone, as their change may have to be undone.
-        if 0 < item.expires <= self._clock.now() and key not in self._unwritten:
+        if 0 < item.expires <= self._clock.now() and key not in self._journal.unwritten:
             self.table.drop(key)
 
     def stats(self) -> Mapping[str, int | float | str]:

@@ -14,6 +14,7 @@ import orjson
 
 from memlite.backends.record import Record
 from memlite.core.meta_flags import MetaFlags
+from memlite.memory.item import FullItem
 
 __all__ = [
     "FORMAT",
@@ -97,6 +98,13 @@ def _put_bytes(fields: dict[str, Any], name: str, content: bytes) -> None:
         fields[name + "_base64"] = base64.b64encode(content).decode()
 
 
+def _put_binary(fields: dict[str, Any], key: bytes, value: bytes) -> None:
+    """Add what is missing of a key and a value: the value or both, the first of them no text."""
+    if "key" not in fields:
+        _put_bytes(fields, "key", key)
+    _put_bytes(fields, "value", value)
+
+
 def _get_bytes(fields: dict[str, Any], name: str) -> bytes:
     text = fields.get(name)
     if isinstance(text, str):
@@ -110,16 +118,20 @@ def _get_bytes(fields: dict[str, Any], name: str) -> bytes:
     raise DamageError(f"no {name}")
 
 
-def _put_record(fields: dict[str, Any], record: Record) -> None:
-    _put_bytes(fields, "key", record.key)
-    _put_bytes(fields, "value", record.value)
-    if record.flags:
-        fields["flags"] = record.flags
-    if record.expires:
-        fields["expires"] = round(record.expires, 3)
-    fields["stored"] = record.accessed
-    if record.meta_flags is not None:
-        _put_meta_flags(fields, record.meta_flags)
+def _put_item(fields: dict[str, Any], key: bytes, item: FullItem) -> None:
+    value, flags, stored, _ = item.content()
+    try:
+        fields["key"] = key.decode()
+        fields["value"] = value.decode()
+    except UnicodeDecodeError:
+        _put_binary(fields, key, value)
+    if flags:
+        fields["flags"] = flags
+    if item.expires:
+        fields["expires"] = round(item.expires, 3)
+    fields["stored"] = stored
+    if not isinstance(item.extra, int):
+        _put_meta_flags(fields, item.extra[1])
 
 
 def _get_record(fields: dict[str, Any], version: int) -> Record:
@@ -171,10 +183,10 @@ def _count(fields: dict[str, Any], name: str) -> int:
 # The journal. These functions return entries without checksums; `checked_lines` adds them.
 
 
-def put_entry(record: Record) -> bytes:
-    """Return the entry for a record that was stored."""
-    fields: dict[str, Any] = {"n": record.version, "op": "set"}
-    _put_record(fields, record)
+def put_entry(key: bytes, item: FullItem) -> bytes:
+    """Return the entry for an item that was stored."""
+    fields: dict[str, Any] = {"n": item.version, "op": "set"}
+    _put_item(fields, key, item)
     return orjson.dumps(fields)
 
 
@@ -295,11 +307,11 @@ def snapshot_head(journal: int, version: int, flush_at: float) -> bytes:
     return orjson.dumps(fields)[:-1] + b',"items":[\n'
 
 
-def snapshot_line(record: Record) -> bytes:
-    """Return the line of a record, without comma and line ending."""
+def snapshot_line(key: bytes, item: FullItem) -> bytes:
+    """Return the line of an item, without comma and line ending."""
     fields: dict[str, Any] = {}
-    _put_record(fields, record)
-    fields["cas"] = record.version
+    _put_item(fields, key, item)
+    fields["cas"] = item.version
     return orjson.dumps(fields)
 
 

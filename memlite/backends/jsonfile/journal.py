@@ -7,11 +7,29 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from memlite.backends.jsonfile.format import Header, checked_lines, journal_header
 from memlite.core.errors import StorageError
+from memlite.memory.item import Item
 
-__all__ = ["Journal", "sync_folder"]
+__all__ = ["Change", "Flush", "Journal", "sync_folder"]
+
+
+class Flush(NamedTuple):
+    """A flush that is not written yet.
+
+    Attributes:
+        at: unix time in seconds, 0 for at once.
+        before: the time of the flush that it replaced, 0 for none.
+    """
+
+    at: float
+    before: float
+
+
+Change: TypeAlias = tuple[bytes, Item | Flush | None]
+"""How to undo a change: a key and its previous item, None for absent; or no key, and a flush."""
 
 
 def sync_folder(path: Path) -> None:
@@ -112,17 +130,21 @@ class _File:
 class Journal:
     """Appends entries in order; those that arrive during an fsync share the next one.
 
+    Until an entry is written, it remembers how to undo the change that the entry describes.
+
     Args:
         path: the current file.
         size: its intact bytes.
         crc: the checksum of its last line.
         durability: ``always`` syncs before an entry counts as written, ``everysec`` once per
             second, ``none`` leaves syncing to the system.
-        on_written: called with the number of entries that were written.
-        on_failure: called when entries could not be written. All entries that were not written by
-            then never will be.
+        on_recovery: called when entries were written again after a failure.
+        on_failure: called when entries could not be written, with the changes to undo, in order.
+            All entries that were not written by then never will be.
 
     Attributes:
+        unwritten: the keys of the changes that are not written, and what `append` returned.
+        broken: whether the file cannot be written any more; `replace` repairs that.
         syncs: number of fsyncs.
         failure: why the last entries could not be written, empty if they were.
     """
@@ -134,24 +156,29 @@ class Journal:
         crc: int,
         *,
         durability: str,
-        on_written: Callable[[int], None],
-        on_failure: Callable[[], None],
+        on_recovery: Callable[[], None],
+        on_failure: Callable[[list[Change]], None],
     ) -> None:
         self._file = _File(path, size, crc)
         self._always = durability == "always"
         self._every_second = durability == "everysec"
-        self._on_written = on_written
+        self._on_recovery = on_recovery
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "memlite-journal")
+        self.unwritten: dict[bytes, asyncio.Future[None]] = {}
         self._entries: list[bytes] = []
+        self._changes: list[Change] = []  # that these entries describe
         self._group: asyncio.Future[None] | None = None  # of these entries
-        self._writing: asyncio.Future[None] | None = None  # of those that are being written
+        # The changes and the future of the entries that are being written.
+        self._changes_in_writing: list[Change] = []
+        self._writing: asyncio.Future[None] | None = None
         self._busy = False
         self._start_due = False
         self._jobs: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
         self._unsynced = False
         self._sync_due = False
+        self.broken = False
         self.syncs = 0
         self.failure = ""
 
@@ -160,24 +187,26 @@ class Journal:
         """Bytes of the current file."""
         return self._file.size
 
-    @property
-    def broken(self) -> bool:
-        """Whether the file cannot be written any more; `replace` repairs that."""
-        return self._file.broken is not None
-
-    def append(self, entry: bytes) -> asyncio.Future[None]:
+    def append(self, entry: bytes, key: bytes, before: Item | Flush | None) -> asyncio.Future[None]:
         """Write an entry after those before it.
+
+        Args:
+            entry: from `put_entry` and the other functions.
+            key: as in `Change`; empty for a flush.
+            before: as in `Change`.
 
         Returns:
             A future that is done once the entry is written as durably as configured. Entries that
             are written together share it. It raises StorageError if they cannot be written.
         """
-        self._entries.append(entry)
-        if self._group is None:
-            self._group = self._loop.create_future()
-            # Retrieves its exception, as not every writer waits for it.
-            self._group.add_done_callback(asyncio.Future.exception)
         group = self._group
+        if group is None:
+            self._group = group = self._loop.create_future()
+            # Retrieves its exception, as not every writer waits for it.
+            group.add_done_callback(asyncio.Future.exception)
+        self._entries.append(entry)
+        self._changes.append((key, before))
+        self.unwritten[key] = group
         if not self._busy:
             if len(self._entries) >= _ENOUGH:
                 self._start()
@@ -197,37 +226,50 @@ class Journal:
         if self.pending is not None:
             await asyncio.wait([self.pending])
 
+    def forget_undo(self) -> None:
+        """Forget how to undo the changes so far; their entries are written nonetheless."""
+        self._changes_in_writing.clear()
+        self._changes.clear()
+        self.unwritten.clear()
+
     def _start(self) -> None:
+        """Begin what is due next, unless something is in progress."""
         self._start_due = False
         if self._busy:
             return
+        work: Callable[[], object]
+        end: Callable[[asyncio.Future[object]], None]
         if self._jobs:
             work, result = self._jobs.pop(0)
-            self._begin(work).add_done_callback(lambda done: self._end_job(done, result))
+            end = partial(self._end_job, result)
         elif self._sync_due:
             self._sync_due = self._unsynced = False
-            self._begin(self._file.sync).add_done_callback(self._end_sync)
+            work, end = self._file.sync, self._end_sync
         elif self._group is not None:
-            entries, group = self._entries, self._group
-            self._entries, self._group, self._writing = [], None, group
-            work = partial(self._file.append, entries, durable=self._always)
-            self._begin(work).add_done_callback(partial(self._end_group, group, len(entries)))
-
-    def _begin(self, work: Callable[[], object]) -> asyncio.Future[object]:
+            work = partial(self._file.append, self._entries, durable=self._always)
+            end = partial(self._end_group, self._group)
+            self._changes_in_writing, self._writing = self._changes, self._group
+            self._entries, self._changes, self._group = [], [], None
+        else:
+            return
         self._busy = True
-        return self._loop.run_in_executor(self._thread, work)
+        self._loop.run_in_executor(self._thread, work).add_done_callback(end)
 
-    def _end_group(
-        self, group: asyncio.Future[None], count: int, done: asyncio.Future[object]
-    ) -> None:
+    def _end_group(self, group: asyncio.Future[None], done: asyncio.Future[object]) -> None:
         self._busy = False
         self._writing = None
         error = done.exception()
         if error is None:
             self.syncs += self._always
             self._unsynced = not self._always
-            self.failure = ""
-            self._on_written(count)
+            unwritten = self.unwritten
+            for key, _ in self._changes_in_writing:
+                if unwritten.get(key) is group:  # its last change
+                    del unwritten[key]
+            self._changes_in_writing = []
+            if self.failure:
+                self.failure = ""
+                self._on_recovery()
             if not group.done():  # it may have been cancelled
                 group.set_result(None)
         else:
@@ -237,15 +279,18 @@ class Journal:
     def _fail(self, error: BaseException, group: asyncio.Future[None] | None) -> None:
         """Fail all entries that are not written: later ones build on those that failed."""
         self.failure = reason = _reason(error)
-        later, self._group = self._group, None
-        self._entries = []
-        self._on_failure()
+        self.broken = self._file.broken is not None
+        changes, later = self._changes_in_writing + self._changes, self._group
+        self._entries, self._changes_in_writing, self._changes, self._group = [], [], [], None
+        self.unwritten.clear()
+        self._on_failure(changes)
         for one in (group, later):
             if one is not None and not one.done():
                 one.set_exception(StorageError(f"not stored: {reason}"))
 
-    def _end_job(self, done: asyncio.Future[object], result: asyncio.Future[object]) -> None:
+    def _end_job(self, result: asyncio.Future[object], done: asyncio.Future[object]) -> None:
         self._busy = False
+        self.broken = self._file.broken is not None
         error = done.exception()
         if error is not None and self.broken:
             self.failure = _reason(error)

@@ -225,7 +225,7 @@ def _apply(entry: Entry, loaded: Loaded) -> None:
         if not entry.at:
             loaded.items.clear()
         return
-    # Moved to the end, as the table keeps items in the order in which they were stored.
-    loaded.items.pop(entry.key, None)
     if entry.record is not None:
         loaded.items[entry.key] = item_of(entry.record, FullItem)
+    else:
+        loaded.items.pop(entry.key, None)

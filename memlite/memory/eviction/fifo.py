@@ -12,22 +12,26 @@ class Fifo:
     A key that is removed from the middle remains as a stale place until it is popped or the walk
     reaches it. The walk goes from the oldest key to the newest; the keys it has passed are in a
     separate part, so that the order is preserved at any time.
+
+    Attributes:
+        push: appends a key.
     """
 
-    __slots__ = ("_ahead", "_new", "_passed")
+    __slots__ = ("_ahead", "_new", "_passed", "push")
 
     # deques: 8 bytes per key, and fast at both ends.
     def __init__(self) -> None:
         self._passed: deque[bytes] = deque()
         self._ahead: deque[bytes] = deque()
+        self._begin_new()
+
+    def _begin_new(self) -> None:
         self._new: deque[bytes] = deque()
+        # Bound once: calling a C method costs no Python frame.
+        self.push: Callable[[bytes], None] = self._new.append
 
     def __len__(self) -> int:
         return len(self._passed) + len(self._ahead) + len(self._new)
-
-    def push(self, key: bytes) -> None:
-        """Append a key."""
-        self._new.append(key)
 
     def pop(self) -> bytes | None:
         """Remove and return the oldest key; None if there is none."""
@@ -51,7 +55,8 @@ class Fifo:
                 if not self._new:
                     self._ahead, self._passed = passed, deque()
                     return count
-                self._ahead, self._new = self._new, deque()
+                self._ahead = self._new
+                self._begin_new()
             key = keep(self._ahead.popleft())
             if key is not None:
                 passed.append(key)

@@ -2,10 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, cast
 
 from memlite.memory.index import Index
-from memlite.memory.item import FULL, SMALL_OBJECT, Item, allocated, line_of
+from memlite.memory.item import (
+    FULL,
+    META_FLAGS_SIZE,
+    NUMBER_SIZE,
+    SMALL_OBJECT,
+    FullItem,
+    Item,
+    line_of,
+)
 
 __all__ = ["PLACE", "Policy", "cost", "weigh"]
 
@@ -21,13 +29,20 @@ def cost(key: bytes, item: Item) -> int:
 
 def weigh(line: bytes, item: Item) -> int:
     """Return the cost of an item that is indexed by `line`."""
-    if item.state & FULL:
-        return allocated(len(line)) + item.memory_size + PLACE
-    # The same as above, inlined, as it is computed for every eviction.
+    # `allocated` of both, inlined, as this is computed for every store and eviction.
     size = (len(item.wire) + 48) & -16
     if size > SMALL_OBJECT:
         size += (size >> 5) * 3
-    return ((len(line) + 48) & -16) + size + _PLAIN
+    size += (len(line) + 48) & -16
+    if not item.state & FULL:
+        return size + _PLAIN
+    full = cast("FullItem", item)
+    size += full.object_size + PLACE
+    if full.expires:
+        size += NUMBER_SIZE
+    if full.extra:
+        size += NUMBER_SIZE if isinstance(full.extra, int) else NUMBER_SIZE + META_FLAGS_SIZE
+    return size
 
 
 class Policy(ABC):

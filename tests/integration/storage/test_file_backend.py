@@ -649,6 +649,16 @@ async def test_less_memory_than_before_leaves_some_out_for_good(path, caplog):
     assert await reopened(path) == expected
 
 
+@pytest.mark.parametrize("kill", [True, False], ids=["journal", "snapshot"])
+async def test_with_less_memory_what_was_stored_last_is_kept(path, kill):
+    async with opened(path, kill=kill) as backend:
+        for number in [*range(100), *range(5)]:
+            await put(backend, b"key%d" % number, b"x" * 500)
+    async with opened(path, kill=True, memory_limit=20_000) as backend:
+        kept = set(state(backend))
+        assert kept == {b"key%d" % number for number in [*range(5), *range(105 - len(kept), 100)]}
+
+
 async def test_what_was_evicted_does_not_come_back(path):
     rng = random.Random(3)
     async with opened(path, kill=True, memory_limit=30_000) as backend:
@@ -697,8 +707,8 @@ async def test_nothing_is_left_to_undo_once_all_is_written(path):
                 backend.put(Record(b"key%d" % number, b"x"))
             await backend.flush()
             await backend.delete(b"key1")
-        assert backend._undo == []
-        assert backend._unwritten == {}
+        assert backend._journal._changes == backend._journal._changes_in_writing == []
+        assert backend._journal.unwritten == {}
 
 
 # Cost

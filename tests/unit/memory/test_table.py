@@ -12,7 +12,7 @@ from memlite.core.meta_flags import MetaFlags
 from memlite.memory import FullItem, Item, ItemTable
 from memlite.memory.eviction import POLICIES, cost
 from memlite.memory.index import FEW
-from memlite.memory.item import _shared_states, allocated, line_of, wire_form
+from memlite.memory.item import MAIN, _shared_states, allocated, line_of, wire_form
 from tests.unit.memory.tables import Store, full_of
 
 UNIT = cost(b"a", Item(wire_form(b"a", 0, b""), 0))
@@ -55,8 +55,7 @@ def test_cost_is_the_same_at_once_and_piece_by_piece(key):
     for size in range(1500):
         wire = wire_form(key, 0, bytes(size))
         item = Item(wire, 0)
-        assert cost(key, item) == allocated(len(line_of(key))) + item.memory_size + 8
-        assert item.memory_size == 48 + allocated(len(wire))
+        assert cost(key, item) == allocated(len(line_of(key))) + 48 + allocated(len(wire)) + 8
 
 
 def test_cost_of_each_thing_an_item_may_have():
@@ -157,6 +156,33 @@ def test_renewing_accounts_for_the_difference(size, policy):
         assert item.value == bytes(length)
         store.check()
     assert store.evicted == []
+
+
+def test_a_replaced_item_keeps_its_place():
+    store = full_of(*b"a b c d e f g h i j".split(), spare=1000)
+    store.store(b"k")
+    small, main = store.queues
+    assert small
+    assert main
+    for key in store.keys:
+        full = store.replace(key, store.get(key), FullItem.of(key, b"", version=7))
+        assert store.get(key) is full
+        assert full.state & MAIN == (MAIN if key in main else 0)
+        store.check()
+        plain = store.replace(key, full, Item(wire_form(key, 0, b""), 0))
+        assert store.get(key) is plain
+        store.check()
+    assert store.queues == (small, main)
+    assert store.evicted == []
+
+
+def test_what_cannot_be_replaced_stays():
+    store = full_of(b"a", b"b", evict=False)
+    old = store.get(b"a")
+    with pytest.raises(OutOfMemoryError):
+        store.replace(b"a", old, FullItem.of(b"a", b"", version=7))
+    assert store.get(b"a") is old
+    store.check()
 
 
 def test_renewing_forgets_version_and_expiry_and_what_they_cost(policy):

@@ -53,20 +53,43 @@ def disk(monkeypatch):
 class Log:
     def __init__(self):
         self.written = 0
+        self.recoveries = 0
         self.failures = 0
+        self.undone = []
 
-    def count(self, count):
-        self.written += count
+    def count(self, done):
+        self.written += not done.cancelled() and done.exception() is None
 
-    def fail(self):
+    def recover(self):
+        self.recoveries += 1
+
+    def fail(self, changes):
         self.failures += 1
+        self.undone += changes
+
+
+class LoggedJournal(Journal):
+    def __init__(self, path, durability):
+        self.log = Log()
+        super().__init__(
+            path,
+            0,
+            0,
+            durability=durability,
+            on_recovery=self.log.recover,
+            on_failure=self.log.fail,
+        )
+
+    def append(self, entry, key, before):
+        written = super().append(entry, key, before)
+        written.add_done_callback(self.log.count)
+        return written
 
 
 async def begin(path, durability="always"):
-    log = Log()
-    journal = Journal(path, 0, 0, durability=durability, on_written=log.count, on_failure=log.fail)
+    journal = LoggedJournal(path, durability)
     await journal.replace(path, Header(1, 0))
-    return journal, log
+    return journal, journal.log
 
 
 def open_files():
@@ -74,7 +97,7 @@ def open_files():
 
 
 def append(journal, number):
-    return journal.append(lines.delete_entry(number, b"key"))
+    return journal.append(lines.delete_entry(number, b"key"), b"key", None)
 
 
 def read(path):
@@ -255,6 +278,57 @@ async def test_an_fsync_that_fails_when_the_journal_is_replaced_is_reported(tmp_
     assert journal.broken
     assert journal.failure == "Input/output error"
     disk.fail.clear()
+    await journal.close()
+
+
+async def test_what_is_not_written_is_remembered_until_it_is(tmp_path, disk):
+    journal, log = await begin(tmp_path / "journal.1")
+    entry = lines.delete_entry(1, b"key")
+    disk.go_on.clear()
+    first = [journal.append(entry, key, None) for key in (b"a", b"b")]
+    await asyncio.sleep(0.02)
+    second = journal.append(entry, b"b", None)
+    assert journal.unwritten == {b"a": first[0], b"b": second}
+    disk.go_on.set()
+    await asyncio.gather(*first)
+    assert journal.unwritten == {b"b": second}
+    await second
+    assert journal.unwritten == {}
+    assert log.undone == []
+    await journal.close()
+
+
+async def test_what_could_not_be_written_is_handed_over_in_order(tmp_path, disk):
+    journal, log = await begin(tmp_path / "journal.1")
+    entry = lines.delete_entry(1, b"key")
+    changes = [(b"%d" % number, None) for number in range(6)]
+
+    async def fail(*, flush):
+        disk.go_on.clear()
+        disk.fail["write"] = errno.ENOSPC
+        for change in changes[:2]:
+            journal.append(entry, *change)
+        await asyncio.sleep(0.02)
+        for change in changes[2:4]:
+            journal.append(entry, *change)
+        if flush:
+            journal.forget_undo()
+        for change in changes[4:]:
+            last = journal.append(entry, *change)
+        disk.go_on.set()
+        with pytest.raises(StorageError):
+            await last
+        disk.fail.clear()
+        undone, log.undone = log.undone, []
+        return undone
+
+    assert await fail(flush=False) == changes
+    assert await fail(flush=True) == changes[4:]
+    assert journal.unwritten == {}
+    assert (log.written, log.failures, log.recoveries) == (0, 2, 0)
+    for _ in range(2):
+        await append(journal, 1)
+    assert (log.written, log.failures, log.recoveries) == (2, 2, 1)
     await journal.close()
 
 
