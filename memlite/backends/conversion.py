@@ -3,7 +3,8 @@
 from typing import TypeVar
 
 from memlite.backends.record import Record
-from memlite.memory.item import FullItem, Item
+from memlite.core.meta_flags import MetaFlags
+from memlite.memory.item import EPOCH, FETCHED, STATE_BITS, FullItem, Item, wire_form
 
 __all__ = ["item_of", "record_of"]
 
@@ -18,7 +19,13 @@ def item_of(record: Record, kind: type[_Kind]) -> _Kind:
         kind: the class of the item: `FullItem`, or a subclass with attributes of its own.
     """
     key, value, flags, expires, version, accessed, fetched, meta_flags, _ = record
-    return kind.of(key, value, flags, expires, version, accessed, meta_flags, fetched=fetched)
+    if b" " in key or b"\n" in key:  # as in `nameable`
+        key = b""
+        meta_flags = meta_flags or MetaFlags(binary=True)
+    state = (accessed - EPOCH) << STATE_BITS
+    item = kind(wire_form(key, flags, value), state | FETCHED if fetched else state, expires)
+    item.extra = version if meta_flags is None else (version, meta_flags)
+    return item
 
 
 def record_of(key: bytes, item: Item) -> Record:

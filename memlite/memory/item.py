@@ -283,31 +283,10 @@ class FullItem(Item):
 
     def __init__(self, wire: bytes, state: int, expires: float = 0.0) -> None:
         self.wire = wire
-        self.state = shared(state | FULL)
+        state |= FULL
+        self.state = _shared_states.get(state) or shared(state)
         self.expires = expires
         self.extra = 0
-
-    @classmethod
-    def of(
-        cls,
-        key: bytes,
-        value: bytes,
-        flags: int = 0,
-        expires: float = 0.0,
-        version: int = 0,
-        accessed: int = 0,
-        meta_flags: MetaFlags | None = None,
-        *,
-        fetched: bool = False,
-    ) -> Self:
-        """Return an item with these properties."""
-        if b" " in key or b"\n" in key:  # as in `nameable`
-            key = b""
-            meta_flags = meta_flags or MetaFlags(binary=True)
-        state = (accessed - EPOCH) << STATE_BITS
-        item = cls(wire_form(key, flags, value), state | FETCHED if fetched else state, expires)
-        item.extra = version if meta_flags is None else (version, meta_flags)
-        return item
 
     @classmethod
     def like(cls, item: Item) -> Self:

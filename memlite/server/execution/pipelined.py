@@ -266,7 +266,8 @@ class PipelinedExecutor:
         # refers to is a reference cycle, which would keep the connection alive.
         error = asyncio.CancelledError() if write.cancelled() else write.exception()
         if error is None:
-            self._finish(request, self._engine.confirm(attempt))
+            reply = self._engine.confirm(attempt) if attempt.counted else attempt.result
+            self._finish(request, reply)
         elif isinstance(error, VersionConflict) and request.access.conditional:  # it runs again
             self._last.update(dict.fromkeys(request.keys, request))
             self._scheduler.spawn(self._carry_out(request, (), None))

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from memlite.backends import Record
+from memlite.backends.conversion import item_of
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.jsonfile import backend as module
 from memlite.backends.jsonfile.backend import _AbandonedError
@@ -608,7 +609,7 @@ async def test_compaction_lets_others_go_on_when_there_is_nothing_to_write(path,
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:
         for number in range(1000):
-            item = FullItem.of(b"key%d" % number, b"", 0, START + 1)
+            item = item_of(Record(b"key%d" % number, b"", 0, START + 1), FullItem)
             backend.table.put(b"key%d" % number, item)
         clock.advance(10)
         pauses = 0

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlite.backends.conversion import item_of
+from memlite.backends.record import Record
 from memlite.core.meta_flags import MetaFlags
 from memlite.engine import semantics
 from memlite.engine.semantics import Content, Mode, Outcome
@@ -15,7 +17,7 @@ DAY = 86400
 
 
 def item(value=b"old", flags=3, expires=50.0, version=11):
-    return FullItem.of(b"k", value, flags, expires, version)
+    return item_of(Record(b"k", value, flags, expires, version), FullItem)
 
 
 # Expiry

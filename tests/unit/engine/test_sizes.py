@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlite.backends.conversion import item_of
+from memlite.backends.record import Record
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem
 from memlite.protocol.limits import item_total
@@ -19,7 +21,7 @@ MEMCACHED = Path("/usr/bin/memcached")
 
 
 def item(value, flags=0):
-    return FullItem.of(b"key1", value, flags, version=1)
+    return item_of(Record(b"key1", value, flags, version=1), FullItem)
 
 
 # 48 of header, 8 of cas unique, the key and its NUL, 4 of flags unless 0, the value and "\r\n".

@@ -6,6 +6,8 @@ import tracemalloc
 
 import pytest
 
+from memlite.backends.conversion import item_of
+from memlite.backends.record import Record
 from memlite.core.build import running_build
 from memlite.core.errors import OutOfMemoryError
 from memlite.core.meta_flags import MetaFlags
@@ -60,7 +62,7 @@ def test_cost_is_the_same_at_once_and_piece_by_piece(key):
 
 def test_cost_of_each_thing_an_item_may_have():
     def of(**what):
-        return cost(b"key", FullItem.of(b"key", b"x" * 20, **what))
+        return cost(b"key", item_of(Record(b"key", b"x" * 20, **what), FullItem))
 
     wire = wire_form(b"key", 0, b"x" * 20)
     assert cost(b"key", Item(wire, 0)) == allocated(3) + 48 + allocated(len(wire)) + 8
@@ -83,7 +85,7 @@ def test_cost_is_what_python_allocates(what):
     for number in range(1000):
         key = b"%020d" % number
         more = {name: value + number for name, value in what.items()}
-        item = FullItem.of(key, b"x" * (number % 400), **more)
+        item = item_of(Record(key, b"x" * (number % 400), **more), FullItem)
         item.state = STATE  # items share the numbers that their states are
         keys[number], items[number] = key, item
     taken = tracemalloc.get_traced_memory()[0] - before
@@ -165,7 +167,7 @@ def test_a_replaced_item_keeps_its_place():
     assert small
     assert main
     for key in store.keys:
-        full = store.replace(key, store.get(key), FullItem.of(key, b"", version=7))
+        full = store.replace(key, store.get(key), item_of(Record(key, b"", version=7), FullItem))
         assert store.get(key) is full
         assert full.state & MAIN == (MAIN if key in main else 0)
         store.check()
@@ -180,7 +182,7 @@ def test_what_cannot_be_replaced_stays():
     store = full_of(b"a", b"b", evict=False)
     old = store.get(b"a")
     with pytest.raises(OutOfMemoryError):
-        store.replace(b"a", old, FullItem.of(b"a", b"", version=7))
+        store.replace(b"a", old, item_of(Record(b"a", b"", version=7), FullItem))
     assert store.get(b"a") is old
     store.check()
 
@@ -220,7 +222,7 @@ def test_altering_accounts_for_expiry_marks_and_versions(policy):
 
 def test_restoring_brings_back_even_what_does_not_fit(policy):
     store = full_of(b"a", b"b", policy=policy)
-    old = FullItem.of(b"a", b"x" * 5000, version=3)
+    old = item_of(Record(b"a", b"x" * 5000, version=3), FullItem)
     store.restore(b"a", old)
     assert store.get(b"a") is old
     assert store.evicted == []
@@ -298,7 +300,11 @@ def test_an_item_may_grow_to_many_times_its_size(policy):
 def test_an_item_as_large_as_the_limit_evicts_all_others(policy):
     store = full_of(*(b"%02d" % number for number in range(50)), policy=policy)
     room = store.limit - store.overhead
-    size = max(size for size in range(room) if cost(b"07", FullItem.of(b"07", b"x" * size)) <= room)
+    size = max(
+        size
+        for size in range(room)
+        if cost(b"07", item_of(Record(b"07", b"x" * size), FullItem)) <= room
+    )
     store.store(b"07", b"x" * size)
     assert store.keys == [b"07"]
     assert room - 32 <= store.used <= room
@@ -532,7 +538,7 @@ def test_keys_are_listed_oldest_first_whatever_has_happened(policy):
             case 1 if table.get(key) is not None:
                 table.use(key)
             case 2:
-                table.restore(key, FullItem.of(key, b""))
+                table.restore(key, item_of(Record(key, b""), FullItem))
             case 3 if rng.random() < 0.01:
                 table.flush()
             case _:

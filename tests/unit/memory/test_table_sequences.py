@@ -5,6 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from memlite.backends.conversion import item_of
+from memlite.backends.record import Record
 from memlite.core.errors import OutOfMemoryError
 from memlite.core.meta_flags import MetaFlags
 from memlite.memory import FullItem, nameable
@@ -108,10 +110,10 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(key=keys, value=st.none() | values)
     def restore(self, key, value):
-        self.store.restore(key, None if value is None else FullItem.of(key, value))
+        self.store.restore(key, None if value is None else item_of(Record(key, value), FullItem))
         self.forget(key)
         if value is not None:
-            self.model[key] = self.content(FullItem.of(key, value))
+            self.model[key] = self.content(item_of(Record(key, value), FullItem))
         self.may_be_over = True
 
     @precondition(lambda self: self.model)
