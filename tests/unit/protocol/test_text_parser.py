@@ -367,15 +367,27 @@ def test_whole(wire, calls):
     assert not peer.parser.in_command
 
 
+def limits_for(wire):
+    """Return limits that let lines of that length arrive in pieces."""
+    if max(map(len, wire.split(b"\n"))) > LIMITS.line_length:
+        return replace(LIMITS, line_length=10_000)  # the cut has tests of its own
+    return LIMITS
+
+
 @every_case
 def test_byte_by_byte(wire, calls):
-    if max(map(len, wire.split(b"\n"))) > LIMITS.line_length:
-        limits = replace(LIMITS, line_length=10_000)  # the cut has tests of its own
-    else:
-        limits = LIMITS
-    peer = Peer(limits)
+    peer = Peer(limits_for(wire))
     assert peer.send(*one_by_one(wire)) == calls
     assert not peer.parser.in_command
+
+
+@every_case
+def test_in_two_pieces(wire, calls):
+    """Wherever it is cut, in particular shortly before the end of a value."""
+    for at in {*range(1, min(len(wire), 300)), *range(max(1, len(wire) - 5), len(wire))}:
+        peer = Peer(limits_for(wire))
+        assert peer.send(wire[:at], wire[at:]) == calls, at
+        assert not peer.parser.in_command, at
 
 
 @every_case
