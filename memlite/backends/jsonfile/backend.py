@@ -513,7 +513,11 @@ class _AbandonedError(Exception):
 
 
 class _SnapshotWriter:
-    """Writes a snapshot beside the old one. Its methods block."""
+    """Writes a snapshot beside the old one. Its methods block.
+
+    Attributes:
+        size: bytes of the snapshot, once it is finished.
+    """
 
     def __init__(self, path: Path, head: bytes) -> None:
         self._path = path
@@ -522,7 +526,6 @@ class _SnapshotWriter:
         self._file.write(head)
         self._crc = zlib.crc32(head)
         self._count = 0
-        self.size = len(head)
 
     def write(self, items: list[bytes]) -> None:
         """Write the lines of items."""
@@ -532,12 +535,12 @@ class _SnapshotWriter:
         data = (b",\n" if self._count else b"") + b",\n".join(items)
         self._count += len(items)
         self._crc = zlib.crc32(data, self._crc)
-        self.size += len(data)
         self._file.write(data)
 
     def finish(self) -> None:
         """Write the last line, and make the file durable."""
         self.write_end()
+        self.size = self._file.tell()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()

@@ -116,7 +116,6 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
             loaded.snapshot_version = loaded.version
             while True:
                 crc = zlib.crc32(line, crc)
-                loaded.snapshot += len(line)
                 line = file.readline()
                 number += 1
                 if line.startswith(b"]") or not line:
@@ -138,6 +137,7 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
                 raise DamageError(f"it holds {count} items and not {expected}")
             if file.read(1):
                 raise DamageError("something follows its end")
+            loaded.snapshot = file.tell()
         except DamageError as error:
             cure = f"{error.cure}; else bring" if error.cure else "Bring"
             raise StartError(
