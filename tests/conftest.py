@@ -1,12 +1,12 @@
-"""What holds for all tests."""
+"""Settings and options for all tests."""
 
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# How long an example takes says more about the machine, and what is imported only then, than about
-# what is tested.
+# The time that an example takes depends on the machine and on what has to be imported for it, more
+# than on what is tested.
 settings.register_profile("memlite", deadline=None)
 settings.load_profile("memlite")
 
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore files without the mark: selecting by ``-m`` alone would import every one of them."""
+    """Ignore files that do not use the mark: with ``-m`` alone pytest would import all of them."""
     mark = config.getoption("--marked")
     if mark is None or collection_path.suffix != ".py":
         return None

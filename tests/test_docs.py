@@ -1,4 +1,4 @@
-"""Every example in the documentation runs, and what it says of the code is so."""
+"""The examples in the documentation work, and its statements about the code are true."""
 
 import contextlib
 import dataclasses
@@ -54,7 +54,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_python_sessions(page: Path, server: RunningServer) -> None:
     sessions = [text for text in blocks(page, "python") if text.startswith(">>>")]
     if not sessions:
-        pytest.skip("no session on this page")
+        pytest.skip("this page has no session")
     text = "\n".join(sessions).replace("11211", str(server.port))
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     messages: list[str] = []
@@ -66,7 +66,7 @@ def test_python_sessions(page: Path, server: RunningServer) -> None:
     assert not result.failed, "".join(messages)
 
 
-def test_conversations_by_hand(server: RunningServer) -> None:
+def test_the_conversation_in_the_tutorial(server: RunningServer) -> None:
     (conversation,) = blocks(ROOT / "docs" / "tutorial.md", "memcached")
     with server.connect() as wire:
         for line in conversation.splitlines():
@@ -86,7 +86,7 @@ def test_settings_files(tmp_path: Path) -> None:
         assert any(source.startswith("file") for source in settings.sources.values())
 
 
-def test_the_recipe_for_test_harnesses() -> None:
+def test_the_recipe_for_starting_a_server_from_a_test() -> None:
     (recipe,) = (
         text
         for text in blocks(ROOT / "docs" / "how-to" / "run-a-server.md", "python")
@@ -103,7 +103,7 @@ def test_the_recipe_for_test_harnesses() -> None:
     subprocess.run([sys.executable, "-c", recipe + check], check=True, timeout=30)
 
 
-def test_the_command_line_reference_is_the_parsers() -> None:
+def test_the_command_line_reference_is_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_cli_reference.py"))
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
     assert page == script["page"](), "run scripts/docs/write_cli_reference.py"
@@ -112,7 +112,7 @@ def test_the_command_line_reference_is_the_parsers() -> None:
         assert option.variable in page
 
 
-def test_the_page_on_workloads(tmp_path: Path) -> None:
+def test_the_workloads_page_lists_settings_and_defaults(tmp_path: Path) -> None:
     page = WORKLOADS.read_text()
     rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
     for part in (Workload, Keys, Values, Load):
@@ -137,7 +137,7 @@ def test_the_page_on_workloads(tmp_path: Path) -> None:
     assert [operation.kind for _, operation in replayed] == ["set", "get", "get"]
 
 
-def test_the_page_on_results_is_that_of_the_classes() -> None:
+def test_the_results_page_is_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_results_reference.py"))
     page = (ROOT / "docs" / "reference" / "results.md").read_text()
     assert page == script["page"](), "run scripts/docs/write_results_reference.py"
@@ -152,19 +152,19 @@ def test_figures_on_the_page_about_reading_them() -> None:
     assert "reads 15 ms in the median and 60 ms for p99, writes 30 and 120" in page
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_are_not_broken() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_scripts_the_readme_names_are_there_and_can_be_run() -> None:
+def test_scripts_named_in_the_readme_are_executable() -> None:
     for script in re.findall(r"\./scripts/(\w+)", (ROOT / "README.md").read_text()):
         assert (ROOT / "scripts" / script).stat().st_mode & 0o111
 
 
-def test_the_files_on_the_page_about_them_are_such_files(tmp_path: Path) -> None:
+def test_the_examples_in_the_file_format_page_can_be_loaded(tmp_path: Path) -> None:
     page = ROOT / "docs" / "reference" / "file-format.md"
     snapshot, journal = blocks(page, "json")
     (tmp_path / "cache.json").write_text(snapshot)
@@ -177,7 +177,7 @@ def test_the_files_on_the_page_about_them_are_such_files(tmp_path: Path) -> None
     assert (loaded.version, loaded.flush_at) == (20, 1_795_000_060)
 
 
-def test_the_backend_on_the_page_about_writing_one(tmp_path: Path) -> None:
+def test_the_backend_page_shows_the_tested_package(tmp_path: Path) -> None:
     backend, tests = blocks(ROOT / "docs" / "how-to" / "write-a-backend.md", "python")
     package = ROOT / "tests" / "support" / "package_with_backend"
     assert backend == (package / "memlite_sqlite.py").read_text()
@@ -197,7 +197,7 @@ def test_the_backend_on_the_page_about_writing_one(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout
 
 
-def test_the_page_on_tests_of_applications(tmp_path: Path) -> None:
+def test_the_page_on_testing_applications(tmp_path: Path) -> None:
     page = ROOT / "docs" / "how-to" / "test-against-memlite.md"
     (settings,) = blocks(page, "ini")
     (tmp_path / "pytest.ini").write_text(settings)
@@ -262,14 +262,15 @@ def test_the_page_on_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert f"closed after {HANDSHAKE_SECONDS:g} seconds" in page.read_text()
 
 
-def test_figures_in_the_documentation_are_the_codes() -> None:
+def test_figures_in_the_documentation_equal_those_in_the_code() -> None:
     protocol = (ROOT / "docs" / "reference" / "protocol.md").read_text()
     limits = Limits()
     assert f"| key | {limits.key_length} |" in protocol
     assert f"| a line that does not end | {limits.line_length:,} |" in protocol
     assert limits.get_line_length == 4 * 1024 * 1024
     assert "a get line may have 4 MiB" in protocol
-    # "its value, twice its key and about 200 bytes": objects, and the dict as it is half full.
+    # "its value, twice its key and about 200 bytes": the objects, and the dict at half its
+    # capacity.
     key, value = b"k" * 20, b"v" * 100
     dict_slots = 42
     item = Item(wire_form(key, 0, value), 0)
@@ -282,7 +283,7 @@ def test_the_changelog_has_this_version() -> None:
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_load_tests_in_the_documentation_are_well_formed() -> None:
+def test_bench_commands_in_the_documentation_are_valid() -> None:
     lines = [
         shlex.split(line, comments=True)[1:]
         for page in PAGES
@@ -347,7 +348,7 @@ def test_the_page_on_memcached_lite() -> None:
         assert (run.stdout.splitlines(), run.stderr) == (shown, "")
 
 
-def test_servers_and_load_tests_on_the_page_on_memcached_lite() -> None:
+def test_servers_and_bench_commands_on_the_page_on_memcached_lite() -> None:
     servers, benches = blocks(LITE, "sh")
     for line in servers.splitlines():
         assert load(line.split()[1:], {}).config.dialect == "lite"

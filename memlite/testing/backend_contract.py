@@ -1,4 +1,4 @@
-"""What every backend must do, as tests to inherit.
+"""The test suite that every backend must pass; inherit from it.
 
     from memlite.testing.backend_contract import BackendContract
 
@@ -6,8 +6,8 @@
         def make(self, context):
             return MyBackend(context)
 
-Needs ``memlite-cache[test]`` (pytest and Hypothesis). `docs/how-to/write-a-backend.md` goes through
-it.
+It needs ``memlite-cache[test]`` (pytest and Hypothesis). `docs/how-to/write-a-backend.md` explains
+it with an example.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ ODD_VALUES = [
 
 
 class TestedServer:
-    """A server on a backend, in this process, with a clock that stands still until it is moved.
+    """A server on a backend, in this process, with a clock that only the test advances.
 
     Args:
         make: makes the backend.
@@ -85,14 +85,14 @@ class TestedServer:
 
     @property
     def clock(self) -> Clock:
-        """A clock that shows the time this one was moved to."""
+        """A clock that shows the time to which the test has advanced."""
         clock = Clock(lambda: 0.0, lambda: START)
         clock.advance(self.seconds)
         return clock
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Client"]:
-        """Serve, and yield a client; at the end everything is closed as on SIGTERM."""
+        """Serve, and yield a client; at the end close everything as SIGTERM does."""
         listeners = listen_tcp(["127.0.0.1"], 0, 100)
         config = Config(**self._options)
         server = Server(
@@ -111,10 +111,10 @@ class TestedServer:
 
 
 class Client:
-    """A connection that says what comes back.
+    """A connection with methods that send requests and check the replies.
 
     Attributes:
-        server: whose.
+        server: the server to which it is connected.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Client:
     async def connected(
         cls, port: int, server: Server, tested: TestedServer
     ) -> AsyncIterator["Client"]:
-        """Connect, and close at the end."""
+        """Yield a connected client, and close the connection at the end."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
         try:
             yield cls(reader, writer, server, tested)
@@ -152,13 +152,13 @@ class Client:
             yield client
 
     async def ask(self, request: bytes, lines: int = 1) -> bytes:
-        """Send, and return so many lines of answer."""
+        """Send a request, and return this many lines of the reply."""
         self._writer.write(request)
         async with asyncio.timeout(SECONDS):
             return b"".join([await self._reader.readuntil(b"\n") for _ in range(lines)])
 
     async def expect(self, request: bytes, reply: bytes) -> None:
-        """Send, and check that exactly `reply` comes back."""
+        """Send a request, and check that the server sends exactly `reply`."""
         self._writer.write(request)
         got = b""
         try:
@@ -166,28 +166,28 @@ class Client:
                 while len(got) < len(reply):
                     got += await self._reader.read(len(reply) - len(got))
         except TimeoutError:
-            pass  # it shows below
+            pass  # the comparison below fails
         self._history.append(request[:80])
         assert got == reply, (
-            f"{got[:300]!r} and not {reply[:300]!r} came back; sent: {list(self._history)}"
+            f"received {got[:300]!r}, expected {reply[:300]!r}; sent: {list(self._history)}"
         )
 
     async def store(self, key: bytes, value: bytes, **how: int) -> None:
-        """Set, and check that it was stored."""
+        """Set a key, and check that the value was stored."""
         request = b"set %b %d %d %d\r\n" % (
             key, how.get("flags", 0), how.get("exptime", 0), len(value)
         )  # fmt: skip
         await self.expect(request + value + b"\r\n", b"STORED\r\n")
 
     async def expect_value(self, key: bytes, value: bytes | None, flags: int = 0) -> None:
-        """Get, and check what comes back; None for nothing."""
+        """Get a key, and check its value and flags; None means a miss."""
         reply = b"END\r\n"
         if value is not None:
             reply = b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, len(value), value)
         await self.expect(b"get %b\r\n" % key, reply)
 
     async def unique(self, key: bytes) -> int:
-        """Return the cas unique that gets shows."""
+        """Return the cas unique of an item, as gets shows it."""
         head = await self.ask(b"gets %b\r\n" % key)
         assert head.startswith(b"VALUE "), head
         *_, size, unique = head.split()
@@ -195,7 +195,7 @@ class Client:
         return int(unique)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and tick as the server does once a second."""
+        """Advance the clock, and run the tick that the server runs once a second."""
         self._tested.seconds += seconds
         self._history.append(b"(%d s later)" % seconds)
         self.server.clock.advance(seconds)
@@ -203,18 +203,18 @@ class Client:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's coroutine."""
+    """Run the coroutine of a test."""
     asyncio.run(test())
 
 
 class BackendContract:
-    """Inherit, say how the backend is made, and pytest does the rest.
+    """The tests. A subclass implements `make`, and pytest collects and runs them.
 
     Attributes:
-        persistent: whether what was stored is there when the backend is made again.
-        options: settings of the server other than the defaults (`memlite.config.Config`).
-        largest: bytes of the largest value to try.
-        examples: how many sequences of commands to try.
+        persistent: whether records are still present when the backend is created again.
+        options: settings of the server that differ from the defaults (`memlite.config.Config`).
+        largest: the size of the largest value to test, in bytes.
+        examples: the number of command sequences to test.
     """
 
     persistent = False
@@ -224,18 +224,18 @@ class BackendContract:
 
     @abstractmethod
     def make(self, context: Context) -> Backend:
-        """Return the backend, not yet opened; the same store each time within a test."""
+        """Return an unopened backend; within a test each call must return one on the same store."""
 
     @pytest.fixture(autouse=True)
     def _contract_fixture(self) -> Iterator[None]:
         self.tested = TestedServer(self.make, **self.options)
         yield
 
-    # The store
+    # The backend without a server
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Backend]:
-        """Yield the backend by itself, opened."""
+        """Yield the opened backend, without a server."""
         backend = self.make(Context(clock=self.tested.clock, memory_limit=256 * MEGABYTE))
         await backend.open()
         try:
@@ -243,7 +243,7 @@ class BackendContract:
         finally:
             await backend.close()
 
-    def test_what_was_put_is_there(self) -> None:
+    def test_a_record_can_be_read_after_put(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
                 assert await backend.get(b"key") is None
@@ -312,7 +312,7 @@ class BackendContract:
 
         run(test)
 
-    def test_put_replaces_what_was_read_and_nothing_else(self) -> None:
+    def test_put_replaces_only_the_version_that_was_read(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
                 with pytest.raises(VersionConflict):
@@ -334,7 +334,7 @@ class BackendContract:
 
         run(test)
 
-    def test_delete_removes_what_was_read_and_nothing_else(self) -> None:
+    def test_delete_removes_only_the_version_that_was_read(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
                 await backend.delete(b"key")  # nothing there
@@ -351,7 +351,7 @@ class BackendContract:
 
         run(test)
 
-    def test_versions_differ_and_never_come_back(self) -> None:
+    def test_versions_are_unique_and_never_reused(self) -> None:
         async def test() -> None:
             versions = []
             async with self.opened() as backend:
@@ -369,7 +369,7 @@ class BackendContract:
 
         run(test)
 
-    def test_of_those_that_race_one_wins(self) -> None:
+    def test_exactly_one_of_several_concurrent_puts_succeeds(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
                 for before in (None, b"something"):
@@ -402,7 +402,7 @@ class BackendContract:
 
         run(test)
 
-    def test_scan_yields_everything_once(self) -> None:
+    def test_scan_yields_every_record_once(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
                 assert [record async for record in backend.scan()] == []
@@ -416,7 +416,7 @@ class BackendContract:
 
         run(test)
 
-    def test_flush_leaves_nothing_and_takes_nothing_later(self) -> None:
+    def test_flush_removes_earlier_records_but_no_later_ones(self) -> None:
         async def test() -> None:
             async with self.opened() as backend:
                 await backend.put(Record(b"key", b"1"))
@@ -429,9 +429,9 @@ class BackendContract:
 
         run(test)
 
-    def test_what_was_stored_outlives_the_server(self) -> None:
+    def test_items_survive_a_restart_of_the_server(self) -> None:
         if not self.persistent:
-            pytest.skip("this backend forgets")
+            pytest.skip("this backend is not persistent")
 
         async def test() -> None:
             async with self.tested.running() as client:
@@ -452,7 +452,7 @@ class BackendContract:
 
         run(test)
 
-    # Commands
+    # The backend under a server
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_commands(self, name: str) -> None:
@@ -544,7 +544,7 @@ class BackendContract:
                 await client.store(b"after", b"3")
                 client.wait(20)
                 await client.expect_value(b"after", b"3")
-                # A later one replaces one that waits.
+                # A later delayed flush replaces a pending one.
                 await client.expect(b"flush_all 10\r\n", b"OK\r\n")
                 await client.expect(b"flush_all 100\r\n", b"OK\r\n")
                 client.wait(50)
@@ -570,7 +570,7 @@ class BackendContract:
     @pytest.mark.parametrize("size", [MEGABYTE - 300, 32 * MEGABYTE - 300])
     def test_large_values(self, size: int) -> None:
         if size > self.largest:
-            pytest.skip("this backend takes no values of that size")
+            pytest.skip("this backend does not accept values of that size")
         large = {"max_item_size": 32 * MEGABYTE, "memory_limit": 512, **self.options}
         value = bytes(range(251)) * (size // 251)
 
@@ -585,7 +585,7 @@ class BackendContract:
 
         run(test)
 
-    def test_too_large_removes_what_set_could_not_replace(self) -> None:
+    def test_a_set_that_is_too_large_removes_the_old_item(self) -> None:
         async def test() -> None:
             async with self.tested.running() as client:
                 await client.store(b"key", b"1")
@@ -598,8 +598,8 @@ class BackendContract:
 
         run(test)
 
-    def test_of_many_clients_one_is_told_to_store_anew(self) -> None:
-        """Of a stale item, of one that is absent, and of one that expires soon."""
+    def test_exactly_one_of_many_clients_wins_the_right_to_recache(self) -> None:
+        """This holds for a stale item, an absent one, and one that expires soon."""
 
         async def ask(client: Client, request: bytes) -> bytes:
             async with client.another() as mine:
@@ -629,7 +629,7 @@ class BackendContract:
         run(test)
 
     def test_many_clients_at_once(self) -> None:
-        """Counters are exact, one add wins, nothing appended is lost, every cas loop gets there."""
+        """Counters are exact, one add succeeds, no append is lost, every cas loop terminates."""
 
         async def work(client: Client, number: int) -> int:
             won = 0
@@ -662,7 +662,7 @@ class BackendContract:
         run(test)
 
     def test_any_sequence_of_commands(self) -> None:
-        """A stateful model: the replies are those of a dict, whatever comes in whatever order."""
+        """The replies to random command sequences equal those of a model, which is a dict."""
         contract = self
 
         class Machine(ModelMachine):
@@ -681,7 +681,7 @@ class BackendContract:
 
 
 async def _value(backend: Backend, key: bytes) -> bytes | None:
-    """Return what the engine would take for present."""
+    """Return the value if the record has not expired."""
     item = await backend.get(key)
     return None if item is None or 0 < item.expires <= START else item.value
 
@@ -700,12 +700,12 @@ _EXPTIMES = st.sampled_from([0, 0, 0, 5, 20, -1])
 
 
 class ModelMachine(RuleBasedStateMachine):
-    """Sends commands to a server on the backend, and compares with a dict.
+    """Sends commands to a server on the backend, and compares the replies with a dict's contents.
 
     Args:
-        tested: the server; one for all machines, as time must not go back on one store. Each
-            machine begins by flushing it.
-        persistent: whether to stop and start the server in between.
+        tested: the server. All machines share it, because the time of a store must not go back.
+            Each machine begins with a flush.
+        persistent: whether to restart the server between commands.
     """
 
     def __init__(self, tested: TestedServer, persistent: bool) -> None:
@@ -727,18 +727,18 @@ class ModelMachine(RuleBasedStateMachine):
         self.runner.close()
 
     def expect(self, request: bytes, reply: bytes) -> None:
-        """Send, and check what comes back."""
+        """Send a request, and check the reply."""
         self.runner.run(self.client.expect(request, reply))
 
     def current(self, key: bytes) -> tuple[bytes, int, float] | None:
-        """Return what the model has."""
+        """Return the value, flags and expiry of a key in the model; None if it is absent."""
         entry = self.model.get(key)
         if entry is not None and 0 < entry[2] <= START + self.tested.seconds:
             entry = None
         return entry
 
     def expires(self, exptime: int) -> float:
-        """Return when what is stored now expires."""
+        """Return the time at which an item stored now with this exptime expires."""
         if exptime <= 0:
             return -exptime
         return START + self.tested.seconds + exptime
@@ -751,7 +751,7 @@ class ModelMachine(RuleBasedStateMachine):
         exptime=_EXPTIMES,
     )
     def store(self, command: bytes, key: bytes, value: bytes, flags: int, exptime: int) -> None:
-        """Store in one of five ways."""
+        """Execute one of the five storage commands."""
         old = self.current(key)
         new: tuple[bytes, int, float] | None = (value, flags, self.expires(exptime))
         if command == b"add":
@@ -769,14 +769,14 @@ class ModelMachine(RuleBasedStateMachine):
 
     @rule(key=_KEYS)
     def delete(self, key: bytes) -> None:
-        """Delete."""
+        """Delete a key."""
         there = self.current(key) is not None
         self.model.pop(key, None)
         self.expect(b"delete %b\r\n" % key, b"DELETED\r\n" if there else b"NOT_FOUND\r\n")
 
     @rule(key=_KEYS, exptime=_EXPTIMES)
     def touch(self, key: bytes, exptime: int) -> None:
-        """Touch."""
+        """Set the expiry of a key."""
         old = self.current(key)
         if old is not None:
             self.model[key] = (*old[:2], self.expires(exptime))
@@ -785,9 +785,9 @@ class ModelMachine(RuleBasedStateMachine):
 
     @rule(key=_KEYS, up=st.booleans(), delta=st.sampled_from([1, 9, 2**63]))
     def count(self, key: bytes, up: bool, delta: int) -> None:
-        """Count up or down."""
+        """Increment or decrement a counter."""
         old = self.current(key)
-        # A counter ends with the value or with a space, such as shorter numbers are filled with.
+        # The digits end at the end of the value, or at a space: shorter numbers are padded.
         digits = re.match(rb"[0-9]+(?= |$)", old[0]) if old else None
         if old is None:
             reply = b"NOT_FOUND\r\n"
@@ -802,7 +802,7 @@ class ModelMachine(RuleBasedStateMachine):
 
     @rule(key=_KEYS, stale=st.booleans())
     def cas(self, key: bytes, stale: bool) -> None:
-        """Store if unchanged, once with the current unique and once with another."""
+        """Store if unchanged, with the current cas unique or with a different one."""
         old = self.current(key)
         if old is None:
             self.expect(b"cas %b 0 0 1 1\r\nx\r\n" % key, b"NOT_FOUND\r\n")
@@ -815,14 +815,14 @@ class ModelMachine(RuleBasedStateMachine):
 
     @rule(delay=st.sampled_from([0, 0, 3]))
     def flush(self, delay: int) -> None:
-        """Flush, now or soon, and then wait for it."""
+        """Flush at once or with a delay, and wait until the flush has happened."""
         self.expect(b"flush_all %d\r\n" % delay, b"OK\r\n")
         self.wait(delay)
         self.model.clear()
 
     @rule(seconds=st.sampled_from([1, 6, 30]))
     def wait(self, seconds: int) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         if seconds:
             self.client.wait(seconds)
 
@@ -835,7 +835,7 @@ class ModelMachine(RuleBasedStateMachine):
 
     @rule()
     def get_all(self) -> None:
-        """Get every key, in one request."""
+        """Get all keys in one request."""
         reply = b""
         for key in (b"a", b"b", b"c"):
             entry = self.current(key)

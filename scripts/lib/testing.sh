@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# Sourced by the scripts that run tests: runs a selection of them with pytest.
+# Sourced by the scripts that run tests. Defines run_tests, which runs a selection with pytest.
 
 # run_tests PYTHON SPEED ARGUMENT...
 #
-# Run tests in parallel, and then, one at a time, those marked "alone", which measure time or
-# processor load. Return 0 if none has failed, and pytest's code otherwise.
+# Run tests in parallel, and afterwards, one at a time, the tests marked "alone", which measure time or
+# processor load. Return 0 if no test failed, and pytest's exit code otherwise.
 #
 #   PYTHON      the interpreter
-#   SPEED       "fast" for all but those marked "slow", "slow" for those, or "all"
-#   ARGUMENT    of pytest: paths, or options
+#   SPEED       "fast" for tests not marked "slow", "slow" for tests marked "slow", or "all"
+#   ARGUMENT    paths or options for pytest
 #
-# MEMLITE_TEST_WORKERS is how many tests run in parallel; by default, two for each core.
+# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core.
 run_tests() {
     local python="$1" marks files=() code=0 again=0
     case "$2" in
@@ -22,8 +22,8 @@ run_tests() {
         *) marks="slow or not slow" ;;
     esac
     shift 2
-    # Servers are started by the hundred, each of which would compile memlite's sources. All workers
-    # must collect the tests in the same order.
+    # All workers must collect the tests in the same order, so they share a hash seed. Bytecode is
+    # cached, because the tests start hundreds of servers and each would compile memlite's sources.
     local -x PYTHONHASHSEED="${PYTHONHASHSEED:-0}"
     unset PYTHONDONTWRITEBYTECODE
 
@@ -33,6 +33,6 @@ run_tests() {
     [ "$code" != 2 ] || return 2 # interrupted
     printf '\n-- one at a time\n'
     "$python" -m pytest -m "($marks) and alone" --marked alone "$@" || again=$?
-    [ "$again" = 0 ] || [ "$again" = 5 ] || return "$again" # 5: none was selected
+    [ "$again" = 0 ] || [ "$again" = 5 ] || return "$again" # 5: no test was selected
     [ "$code" = 5 ] || return "$code"
 }

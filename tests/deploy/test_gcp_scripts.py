@@ -1,7 +1,8 @@
-"""gcp-up, gcp-bench and gcp-down, with programs in place of gcloud and OpenTofu.
+"""gcp-up, gcp-bench and gcp-down, run with stand-ins for gcloud and OpenTofu.
 
-Those note how they were called. `gcloud compute ssh` carries a command out here, and `scp` copies
-here, so that gcp-bench really measures; what only a real project can show is IAP and Terraform.
+The stand-ins record their calls. `gcloud compute ssh` executes the command on this machine, and
+`scp` copies locally, so that gcp-bench really measures. IAP and Terraform itself can only be tested
+with a real project.
 """
 
 import json
@@ -109,7 +110,7 @@ PLAN = {
 
 
 class World:
-    """A checkout of the scripts, and programs they call."""
+    """Create a checkout of the scripts, and stand-ins for the programs they call."""
 
     def __init__(self, path):
         self.path = path
@@ -169,7 +170,7 @@ def told(world):
     return json.loads((world.checkout / "terraform" / "gcp-up.auto.tfvars.json").read_text())
 
 
-def test_up_is_told_and_tells_terraform(world):
+def test_up_passes_its_options_to_terraform(world):
     done = world.run("gcp-up", "--version", "1", "--yes", "--", "-var", "region=x")
     assert done.returncode == 0, done.stderr
     assert told(world) == {"project": "my-project", "package": {"version": "1"}}
@@ -180,7 +181,7 @@ def test_up_is_told_and_tells_terraform(world):
     assert told(world)["load_generators"] == {"count": 1}
 
 
-def test_up_and_up_again(world):
+def test_up_can_run_twice(world):
     done = world.run("gcp-up", "--version", "1", "--yes", "--", "-var", "region=x")
     (plan,) = [call for call in world.calls if call.startswith("tofu plan")]
     assert plan.endswith("-var region=x")
@@ -213,7 +214,7 @@ def test_up_builds_a_wheel_of_the_checkout(world):
     assert wheel.name.startswith("memlite_cache-")
 
 
-def test_nothing_is_done_unasked(world):
+def test_nothing_is_done_without_confirmation(world):
     done = world.run("gcp-up", "--version", "1")
     assert done.returncode == 1
     assert "--yes" in done.stderr
@@ -240,7 +241,7 @@ def test_nothing_is_done_unasked(world):
         ("gcp-bench", (), None, 1, "there is nothing to measure"),
     ],
 )
-def test_what_is_missing_is_said_in_a_line(world, name, arguments, missing, code, said):
+def test_errors_are_reported_in_one_line(world, name, arguments, missing, code, said):
     if missing:
         (world.programs / missing).unlink()
     done = world.run(name, *arguments)
@@ -257,7 +258,7 @@ def test_what_is_missing_is_said_in_a_line(world, name, arguments, missing, code
         ("no-project", "gcloud config set project"),
     ],
 )
-def test_who_and_where(world, missing, said):
+def test_a_missing_account_project_or_credentials_are_reported(world, missing, said):
     world.has(missing)
     done = world.run("gcp-up", "--version", "1", "--yes")
     assert done.returncode != 0
@@ -271,14 +272,14 @@ def test_who_and_where(world, missing, said):
         assert done.returncode == 0
 
 
-def test_terraform_is_used_where_tofu_is_not(world):
+def test_terraform_is_used_if_tofu_is_not_installed(world):
     (world.programs / "tofu").rename(world.programs / "terraform")
     assert world.run("gcp-up", "--version", "1", "--yes").returncode == 0
     assert world.run("gcp-up", TERRAFORM="nope").stderr.startswith("gcp-up: TERRAFORM=nope")
 
 
 @pytest.mark.parametrize("step", ["init", "plan", "apply"])
-def test_a_failure_is_passed_on_and_up_can_run_again(world, step):
+def test_a_failure_is_reported_and_up_can_run_again(world, step):
     (world.path / "fails").write_text(step)
     done = world.run("gcp-up", "--version", "1", "--yes")
     assert done.returncode != 0
@@ -297,7 +298,7 @@ def test_down(world):
     assert not (world.checkout / "terraform" / "gcp-up.auto.tfvars.json").exists()
 
 
-def test_down_keeps_items_unless_told(world):
+def test_down_keeps_items_by_default(world):
     world.run("gcp-up", "--version", "1", "--yes")
     world.has("items")
     done = world.run("gcp-down", "--yes")
@@ -311,7 +312,7 @@ def test_down_keeps_items_unless_told(world):
     assert not (world.path / "state").exists()
 
 
-def test_down_that_fails_can_run_again(world):
+def test_down_can_run_again_after_a_failure(world):
     world.run("gcp-up", "--version", "1", "--yes")
     (world.path / "fails").write_text("destroy")
     done = world.run("gcp-down", "--yes")
@@ -321,7 +322,7 @@ def test_down_that_fails_can_run_again(world):
     assert world.run("gcp-down", "--yes").returncode == 0
 
 
-def test_bench_measures_waits_and_fetches(world):
+def test_bench_measures_and_fetches_results(world):
     with running("memlite") as server:
         world.is_up([f"127.0.0.1:{server.port}=disk", f"127.0.0.1:{server.port}=bucket"])
         done = world.run(
@@ -336,7 +337,7 @@ def test_bench_measures_waits_and_fetches(world):
     assert done.stdout.strip().endswith("found/report.html")
 
 
-def test_bench_says_what_does_not_answer(world):
+def test_bench_reports_servers_that_do_not_answer(world):
     world.is_up(["127.0.0.1:1=disk"])
     done = world.run("gcp-bench", "--yes", MEMLITE_GCP_PATIENCE="0")
     assert done.returncode == 1
@@ -347,7 +348,7 @@ def test_bench_says_what_does_not_answer(world):
     assert "there is no server" in world.run("gcp-bench", "--yes").stderr
 
 
-def test_bench_fetches_what_there_is_when_it_fails(world):
+def test_bench_fetches_partial_results_after_a_failure(world):
     with running("memlite") as server:
         world.is_up([f"127.0.0.1:{server.port}=disk"])
         done = world.run("gcp-bench", "--yes", "--", "--clients", "0")
@@ -365,7 +366,7 @@ def test_help(world, name):
 
 
 def plan_of(*machines, disk):
-    """Return a plan with those machines, each with a disk of that size, behind Cloud NAT."""
+    """Return a plan with these machines, each with a disk of the given size, behind Cloud NAT."""
     found = [
         {
             "mode": "managed",
@@ -381,7 +382,7 @@ def plan_of(*machines, disk):
     return {"planned_values": {"root_module": {"resources": found}}}
 
 
-def test_the_page_says_what_it_costs():
+def test_costs_on_the_page_are_up_to_date():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     rows = dict(re.findall(r"^\| (.+?) \| (?:about )?\$([0-9.]+) \|$", page, re.MULTILINE))
     costs = runpy.run_path(str(ROOT / "scripts" / "gcp" / "costs.py"))["report"]
@@ -395,7 +396,7 @@ def test_the_page_says_what_it_costs():
     assert prices(one)[-1] == float(rows["one server, e2-small, as without `--compare`"])
 
 
-def test_the_page_calls_the_scripts_as_they_are():
+def test_commands_on_the_page_are_valid():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     calls = re.findall(r"(?:scripts/|`)(gcp-(?:up|bench|down))((?: [^`#\n]+)?)", page)
     assert {name for name, _ in calls} == {"gcp-up", "gcp-bench", "gcp-down"}
@@ -409,7 +410,7 @@ def test_the_page_calls_the_scripts_as_they_are():
             parse(["compare", "--backends", "", "--target", "127.0.0.1:1", *shlex.split(others)])
 
 
-def test_the_page_sets_what_there_is_to_set():
+def test_settings_on_the_page_are_the_modules():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     (settings,) = re.findall(r"^```hcl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names = {name for name in hcl2.loads(settings) if not name.startswith("__")}
@@ -419,7 +420,7 @@ def test_the_page_sets_what_there_is_to_set():
     assert outputs <= blocks(MODULE, "output").keys()
 
 
-def test_gcp_bench_reads_what_the_module_says():
+def test_gcp_bench_reads_the_modules_outputs():
     asked = set(re.findall(r'found\["(\w+)"\]', (ROOT / "scripts" / "gcp-bench").read_text()))
     assert asked == {"project", "load_generators", "bench_targets"}
     assert asked <= blocks(MODULE, "output").keys()

@@ -1,4 +1,4 @@
-"""What systemd is told, by a real process, at a socket that stands in for systemd's."""
+"""Notifications to systemd, sent by a real process to a socket that stands in for systemd's."""
 
 import contextlib
 import itertools
@@ -20,13 +20,13 @@ from memlite.server.service import ServiceManager
 from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd exists only on Linux")
 
 Start = Callable[..., subprocess.Popen[str]]
 
 
 class Manager:
-    """systemd's end: what arrives, and when."""
+    """Receives notifications as systemd does, and records when they arrive."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Manager:
         return self.sock.recv(4096).decode()
 
     def waiting(self, seconds: float = 0) -> list[str]:
-        """Return what has arrived, or arrives within so many seconds."""
+        """Return the notifications so far, or wait up to so many seconds for one."""
         messages = []
         deadline = time.monotonic() + seconds
         with contextlib.suppress(BlockingIOError, TimeoutError):
@@ -64,7 +64,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """A function that runs memlite, and does not wait until it serves."""
+    """Return a function that starts memlite without waiting until it accepts connections."""
     with contextlib.ExitStack() as stack:
 
         def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -101,7 +101,8 @@ def test_ready_and_stopping(backend: str, manager: Manager, start: Start, tmp_pa
     with socket.create_connection(("127.0.0.1", port), 10) as client:
         client.sendall(b"set a 0 0 1\r\n1\r\n")
         assert client.recv(100) == b"STORED\r\n"
-        # It drains for ten seconds: what it says about that comes before it ends.
+        # The server drains for ten seconds. The notification about stopping is sent before it
+        # exits.
         client.sendall(b"set a 0 0 10\r\n1")
         server = RunningServer("memlite", process, port)
         assert wait_until(lambda: "conn_nread" in server.stats("conns").values())
@@ -114,7 +115,9 @@ def test_ready_and_stopping(backend: str, manager: Manager, start: Start, tmp_pa
     assert process.stderr.read() == ""
 
 
-def test_ready_with_the_items_of_the_file(manager: Manager, start: Start, tmp_path: Path) -> None:
+def test_ready_is_sent_after_the_file_is_loaded(
+    manager: Manager, start: Start, tmp_path: Path
+) -> None:
     backend = f"file://{tmp_path}/cache.json"
     with running("memlite", "--backend", backend) as server, server.connect() as wire:
         for number in range(30_000):
@@ -129,7 +132,7 @@ def test_ready_with_the_items_of_the_file(manager: Manager, start: Start, tmp_pa
 
 
 @pytest.mark.alone
-def test_the_loop_shows_that_it_turns(manager: Manager, start: Start) -> None:
+def test_the_watchdog_shows_that_the_event_loop_runs(manager: Manager, start: Start) -> None:
     process = start(NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="400000")
     assert manager.next().startswith("READY=1")
     came = []
@@ -138,7 +141,7 @@ def test_the_loop_shows_that_it_turns(manager: Manager, start: Start) -> None:
         came.append(time.monotonic())
     gaps = [after - before for before, after in itertools.pairwise(came)]
     assert 0.15 < statistics.median(gaps) < 0.3
-    process.send_signal(signal.SIGSTOP)  # stands for a loop that hangs
+    process.send_signal(signal.SIGSTOP)  # simulates a loop that hangs
     time.sleep(0.1)
     manager.waiting()
     assert manager.waiting(1) == []
@@ -151,14 +154,16 @@ def test_the_loop_shows_that_it_turns(manager: Manager, start: Start) -> None:
     [{"WATCHDOG_USEC": "50000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}, {}],
     ids=["of another process", "no number", "none"],
 )
-def test_no_watchdog(watchdog: dict[str, str], manager: Manager, start: Start) -> None:
+def test_without_a_watchdog_for_this_process_no_pings_are_sent(
+    watchdog: dict[str, str], manager: Manager, start: Start
+) -> None:
     start(NOTIFY_SOCKET=manager.name, **watchdog)
     assert manager.next().startswith("READY=1")
     assert manager.waiting(0.5) == []
 
 
-def test_a_watchdog_of_this_process(manager: Manager, tmp_path: Path) -> None:
-    # As systemd does it: the variable has the number that the process is going to have.
+def test_a_watchdog_for_this_process_gets_pings(manager: Manager, tmp_path: Path) -> None:
+    # systemd sets the variable to the process id that the service is going to have.
     program = (
         "import os, sys\n"
         "os.environ['WATCHDOG_PID'] = str(os.getpid())\n"
@@ -177,7 +182,7 @@ def test_a_watchdog_of_this_process(manager: Manager, tmp_path: Path) -> None:
         process.wait()
 
 
-def test_nobody_listens(start: Start, tmp_path: Path) -> None:
+def test_a_socket_without_a_listener_does_no_harm(start: Start, tmp_path: Path) -> None:
     process = start(NOTIFY_SOCKET=str(tmp_path / "nowhere"), WATCHDOG_USEC="20000")
     assert wait_until((tmp_path / "ports").exists)
     time.sleep(0.3)
@@ -194,7 +199,7 @@ def test_nobody_listens(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["-c", "none"], 64), (["-P", "/nowhere/pid"], 71)]
 )
-def test_nothing_is_said_of_a_start_that_fails(
+def test_a_failed_start_sends_nothing(
     arguments: list[str], code: int, manager: Manager, start: Start
 ) -> None:
     process = start(*arguments, NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="20000")
@@ -202,11 +207,11 @@ def test_nothing_is_said_of_a_start_that_fails(
     assert manager.waiting() == []
 
 
-# The class by itself
+# Tests of the class on its own
 
 
 class Loop:
-    """Calls later when the test says so."""
+    """Runs scheduled calls when the test says so."""
 
     def __init__(self) -> None:
         self.due: list[tuple[float, Callable[[], object]]] = []
@@ -215,7 +220,7 @@ class Loop:
         self.due.append((delay, lambda: call(*arguments)))
 
 
-def test_variables_are_for_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_are_not_passed_to_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     for name in names:
         monkeypatch.setenv(name, "1")
@@ -224,7 +229,7 @@ def test_variables_are_for_this_process_alone(monkeypatch: pytest.MonkeyPatch) -
     assert not any(name in child for name in names)
 
 
-def test_a_busy_manager_is_told_again_that_all_is_ready(tmp_path: Path) -> None:
+def test_ready_is_sent_again_if_systemd_is_busy(tmp_path: Path) -> None:
     loop = Loop()
     with Manager(str(tmp_path / "notify")) as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
@@ -253,7 +258,9 @@ def test_without_systemd_nothing_happens() -> None:
 
 
 @pytest.mark.parametrize("address", ["/" + "long" * 100, "/\udcff", "vsock:2:1234"])
-def test_addresses_that_are_none(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_socket_addresses_are_ignored(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     service = ServiceManager({"NOTIFY_SOCKET": address})
     service.ready(Loop(), "\udcff")  # type: ignore[arg-type]
     service.stopping()

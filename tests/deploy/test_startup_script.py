@@ -1,6 +1,6 @@
-"""The start-up script and its watcher, run against a metadata server of our own.
+"""The start-up script and its watcher, run against a metadata server of the test's own.
 
-Commands that would change this machine are stand-ins; the installer has tests of its own.
+Stand-ins replace the commands that would change this machine. The installer has tests of its own.
 """
 
 import os
@@ -20,7 +20,7 @@ PATH = "/computeMetadata/v1/instance/attributes/startup-script"
 
 
 class Metadata(ThreadingHTTPServer):
-    """A metadata server that has a start-up script."""
+    """A metadata server that serves a start-up script."""
 
     daemon_threads = True
 
@@ -96,20 +96,22 @@ def eventually(condition: object) -> None:
         time.sleep(0.02)
 
 
-def test_a_script_that_was_not_applied_runs(metadata: Metadata, tmp_path: Path) -> None:
+def test_a_script_that_was_not_applied_is_run(metadata: Metadata, tmp_path: Path) -> None:
     metadata.put(f"echo ran >{tmp_path / 'mark'}\n")
     with start_watcher(metadata, tmp_path / "applied") as watcher:
         assert watcher.wait(20) == 0
     assert (tmp_path / "mark").read_text() == "ran\n"
 
 
-def test_a_change_runs_and_what_is_applied_does_not(metadata: Metadata, tmp_path: Path) -> None:
+def test_a_changed_script_is_run_and_an_applied_one_is_not(
+    metadata: Metadata, tmp_path: Path
+) -> None:
     script = f"echo first >>{tmp_path / 'mark'}\n"
     (tmp_path / "applied").write_text(script)
     metadata.put(script)
     with start_watcher(metadata, tmp_path / "applied") as watcher:
         eventually(lambda: metadata.waiting == 1)
-        # Something that comes to nothing: the same script, written again.
+        # The same script is written again, which is no change.
         metadata.put(script)
         eventually(lambda: metadata.waiting == 1)
         assert watcher.poll() is None
@@ -119,7 +121,7 @@ def test_a_change_runs_and_what_is_applied_does_not(metadata: Metadata, tmp_path
 
 
 @pytest.mark.parametrize("script", ["exit 3\n", None])
-def test_failures_end_it_for_systemd_to_try_again(
+def test_the_watcher_exits_on_failures_so_that_systemd_restarts_it(
     metadata: Metadata, tmp_path: Path, script: str | None
 ) -> None:
     if script is None:
@@ -141,12 +143,12 @@ cp memlite.service memlite.env ROOT
 
 
 def run_startup(root: Path, *, service: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a start-up script whose places are under a folder."""
+    """Run a start-up script with its paths moved under a folder."""
     script = startup_script(
         'MEMLITE_PORT="11211"', service=service, installer=INSTALLER.replace("ROOT", str(root))
     )
     for place in ("/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/var/lib/"):
-        # Not in what the script only brings.
+        # The files that the script installs keep their paths.
         head, brought, tail = script.partition("# Files rendered by the module")
         files, watcher, end = tail.partition("# The watcher\n")
         (root / place[1:]).mkdir(parents=True, exist_ok=True)
@@ -170,7 +172,7 @@ def run_startup(root: Path, *, service: bool = True) -> subprocess.CompletedProc
     )
 
 
-def test_the_startup_script_installs_and_says_so_to_the_watcher(tmp_path: Path) -> None:
+def test_the_startup_script_installs_and_notifies_the_watcher(tmp_path: Path) -> None:
     for _ in range(2):
         done = run_startup(tmp_path)
         assert done.returncode == 0, done.stderr
@@ -194,7 +196,7 @@ def test_the_startup_script_installs_and_says_so_to_the_watcher(tmp_path: Path) 
     assert os.access(watcher, os.X_OK)
 
 
-def test_a_load_generator_gets_the_package_alone(tmp_path: Path) -> None:
+def test_a_load_generator_gets_only_the_package(tmp_path: Path) -> None:
     assert run_startup(tmp_path, service=False).returncode == 0
     assert (tmp_path / "arguments").read_text().splitlines() == [
         "--package",
@@ -203,7 +205,7 @@ def test_a_load_generator_gets_the_package_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_an_installer_that_fails_leaves_it_to_the_watcher(tmp_path: Path) -> None:
+def test_a_failed_installation_is_left_to_the_watcher(tmp_path: Path) -> None:
     (tmp_path / "fail").touch()
     assert run_startup(tmp_path).returncode != 0
     assert not (tmp_path / "var/lib/memlite-startup/applied").exists()

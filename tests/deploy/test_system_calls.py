@@ -1,4 +1,4 @@
-"""What memlite asks of the kernel is what the unit allows, with each backend and all libraries."""
+"""The unit allows the system calls that memlite makes, with each backend and all libraries."""
 
 import os
 import re
@@ -19,11 +19,11 @@ from tests.support.waiting import wait_until
 PR_SET_MDWE = 65
 PR_MDWE_REFUSE_EXEC_GAIN = 1
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd exists only on Linux")
 
 
 def allowed() -> set[str]:
-    """Return the system calls that SystemCallFilter= leaves."""
+    """Return the system calls that SystemCallFilter= allows."""
     text = subprocess.run(
         ["systemd-analyze", "--no-pager", "syscall-filter"],
         capture_output=True,
@@ -43,7 +43,7 @@ def allowed() -> set[str]:
             calls |= expanded(groups[name]) if name.startswith("@") else {name}
         return calls
 
-    calls = expanded(["@default"])  # always in a list of what is allowed
+    calls = expanded(["@default"])  # always allowed by a list of allowed calls
     for line in unit_values("SystemCallFilter"):
         names = line.removeprefix("~").split()
         calls = calls - expanded(names) if line.startswith("~") else calls | expanded(names)
@@ -57,7 +57,7 @@ def bucket() -> Iterator[str]:
 
 
 def use(port: int) -> None:
-    """Have it do what clients ask for."""
+    """Send the server the requests that clients send."""
     client = Client(("127.0.0.1", port), default_noreply=False)
     for number in range(300):
         assert client.set(f"key{number % 10}", b"v" * 100)
@@ -84,7 +84,7 @@ def backend_of(name: str, folder: Path, request: pytest.FixtureRequest) -> list[
 
 
 def can_trace() -> bool:
-    """Whether strace is there, and may do its work, which not every container allows."""
+    """Return whether strace is installed and permitted, which it is not in every container."""
     return (
         bool(shutil.which("strace"))
         and subprocess.run(
@@ -95,16 +95,20 @@ def can_trace() -> bool:
 
 
 @needs_systemd
-@pytest.mark.skipif(not can_trace(), reason="no strace (apt install strace), or not allowed here")
+@pytest.mark.skipif(
+    not can_trace(), reason="strace is not installed (apt install strace), or not permitted here"
+)
 @pytest.mark.parametrize("name", BACKENDS)
-def test_system_calls(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_unit_allows_all_system_calls(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     arguments = backend_of(name, tmp_path, request)
     log = tmp_path / "strace"
     ports = tmp_path / "ports"
     process = subprocess.Popen(
         ["strace", "-f", "-qq", "-o", str(log), "--signal=none",
          sys.executable, "-m", "memlite", "-l", "127.0.0.1", "-p", "0", *arguments],
-        # As systemd has it, so that what it is told is seen too.
+        # As under systemd, so that the notifications are traced too.
         env={**os.environ, "MEMCACHED_PORT_FILENAME": str(ports),
              "NOTIFY_SOCKET": str(tmp_path / "nowhere"), "WATCHDOG_USEC": "100000"},
         stderr=subprocess.DEVNULL,
@@ -121,12 +125,12 @@ def test_system_calls(name: str, tmp_path: Path, request: pytest.FixtureRequest)
     if name == "file":
         assert {"fdatasync", "fsync"} & calls
         assert "cache.json" in log.read_text()
-    calls -= {"execve"}  # before systemd's filter counts; and allowed
+    calls -= {"execve"}  # happens before systemd's filter applies, and is allowed
     assert calls <= allowed(), calls - allowed()
 
 
-# What MemoryDenyWriteExecute= does, as Linux 6.3 and newer can by itself; for good, so in a process
-# of its own.
+# This is what MemoryDenyWriteExecute= does, which Linux 6.3 and newer implement. It cannot be
+# undone, so it runs in a process of its own.
 WITHOUT_EXECUTABLE_MEMORY = f"""
 import ctypes, mmap, runpy, sys
 if ctypes.CDLL(None).prctl({PR_SET_MDWE}, {PR_MDWE_REFUSE_EXEC_GAIN}, 0, 0, 0):
@@ -160,7 +164,7 @@ def test_without_executable_memory(
         if not ports.exists():
             messages = process.communicate()[1]
             assert "this kernel cannot" in messages
-            pytest.skip("Linux is older than 6.3")
+            pytest.skip("needs Linux 6.3 or newer")
         use(int(ports.read_text().split()[2]))
         process.terminate()
         assert "Traceback" not in process.communicate(timeout=20)[1]

@@ -1,8 +1,8 @@
 """The module under OpenTofu or Terraform, with the real schema of Google's provider.
 
-``MEMLITE_TEST_TOFU`` names the program, if it is not on the PATH;
-``MEMLITE_TEST_TERRAFORM_PROVIDERS`` a folder with terraform-provider-google, if the registry cannot
-be asked for one.
+``MEMLITE_TEST_TOFU`` names the program if it is not on the PATH.
+``MEMLITE_TEST_TERRAFORM_PROVIDERS`` names a folder with terraform-provider-google if the registry
+is not reachable.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.deploy.module import MODULE, ROOT, SCRIPTS, embedded, startup_script
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
-# What has no default.
+# The variables without a default.
 GIVEN = (
     "-var=project=test-project",
     '-var=package={ git = "https://example.com/memlite.git@v0.1.0" }',
@@ -31,7 +31,7 @@ GIVEN = (
 
 @dataclass
 class Tofu:
-    """A program, and its environment."""
+    """A Terraform or OpenTofu program, and its environment."""
 
     program: str
     environment: dict[str, str]
@@ -50,19 +50,19 @@ class Tofu:
         return done
 
     def take_tests(self, folder: Path) -> None:
-        """Give tests the name that Terraform looks for; where it has no mocks, skip.
+        """Rename the test files to what Terraform looks for; skip if it does not support mocks.
 
-        Under that name Terraform 1.6 and OpenTofu 1.7, which know of no mocks, would refuse to use
-        the module at all. Under the other they do not look at them.
+        Terraform 1.6 and OpenTofu 1.7 do not support mocks, and would refuse to use the module at
+        all if its tests had Terraform's usual suffix. They ignore files with the other suffix.
         """
         said = json.loads(self.run(folder, "version", "-json").stdout)["terraform_version"]
         if tuple(map(int, said.split(".")[:2])) < (1, 7):
-            pytest.skip(f"{self.program} is of version {said}, which has no mocks for tests")
+            pytest.skip(f"{self.program} {said} does not support mocks in tests")
         for file in (folder / "tests").glob("*.tofutest.hcl"):
             file.rename(file.with_name(file.name.replace(".tofutest.", ".tftest.")))
 
     def plan(self, folder: Path, *options: str) -> dict[str, Any]:
-        """Return a plan; the token is made up, as nothing is to be looked up for one."""
+        """Return a plan. The token is made up, since nothing is looked up for a plan."""
         self.run(folder, "plan", "-input=false", "-refresh=false", "-out=plan", *options)
         plan: dict[str, Any] = json.loads(self.run(folder, "show", "-json", "plan").stdout)
         return plan
@@ -73,13 +73,13 @@ def program() -> str:
     named = os.environ.get("MEMLITE_TEST_TOFU")
     found = named or shutil.which("tofu") or shutil.which("terraform")
     if found is None:
-        pytest.skip("neither tofu nor terraform is on the PATH, nor named by MEMLITE_TEST_TOFU")
+        pytest.skip("neither tofu nor terraform is on the PATH, and MEMLITE_TEST_TOFU is not set")
     return found
 
 
 @pytest.fixture(scope="session")
 def prepared(program: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tofu, Path]:
-    """Copy what the module is made of, ready to be planned."""
+    """Copy and initialize the module, ready to be planned."""
     folder = tmp_path_factory.mktemp("checkout")
     module = shutil.copytree(
         MODULE, folder / "terraform", ignore=shutil.ignore_patterns(".terraform*", "*.tfstate*")
@@ -131,7 +131,7 @@ def tofu(prepared: tuple[Tofu, Path]) -> Tofu:
 
 @pytest.fixture
 def module(prepared: tuple[Tofu, Path], tmp_path: Path) -> Path:
-    """Return a copy of the module for the test alone."""
+    """Return a copy of the module for one test."""
     folder = tmp_path / "checkout"
     shutil.copytree(prepared[1].parent, folder, symlinks=True)
     return folder / "terraform"
@@ -151,12 +151,12 @@ def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
-def test_its_own_tests(tofu: Tofu, module: Path, part: Path) -> None:
+def test_the_modules_own_tests_pass(tofu: Tofu, module: Path, part: Path) -> None:
     tofu.take_tests(module / part)
     assert ", 0 failed" in tofu.run(module / part, "test").stdout
 
 
-# Slips that are seen in what comes of the module, with the tests that are to see them.
+# Deliberate mistakes that change the module's result, with the tests that must detect them.
 SLIPS = [
     ("firewall.tf", "concat([var.subnet_range]", 'concat(["0.0.0.0/0"]', "defaults"),
     ("firewall.tf", '["35.235.240.0/20"]', '["0.0.0.0/0"]', "defaults"),
@@ -176,7 +176,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("file", "good", "bad", "tests"), SLIPS)
-def test_slips_fail_its_own_tests(
+def test_mistakes_fail_the_modules_own_tests(
     tofu: Tofu, module: Path, file: str, good: str, bad: str, tests: str
 ) -> None:
     text = (module / file).read_text()
@@ -188,7 +188,7 @@ def test_slips_fail_its_own_tests(
 
 
 def instances(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return planned VMs by name."""
+    """Return the planned VMs by name."""
     root = plan["planned_values"]["root_module"]
     return {
         found["values"]["name"]: found["values"]
@@ -198,7 +198,7 @@ def instances(plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_example_is_planned_with_a_made_up_token(tofu: Tofu, module: Path) -> None:
+def test_the_example_can_be_planned_with_a_made_up_token(tofu: Tofu, module: Path) -> None:
     plan = tofu.plan(module / EXAMPLE, *GIVEN)
     vms = instances(plan)
     assert sorted(vms) == [
@@ -231,12 +231,12 @@ SERVERS = {
 }
 
 
-def test_memlite_takes_the_settings(tofu: Tofu, module: Path) -> None:
+def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
     plan = tofu.plan(module, *GIVEN, f"-var=servers={json.dumps(SERVERS)}")
     said = {}
     for name, vm in instances(plan).items():
         text = embedded(vm["metadata"]["startup-script"])["memlite.env"]
-        # As systemd reads them.
+        # The settings are parsed as systemd does it.
         settings = dict(line.split("=", 1) for line in text.splitlines())
         said[name] = subprocess.run(
             [sys.executable, "-m", "memlite", "--print-config"],
@@ -268,7 +268,7 @@ def test_memlite_takes_the_settings(tofu: Tofu, module: Path) -> None:
             assert f"\n{line}" in said[name], said[name]
 
 
-def test_the_script_is_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
+def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
     plan = tofu.plan(module, *GIVEN, "-var=load_generators={ count = 1 }")
     vms = instances(plan)
     script = vms["memlite-bucket-1"]["metadata"]["startup-script"]
@@ -278,7 +278,7 @@ def test_the_script_is_that_of_the_other_tests(tofu: Tofu, module: Path) -> None
 
 
 def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the state after a plan, but for what only Google knows."""
+    """Return the state after applying a plan, except for what only Google knows."""
     return {
         "version": 4,
         "terraform_version": plan["terraform_version"],
@@ -300,7 +300,7 @@ def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
                 ],
             }
             for found in plan["planned_values"]["root_module"]["resources"]
-            # The only one: more of a kind and name would have to be put together.
+            # Only one resource of each type and name is supported here.
             if found["type"] == "google_compute_instance"
         ],
     }
@@ -321,7 +321,9 @@ def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
         ("image=debian-cloud/debian-13", ["delete", "create"]),
     ],
 )
-def test_what_replaces_a_vm(tofu: Tofu, module: Path, change: str, actions: list[str]) -> None:
+def test_changes_that_replace_a_vm(
+    tofu: Tofu, module: Path, change: str, actions: list[str]
+) -> None:
     plan = tofu.plan(module, *GIVEN)
     (module / "terraform.tfstate").write_text(json.dumps(as_if_applied(plan)))
     plan = tofu.plan(module, *GIVEN, f"-var={change}")

@@ -1,4 +1,4 @@
-"""What the Terraform module says, read without Terraform, and the script its VMs run."""
+"""The text of the Terraform module, and the script that its VMs run, without Terraform."""
 
 import re
 import shutil
@@ -52,7 +52,7 @@ def bucket_is_private(module: Path) -> None:
 def roles_are_few(module: Path) -> None:
     found = resources(module)
     kinds = {kind for kind in found if "_iam_" in kind}
-    # Others, which end in binding or policy, would take roles from those who have them.
+    # Resources that end in binding or policy would revoke roles that others hold.
     assert kinds == {"google_project_iam_member", "google_storage_bucket_iam_member"}
     roles = {
         f"{kind}.{name}": sorted(
@@ -114,11 +114,11 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_module_as_it_is(check: Callable[[Path], None]) -> None:
+def test_the_module_passes_all_checks(check: Callable[[Path], None]) -> None:
     check(MODULE)
 
 
-# What a slip, or an idea, could change.
+# Mistakes and plausible changes that the checks must detect.
 SLIPS = [
     ("firewall.tf", "concat([var.subnet_range], var.client_ranges)", '["0.0.0.0/0"]'),
     ("firewall.tf", '["35.235.240.0/20"]', '["35.235.240.0/20", "0.0.0.0/0"]'),
@@ -137,7 +137,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("file", "good", "bad"), SLIPS)
-def test_slips_are_found(tmp_path: Path, file: str, good: str, bad: str) -> None:
+def test_mistakes_are_detected(tmp_path: Path, file: str, good: str, bad: str) -> None:
     module = shutil.copytree(MODULE, tmp_path / "terraform")
     text = (module / file).read_text()
     assert good in text
@@ -147,9 +147,9 @@ def test_slips_are_found(tmp_path: Path, file: str, good: str, bad: str) -> None
             check(module)
 
 
-def test_everything_is_in_the_project_that_was_given() -> None:
+def test_all_resources_are_in_the_given_project() -> None:
     of_others = {
-        # They are in what they name.
+        # These are in the project of the resource they refer to.
         "google_storage_bucket_iam_member",
         "google_storage_bucket_object",
     }
@@ -159,7 +159,7 @@ def test_everything_is_in_the_project_that_was_given() -> None:
                 assert body["project"] == "${var.project}", f"{kind}.{name}"
 
 
-def test_variables_and_outputs_say_what_they_are() -> None:
+def test_variables_and_outputs_are_described() -> None:
     for folder in (MODULE, MODULE / "examples" / "shared-bucket"):
         for name, variable in blocks(folder, "variable").items():
             assert {"type", "description"} <= set(variable), name
@@ -172,12 +172,12 @@ def test_the_module_configures_no_provider() -> None:
         assert not re.search(r"^provider ", file.read_text(), re.MULTILINE), file.name
 
 
-def test_the_readme_is_that_of_the_variables() -> None:
+def test_the_readme_lists_the_variables() -> None:
     command = [sys.executable, str(SCRIPTS / "docs" / "write_terraform_reference.py"), "--check"]
     assert subprocess.run(command).returncode == 0, "run scripts/docs/write_terraform_reference.py"
 
 
-def test_the_readme_names_the_files() -> None:
+def test_the_readme_lists_the_files() -> None:
     text = (MODULE / "README.md").read_text()
     boring = {"versions.tf", "variables.tf", "outputs.tf", "README.md"}
     for file in MODULE.iterdir():
@@ -190,7 +190,7 @@ def test_the_readme_names_the_files() -> None:
 # The start-up script
 
 
-def test_the_startup_script_brings_the_files() -> None:
+def test_the_startup_script_contains_the_files() -> None:
     files = embedded(startup_script('MEMLITE_PORT="11211"', service=True))
     assert files == {
         "memlite-startup": (MODULE / "startup_watcher.sh").read_text(),
@@ -214,6 +214,6 @@ def test_shellcheck_finds_nothing_in_the_startup_script(service: bool) -> None:
     shellcheck(startup_script('MEMLITE_PORT="11211"', service=service))
 
 
-def test_shellcheck_finds_nothing_in_its_parts() -> None:
+def test_shellcheck_finds_nothing_in_the_embedded_scripts() -> None:
     shellcheck((MODULE / "startup_watcher.sh").read_text())
     shellcheck((SCRIPTS / "systemd" / "install-systemd.sh").read_text())

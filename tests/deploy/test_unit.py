@@ -1,4 +1,4 @@
-"""The unit, its settings, and the scripts, by the programs that judge such things."""
+"""The systemd unit, its settings and the scripts, checked by systemd-analyze and shellcheck."""
 
 import os
 import re
@@ -24,7 +24,8 @@ SCRIPTS = [
 ]
 
 needs_systemd = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None, reason="no systemd-analyze (apt install systemd)"
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is not installed (apt install systemd)",
 )
 
 
@@ -33,13 +34,13 @@ def unit_values(name: str) -> list[str]:
 
 
 def settings() -> dict[str, str]:
-    """Return the settings, those that are commented out too."""
+    """Return the settings, including those that are commented out."""
     return dict(re.findall(r"^#? ?(MEMLITE_\w+)=(.*)$", SETTINGS.read_text(), re.MULTILINE))
 
 
 @needs_systemd
 def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
-    # It wants the program to be there; everything else is as it is installed.
+    # systemd requires that the program exists; everything else is as installed.
     text = UNIT.read_text().replace(unit_values("ExecStart")[0], "/bin/true")
     (tmp_path / UNIT.name).write_text(text)
     result = subprocess.run(
@@ -52,7 +53,7 @@ def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
 
 
 @needs_systemd
-def test_exposure() -> None:
+def test_exposure_score() -> None:
     result = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(UNIT)],
         capture_output=True,
@@ -60,14 +61,14 @@ def test_exposure() -> None:
         check=False,
     )
     if "unrecognized option" in result.stderr:
-        pytest.skip("this systemd-analyze is older than 250")
+        pytest.skip("needs systemd-analyze 250 or newer")
     assert result.returncode == 0, result.stdout
     found = re.search(r"Overall exposure level for memlite.service: ([0-9.]+)", result.stdout)
     assert found
     assert float(found[1]) <= 3
 
 
-def test_settings_are_options() -> None:
+def test_settings_are_options_of_memlite() -> None:
     assert set(settings()) <= {option.variable for option in OPTIONS}
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("MEMLITE_")
@@ -83,7 +84,7 @@ def test_settings_are_options() -> None:
         assert f"# environment {name}\n" in result.stdout
 
 
-def test_settings_in_the_documentation_are_options() -> None:
+def test_settings_in_the_documentation_are_options_of_memlite() -> None:
     page = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text()
     names = set(re.findall(r"MEMLITE_\w+", page))
     assert len(names) > 5
@@ -101,18 +102,21 @@ def test_the_unit_and_the_installer_agree() -> None:
     assert unit_values("WorkingDirectory") == ["/var/lib/memlite"]
 
 
-def test_wrong_settings_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_do_not_cause_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMLITE_MEMORY_LIMIT", "much")
     assert unit_values("RestartPreventExitStatus") == [str(main([]))]
 
 
-def test_as_many_files_as_connections_need() -> None:
-    # More, and raising the limit, which the unit forbids, would be needed.
+def test_the_file_limit_is_large_enough_for_connections() -> None:
+    # For more connections the limit would have to be raised, which the unit does not allow.
     (files,) = unit_values("LimitNOFILE")
     assert int(files) > 1024 + 192
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt install)")
+@pytest.mark.skipif(
+    shutil.which("shellcheck") is None,
+    reason="shellcheck is not installed (apt install shellcheck)",
+)
 def test_shellcheck() -> None:
     assert len(SCRIPTS) >= 8
     result = subprocess.run(
@@ -126,7 +130,7 @@ def test_shellcheck() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--nonsense"], ["--package"]])
-def test_the_installer_explains_itself(arguments: list[str]) -> None:
+def test_the_installer_has_a_help_text(arguments: list[str]) -> None:
     result = subprocess.run(
         [ROOT / "scripts" / "systemd" / "install-systemd.sh", *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Certificates for the tests, made when they are needed."""
+"""Certificates for the tests, created on demand."""
 
 import datetime
 import ipaddress
@@ -15,11 +15,11 @@ _DAY = datetime.timedelta(days=1)
 
 
 class Authority:
-    """A CA of the tests' own, which writes what it signs into a folder.
+    """A certificate authority for the tests, which writes the certificates it signs into a folder.
 
     Attributes:
-        folder: where.
-        path: its own certificate.
+        folder: the folder.
+        path: the authority's own certificate.
     """
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
@@ -33,7 +33,7 @@ class Authority:
         self.path.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
 
     def issue(self, name: str, password: bytes | None = None) -> "Issued":
-        """Sign a certificate for this machine, or for a client of that name."""
+        """Sign a certificate for this machine, or for a client with the given name."""
         key = ec.generate_private_key(ec.SECP256R1())
         here = [
             x509.DNSName("localhost"),
@@ -60,7 +60,7 @@ class Authority:
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate and its key, as files."""
+    """The files of a certificate and its key."""
 
     name: str
     cert: Path
@@ -69,12 +69,12 @@ class Issued:
 
     @property
     def flags(self) -> list[str]:
-        """What makes a server, ours or memcached, show it."""
+        """Return the options that make a server, memlite or memcached, use it."""
         return ["-Z", "-o", f"ssl_chain_cert={self.cert},ssl_key={self.key}"]
 
 
 def client_context(ca: Path, issued: Issued | None = None) -> ssl.SSLContext:
-    """Return a client's, which trusts that CA and has that certificate, if any."""
+    """Return a client's context, which trusts the CA and presents the certificate, if any."""
     context = ssl.create_default_context(cafile=str(ca))
     if issued is not None:
         context.load_cert_chain(issued.cert, issued.key)
@@ -82,7 +82,7 @@ def client_context(ca: Path, issued: Issued | None = None) -> ssl.SSLContext:
 
 
 def common_name(sock: ssl.SSLSocket) -> str:
-    """Return the name in the certificate that the server showed."""
+    """Return the name in the certificate that the server presented."""
     der = sock.getpeercert(binary_form=True)
     assert der
     (attribute,) = x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(

@@ -1,4 +1,4 @@
-"""A client's end of UDP: requests in frames, and the messages that come back."""
+"""A UDP client: frames for requests, and the messages that come back."""
 
 import contextlib
 import itertools
@@ -21,7 +21,7 @@ def framed(
 
 
 class Datagrams:
-    """Sends datagrams to a server and receives its own."""
+    """Sends datagrams to a server and receives the replies."""
 
     def __init__(self, server: RunningServer, source: str = "127.0.0.1") -> None:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -37,14 +37,15 @@ class Datagrams:
         self.sock.close()
 
     def send(self, payload: bytes, **header: int) -> None:
-        with contextlib.suppress(ConnectionRefusedError):  # an ICMP message for an earlier one
+        # The exception reports an ICMP message about an earlier datagram.
+        with contextlib.suppress(ConnectionRefusedError):
             self.sock.send(framed(payload, **header))
 
     def receive(self, seconds: float = 10) -> Datagram:
         """Return the next datagram.
 
         Raises:
-            TimeoutError: none came.
+            TimeoutError: none arrived.
         """
         self.sock.settimeout(seconds)
         data = self.sock.recv(65536)
@@ -53,11 +54,11 @@ class Datagrams:
         return (request_id, sequence, total, reserved), data[8:]
 
     def until_quiet(self, seconds: float = QUIET_SECONDS, first: float = 0) -> list[Datagram]:
-        """Return what comes until nothing came for a while.
+        """Return the datagrams that arrive until a pause.
 
         Args:
-            seconds: the while.
-            first: seconds to wait for the first datagram, if that may take longer.
+            seconds: the length of the pause.
+            first: how many seconds to wait for the first datagram, if that may take longer.
         """
         found = []
         with contextlib.suppress(TimeoutError):
@@ -67,13 +68,13 @@ class Datagrams:
         return found
 
     def until_answered(self, least: int = 0) -> list[Datagram]:
-        """Return what comes before one more request is answered.
+        """Return the datagrams that arrive before the reply to one more request.
 
-        No reply to an earlier request is too late to be seen, and no time is lost where none comes.
-        memlite sends replies of many datagrams bit by bit, and small ones in between.
+        All replies to earlier requests arrive before that reply, and no time is lost if there are
+        none. memlite sends replies of many datagrams in portions, with small replies in between.
 
         Args:
-            least: how many datagrams to wait for all the same.
+            least: the minimum number of datagrams to wait for.
         """
         request_id = next(self._probes)
         self.send(b"get probe\r\n", request_id=request_id)
@@ -88,7 +89,7 @@ class Datagrams:
         return found
 
     def ask(self, payload: bytes, request_id: int = 7) -> bytes:
-        """Return the reply to one command, its datagrams put together."""
+        """Return the reply to one command, assembled from its datagrams."""
         self.send(payload, request_id=request_id)
         parts: dict[int, bytes] = {}
         while True:
@@ -99,7 +100,7 @@ class Datagrams:
                 return b"".join(parts[number] for number in range(total))
 
     def works(self, seconds: float = 10) -> bool:
-        """Whether requests are answered, some of which may still be lost."""
+        """Return whether requests are answered; some of them may still be lost."""
         deadline = time.monotonic() + seconds
         self.until_quiet(0.01)
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The JSON file backend in this process, without a server around it."""
+"""The JSON file backend in the test's process, without a server."""
 
 import asyncio
 import contextlib
@@ -12,17 +12,17 @@ from memlite.backends.registry import Context
 from memlite.core.errors import StartError
 
 State = dict[bytes, tuple[bytes, int, float, int]]
-"""Value, flags, expires and cas unique by key."""
+"""The value, flags, expires and cas unique of each key."""
 
 
 @contextlib.asynccontextmanager
 async def opened(path: Path, *, kill: bool = False, **options: Any) -> AsyncIterator[FileBackend]:
-    """Yield the backend, opened; with `kill` leave the files as a killed process would.
+    """Yield the opened backend; with `kill` leave the files as a killed process would.
 
     Args:
-        path: the snapshot's.
+        path: the path of the snapshot.
         kill: do not write a snapshot at the end.
-        options: `compact_from`, or what `Context` takes.
+        options: `compact_from`, or arguments of `Context`.
     """
     how = {name: options.pop(name) for name in ("compact_from",) if name in options}
     backend = FileBackend(path, Context(**options), **how)
@@ -41,14 +41,14 @@ async def put(backend: FileBackend, key: bytes, value: bytes, **how: Any) -> Non
 
 
 async def settled(backend: FileBackend) -> None:
-    """Return once no compaction is under way."""
+    """Wait until no compaction is under way."""
     if backend._compaction is not None:
         await asyncio.wait([backend._compaction], timeout=30)
     assert backend._compaction is None
 
 
 def state(backend: FileBackend) -> State:
-    """Return what is served."""
+    """Return the items that the backend serves."""
     now = backend._clock.now()
     return {
         key: (item.value, item.flags, round(item.expires, 3), item.version)
@@ -58,7 +58,7 @@ def state(backend: FileBackend) -> State:
 
 
 def read(path: Path, **options: Any) -> State:
-    """Return what a server would serve that starts on the files.
+    """Return the items that a server started on the files would serve.
 
     Raises:
         StartError: it would not start.
@@ -72,24 +72,24 @@ def read(path: Path, **options: Any) -> State:
 
 
 def refusal(path: Path, **options: Any) -> str:
-    """Return why a server would not start, having checked that it left the files alone."""
+    """Return why a server would not start, and check that it left the files unchanged."""
     before = contents(path)
     try:
         found = read(path, **options)
     except StartError as error:
-        assert contents(path) == before, "refused, and changed something all the same"
+        assert contents(path) == before, "the start was refused, but the files were changed"
         assert "\n" not in str(error)
         return str(error)
     raise AssertionError(f"started on damaged files, with {len(found)} items")
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Return every file of the store by name, but the lock."""
+    """Return every file of the store by name, except the lock."""
     return {file.name: file.read_bytes() for file in files(path)}
 
 
 def open_files() -> int:
-    """Return how many descriptors this process has open."""
+    """Return how many file descriptors this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 

@@ -1,4 +1,4 @@
-"""Servers that are none of memcached's, for clients that meet one."""
+"""Servers that do not speak memcached's protocol, for clients that connect to one by mistake."""
 
 import contextlib
 import socket
@@ -10,14 +10,14 @@ __all__ = ["answering", "serving"]
 
 @contextlib.contextmanager
 def serving(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Call `serve` with each connection, in a thread of its own; give the port."""
+    """Call `serve` with each connection, in a thread of its own; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def accept() -> None:
             while True:
                 try:
                     connection, _ = listener.accept()
-                except OSError:  # the listener is closed
+                except OSError:  # the listener has been closed
                     return
                 threading.Thread(target=guarded, args=(connection,), daemon=True).start()
 
@@ -29,13 +29,13 @@ def serving(serve: Callable[[socket.socket], None]) -> Iterator[int]:
         try:
             yield listener.getsockname()[1]
         finally:
-            # Wakes the thread that accepts, which closing alone does not.
+            # This wakes the thread that accepts; closing the socket alone would not.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
 
 
 def answering(*replies: bytes, then_close: bool = False) -> contextlib.AbstractContextManager[int]:
-    """Send one of `replies` for whatever comes, each in its turn; then be silent, or close."""
+    """Answer each request with the next of `replies`; then be silent, or close."""
 
     def serve(connection: socket.socket) -> None:
         for reply in replies:

@@ -1,4 +1,4 @@
-"""Users files, and logins in the text protocol with their replies."""
+"""Users files, and logins in the text protocol with the expected replies."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Binary packets for tests: made field by field, and taken apart again."""
+"""Binary packets for tests: builders for requests, and a parser for replies."""
 
 import struct
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ def packet(
     key_size: int | None = None,
     body: int | None = None,
 ) -> bytes:
-    """A request; `key_size` and `body` may lie."""
+    """Build a request; `key_size` and `body` may be inconsistent with the contents."""
     length = len(extras) + len(key) + len(value)
     head = HEADER.pack(
         magic,
@@ -57,7 +57,7 @@ NOOP = packet(Opcode.NOOP)
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply, taken apart."""
+    """A parsed reply."""
 
     opcode: int
     status: int = Status.SUCCESS
@@ -73,7 +73,7 @@ class Reply:
 
 
 def replies(data: bytes) -> list[Reply]:
-    """Take a stream of replies apart; it must end where one ends."""
+    """Parse a stream of replies, which must end at the end of a reply."""
     found = []
     while data:
         assert len(data) >= HEADER.size, data

@@ -1,4 +1,4 @@
-"""Where things are in the checkout that is tested."""
+"""The locations of files and folders in the checkout under test."""
 
 from pathlib import Path
 
@@ -9,6 +9,6 @@ DOCS = ROOT / "docs"
 
 SUPPORT = Path(__file__).parent
 BACKEND_PACKAGE = SUPPORT / "package_with_backend"
-"""An installed package that registers a backend."""
+"""An installable package that registers a backend."""
 INSPECTED = SUPPORT / "inspected"
-"""On the path of a Python process, it lets tests look at the objects in that process."""
+"""With this folder on its path, a Python process reports its objects to the tests."""

@@ -1,4 +1,4 @@
-"""Tests of times: now and then a machine stops for a while."""
+"""Retries for tests that measure time, because a machine may stall now and then."""
 
 import asyncio
 import functools
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-# Seconds before each further try, so that not all of them meet the same busy moment.
+# Seconds to wait before each further attempt, so that not all of them meet the same busy moment.
 PAUSES = (1, 2, 4, 8)
 FAILURES = (AssertionError, TimeoutError, subprocess.TimeoutExpired, pytest.fail.Exception)
 
 
 def patiently(test: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a test up to five times, until it holds; coroutines, too."""
+    """Run a test, which may be a coroutine, up to five times until it passes."""
 
     @functools.wraps(test)
     def tried(*arguments: object, **named: object) -> Any:
@@ -25,7 +25,7 @@ def patiently(test: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return test(*arguments, **named)
             except FAILURES:
-                traceback.print_exc()  # shown if it never holds
+                traceback.print_exc()  # shown if every attempt fails
             time.sleep(pause)
         return test(*arguments, **named)
 

@@ -1,4 +1,4 @@
-"""Runs of the ``memlite`` program that end by themselves."""
+"""Runs of the ``memlite`` program that exit by themselves."""
 
 import os
 import subprocess
@@ -8,11 +8,11 @@ __all__ = ["run"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``memlite`` to its end.
+    """Run ``memlite`` until it exits.
 
     Args:
-        arguments: of the command line.
-        environment: variables set in addition to those of this process.
+        arguments: the command-line arguments.
+        environment: variables to set in addition to those of this process.
     """
     return subprocess.run(
         [sys.executable, "-m", "memlite", *arguments],

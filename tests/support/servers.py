@@ -23,12 +23,12 @@ START_SECONDS = 20
 
 
 def memcached_path() -> str | None:
-    """The memcached to compare with: the one named by the variable, else the installed one."""
+    """Return the memcached to compare with: the one the variable names, else the installed one."""
     return os.environ.get(PEER_VARIABLE) or shutil.which("memcached")
 
 
 def memcached_version() -> tuple[int, ...]:
-    """Its version; (0,) where there is none."""
+    """Return the version of memcached; (0,) if there is none."""
     path = memcached_path()
     if path is None:
         return (0,)
@@ -39,7 +39,7 @@ def memcached_version() -> tuple[int, ...]:
 
 
 def memcached_has_tls() -> bool:
-    """Whether the memcached to compare with was built with it."""
+    """Return whether the memcached to compare with was built with TLS."""
     path = memcached_path()
     return (
         path is not None
@@ -83,11 +83,11 @@ class RunningServer:
         return Wire(sock)
 
     def ask(self, request: bytes) -> bytes:
-        """Send on a connection of its own, and return all that comes until the server closes."""
+        """Send on a new connection, and return everything until the server closes it."""
         with self.connect() as wire:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 wire.send(request)
-            with contextlib.suppress(OSError):  # it may have closed already
+            with contextlib.suppress(OSError):  # the server may have closed the connection already
                 wire.sock.shutdown(socket.SHUT_WR)
             return wire.rest()
 
@@ -102,13 +102,13 @@ class RunningServer:
         return int(found[1])
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Stop it and return its exit code."""
+        """Stop the server and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(20)
 
 
 class Wire:
-    """A client's end of a connection: bytes, lines and stats."""
+    """A client connection with methods for bytes, lines and stats."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -124,7 +124,7 @@ class Wire:
         self.sock.sendall(data)
 
     def line(self) -> bytes:
-        """Return the next line with its end, or what came before the server closed."""
+        """Return the next line with its line end, or what arrived before the server closed."""
         while b"\n" not in self._buffer:
             data = self.sock.recv(65536)
             if not data:
@@ -155,7 +155,7 @@ class Wire:
         return data
 
     def rest(self) -> bytes:
-        """Return everything until the server closes."""
+        """Return everything until the server closes the connection."""
         parts = [self._buffer]
         self._buffer = b""
         with contextlib.suppress(ConnectionResetError):
@@ -181,7 +181,7 @@ def running(
     unix: bool = False,
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[RunningServer]:
-    """Run one of `_KINDS`, or ``memcached``, with further arguments; `tls` is the clients'."""
+    """Run one of `_KINDS`, or ``memcached``, with further arguments; `tls` is for the clients."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memlite-test-"))
         process = stack.enter_context(
@@ -192,7 +192,7 @@ def running(
                 unix_socket=unix,
                 environment=environment,
                 start_timeout=START_SECONDS,
-                # memcached's threads take up to two seconds to end when they are asked to.
+                # memcached's threads take up to two seconds to end after a signal.
                 stop_timeout=0 if kind == "memcached" else 15,
             )
         )
@@ -213,14 +213,14 @@ def running(
 def _memcached() -> Sequence[str]:
     path = memcached_path()
     assert path is not None
-    # As root it wants to be told so.
+    # memcached refuses to run as root unless told to.
     return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
 
 
 _KINDS = {
     "memlite": (),
     "memlite-asyncio": ("--loop", "asyncio"),
-    # Commands by way of the engine for backends that must be asked.
+    # On backends that must be queried, commands go through the engine.
     "memlite-near": ("--near-cache", "64m"),
     "memlite-file": ("--backend", "file://{folder}/cache.json"),
 }

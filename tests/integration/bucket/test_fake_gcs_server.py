@@ -83,8 +83,8 @@ class TestFakeGcsServer(BackendContract):
     @pytest.mark.xfail(
         reason="fake-gcs-server ignores ifGenerationMatch when it deletes", strict=True
     )
-    def test_put_replaces_what_was_read_and_nothing_else(self) -> None:
-        super().test_put_replaces_what_was_read_and_nothing_else()
+    def test_put_replaces_only_the_version_that_was_read(self) -> None:
+        super().test_put_replaces_only_the_version_that_was_read()
 
 
 @pytest.mark.skipif(BUCKET is None, reason="MEMLITE_TEST_GCS_BUCKET names no bucket")

@@ -1,8 +1,8 @@
-"""Makes a Python process tell, on SIGUSR2, what it holds and what it has left to the collector.
+"""Make a Python process report, on SIGUSR2, its objects and its garbage.
 
-Python imports this by itself where its folder is on the path. What is told goes into the file that
-``INSPECTED`` names: how many objects there are of each of memlite's types, and of all types how
-many nothing but the collector would ever have freed.
+Python imports this module by itself if its folder is on the path. The report is written to the file
+that ``INSPECTED`` names. It counts the objects of each of memlite's types, and of all types the
+objects that only the garbage collector would have freed.
 """
 
 import gc
@@ -19,13 +19,13 @@ def name(one: object) -> str:
 
 
 def tell(*_: object) -> None:
-    gc.disable()  # so that all it would find is found here
+    gc.disable()  # so that everything it would find is found here
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     garbage = Counter(map(name, gc.garbage))
     gc.garbage.clear()
     gc.set_debug(0)
-    gc.collect()  # which frees it
+    gc.collect()  # which frees the garbage
     live = Counter(map(name, gc.get_objects()))
     file = Path(os.environ["INSPECTED"])
     new = file.with_suffix(".new")
