@@ -1,4 +1,4 @@
-"""Servers as fixtures; every one is a real process."""
+"""Fixtures that run servers; every server is a real process."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from tests.support.servers import RunningServer, needs_memcached, running
 
 @pytest.fixture(scope="module")
 def memlite() -> Iterator[RunningServer]:
-    """One memlite for the tests of a module."""
+    """A memlite server that the tests of a module share."""
     with running("memlite", "--debug-commands") as server:
         yield server
 
@@ -26,14 +26,14 @@ def memlite() -> Iterator[RunningServer]:
     ],
 )
 def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    """memlite on each event loop and memcached, in turn: the same cases run against all."""
+    """memlite on each event loop, and memcached, in turn: all must pass the same cases."""
     with running(request.param) as server:
         yield server
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., RunningServer]]:
-    """A function that runs a server of its own for the length of the test."""
+    """Return a function that starts servers, which run until the end of the test."""
     with contextlib.ExitStack() as stack:
 
         def start(*arguments: str, kind: str = "memlite", **options: object) -> RunningServer:

@@ -1,4 +1,4 @@
-"""What modules promise is there, and tables that must agree do."""
+"""Modules export what they promise, and related tables agree."""
 
 import importlib
 import inspect
@@ -37,9 +37,9 @@ def test_all_is_sorted_and_public(name):
     assert [public for public in names if public.startswith("_") and public != "__version__"] == []
 
 
-@pytest.mark.skipif(running_build() == "compiled", reason="mypyc leaves docstrings out")
+@pytest.mark.skipif(running_build() == "compiled", reason="mypyc removes docstrings")
 @pytest.mark.parametrize("name", MODULES)
-def test_public_things_are_documented(name):
+def test_public_names_are_documented(name):
     module = importlib.import_module(name)
     assert module.__doc__
     for public in getattr(module, "__all__", []):

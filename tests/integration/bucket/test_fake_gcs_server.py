@@ -1,7 +1,8 @@
-"""The bucket backend against somebody else's emulator, and against a real bucket if there is one.
+"""The bucket backend on an independent emulator, and on a real bucket if there is one.
 
-fake-gcs-server (`go install github.com/fsouza/fake-gcs-server@latest`) is not ours, so it does not
-share our misunderstandings; what it lacks is expected to fail. `.ci/run` installs it where Go is.
+fake-gcs-server (`go install github.com/fsouza/fake-gcs-server@latest`) was written by others, so it
+does not share our misunderstandings. Tests of what it does not implement are expected to fail.
+`.ci/run` installs it if Go is installed.
 """
 
 import os
@@ -33,7 +34,7 @@ PROGRAM = shutil.which(
 
 @pytest.fixture(scope="module")
 def fake() -> Iterator[str]:
-    """Give the URL of a fake-gcs-server."""
+    """Yield the URL of a running fake-gcs-server."""
     if PROGRAM is None:
         pytest.skip("fake-gcs-server is not installed (go install, see above)")
     with socket.socket() as sock:
@@ -49,7 +50,7 @@ def fake() -> Iterator[str]:
                 with socket.socket() as sock:
                     if sock.connect_ex(("127.0.0.1", port)) == 0:
                         break
-                assert time.monotonic() < deadline, "fake-gcs-server does not start"
+                assert time.monotonic() < deadline, "fake-gcs-server did not start"
                 time.sleep(0.05)
             yield url
         finally:
@@ -87,9 +88,9 @@ class TestFakeGcsServer(BackendContract):
         super().test_put_replaces_only_the_version_that_was_read()
 
 
-@pytest.mark.skipif(BUCKET is None, reason="MEMLITE_TEST_GCS_BUCKET names no bucket")
+@pytest.mark.skipif(BUCKET is None, reason="MEMLITE_TEST_GCS_BUCKET is not set")
 class TestRealBucket(BackendContract):
-    """Each test in a prefix of its own, which is emptied after it."""
+    """Each test uses a prefix of its own, which is emptied after the test."""
 
     persistent = True
     examples = 2

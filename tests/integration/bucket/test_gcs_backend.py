@@ -1,4 +1,4 @@
-"""The bucket backend on the emulator: flushing, listing, limits, outages, tokens, the start."""
+"""The bucket backend on the emulator: flushes, listing, limits, outages, tokens, the start."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ async def opened(emulator, options="", prefix="p", **settings):
 
 
 async def value(backend, key, now=START):
-    """Return what the engine would take for present."""
+    """Return the value if the record has not expired."""
     item = await backend.get(key)
     return None if item is None or 0 < item.expires <= now else item.value
 
@@ -61,7 +61,7 @@ def put(backend, key, value=b"1", *replacing, expires=0.0):
 
 
 async def poll(backend):
-    """Let a second's tick ask for the epoch."""
+    """Run a second's tick, which polls the epoch."""
     backend.tick()
     await asyncio.wait([backend._refresh])
 
@@ -72,7 +72,7 @@ def still(seconds=0.0):
     return clock
 
 
-# Racing
+# Races
 
 
 async def count_up(backend, key, turns):
@@ -85,7 +85,7 @@ async def count_up(backend, key, turns):
 
 
 @pytest.mark.parametrize("lost", ["reset", "503"])
-async def test_counters_are_exact_whatever_fails(emulator, lost):
+async def test_counters_are_exact_in_spite_of_faults(emulator, lost):
     async with opened(emulator, "&deadline=30") as one, opened(emulator, "&deadline=30") as two:
         for key in (b"a", b"b"):
             await put(one, key, b"0")
@@ -98,7 +98,7 @@ async def test_counters_are_exact_whatever_fails(emulator, lost):
         assert one.stats()["lost_acknowledgements"] + two.stats()["lost_acknowledgements"] > 0
 
 
-async def test_of_many_that_add_one_wins_and_of_many_that_delete_one(emulator):
+async def test_one_of_many_concurrent_adds_and_deletes_succeeds(emulator):
     async def add(backend, name):
         with contextlib.suppress(VersionConflict):
             await put(backend, b"key", name, None)
@@ -117,10 +117,10 @@ async def test_of_many_that_add_one_wins_and_of_many_that_delete_one(emulator):
             await two.delete(b"key", item)
 
 
-# Flushing
+# Flushes
 
 
-async def test_a_flush_reaches_others_with_their_next_tick(emulator):
+async def test_a_flush_reaches_other_servers_with_their_next_tick(emulator):
     async with opened(emulator) as one, opened(emulator) as two:
         await put(one, b"key")
         await one.flush()
@@ -128,12 +128,12 @@ async def test_a_flush_reaches_others_with_their_next_tick(emulator):
         assert await value(two, b"key") == b"1"
         await poll(two)
         assert await value(two, b"key") is None
-        # What was flushed can be replaced as what has expired can.
+        # A flushed item can be replaced, as an expired one can.
         await put(two, b"key", b"2", await two.get(b"key"))
         assert await value(one, b"key") == b"2"
 
 
-async def test_it_reaches_them_at_once_by_what_was_stored_after_it(emulator):
+async def test_items_stored_after_a_flush_announce_it_to_other_servers(emulator):
     async with opened(emulator) as one, opened(emulator) as two:
         await put(one, b"old")
         await one.flush()
@@ -143,7 +143,7 @@ async def test_it_reaches_them_at_once_by_what_was_stored_after_it(emulator):
         assert await value(two, b"old") is None
 
 
-async def test_what_builds_on_something_flushed_is_flushed(emulator):
+async def test_items_derived_from_flushed_ones_are_flushed_too(emulator):
     async with opened(emulator) as one, opened(emulator) as two:
         await put(one, b"key")
         read = await two.get(b"key")
@@ -154,7 +154,7 @@ async def test_what_builds_on_something_flushed_is_flushed(emulator):
         assert await value(two, b"key") is None
 
 
-async def test_a_delayed_flush_reaches_all_at_its_time(emulator):
+async def test_a_delayed_flush_happens_on_all_servers_at_its_time(emulator):
     clocks = still(), still()
     async with opened(emulator, clock=clocks[0]) as one, opened(emulator, clock=clocks[1]) as two:
         await put(one, b"key")
@@ -169,7 +169,7 @@ async def test_a_delayed_flush_reaches_all_at_its_time(emulator):
             assert await value(three, b"key") == b"2"
 
 
-async def test_the_epoch_does_not_go_back_when_its_object_is_lost(emulator):
+async def test_the_epoch_does_not_decrease_when_its_object_is_lost(emulator):
     async with opened(emulator) as one:
         await put(one, b"old")
         await one.flush()
@@ -185,7 +185,7 @@ async def test_the_epoch_does_not_go_back_when_its_object_is_lost(emulator):
         assert await value(one, b"new") is None
 
 
-async def test_what_is_known_of_the_epoch_holds_when_it_cannot_be_asked(emulator):
+async def test_the_known_epoch_is_used_while_it_cannot_be_read(emulator):
     async with opened(emulator, "&timeout=0.1&deadline=0.2") as one:
         await one.flush()
         await put(one, b"key")
@@ -196,10 +196,10 @@ async def test_what_is_known_of_the_epoch_holds_when_it_cannot_be_asked(emulator
         assert await value(one, b"key") == b"1"
 
 
-# Listing and reading many
+# Listing, and reading many items
 
 
-async def test_scan_finds_items_and_nothing_else(emulator):
+async def test_scan_finds_only_items(emulator):
     async with opened(emulator) as one, opened(emulator, prefix="p/q") as inner:
         keys = {b"key-%d" % number for number in range(50)}
         await asyncio.gather(*(put(one, key) for key in keys))
@@ -213,7 +213,7 @@ async def test_scan_finds_items_and_nothing_else(emulator):
         assert sum(not item.expires for item in found.values()) == 5
 
 
-async def test_scan_turns_the_page(emulator, monkeypatch):
+async def test_scan_reads_all_pages(emulator, monkeypatch):
     monkeypatch.setattr("memlite.backends.gcs.client._PAGE", 7)
     async with opened(emulator, prefix="") as one:
         keys = {b"key-%d" % number for number in range(50)}
@@ -222,7 +222,7 @@ async def test_scan_turns_the_page(emulator, monkeypatch):
         assert emulator.operations["objects.list"] == 8
 
 
-async def test_many_are_read_at_once_and_in_order(emulator):
+async def test_many_items_are_read_concurrently_and_returned_in_order(emulator):
     async with opened(emulator, "&concurrency=10") as one:
         keys = [b"key-%d" % number for number in range(60)]
         for key in keys[::2]:
@@ -230,7 +230,7 @@ async def test_many_are_read_at_once_and_in_order(emulator):
         emulator.faults.set(latency="fixed:200ms")
         started = time.monotonic()
         found = await one.get_many([*keys, keys[0]])
-        # Seven rounds of ten; one by one it would be 12 s.
+        # Ten at a time take seven rounds; one at a time would take 12 s.
         assert 1.3 < time.monotonic() - started < 10
         values = [item and item.value for item in found]
         assert values == [key if number % 2 == 0 else None for number, key in enumerate(keys)] + [
@@ -242,7 +242,7 @@ async def test_many_are_read_at_once_and_in_order(emulator):
 # Limits
 
 
-async def test_no_more_requests_are_under_way_than_allowed(emulator):
+async def test_concurrent_requests_are_limited(emulator):
     async with opened(emulator, "&concurrency=5") as one:
         emulator.faults.set(latency="fixed:10ms")
         most = 0
@@ -254,7 +254,7 @@ async def test_no_more_requests_are_under_way_than_allowed(emulator):
 
 
 @pytest.mark.alone
-async def test_waiting_for_a_turn_counts_into_the_deadline(emulator):
+async def test_waiting_for_a_slot_counts_towards_the_deadline(emulator):
     async with opened(emulator, "&concurrency=1&timeout=1.5&deadline=1.5") as one:
         emulator.faults.set(latency="fixed:500ms")
         started = time.monotonic()
@@ -266,7 +266,7 @@ async def test_waiting_for_a_turn_counts_into_the_deadline(emulator):
 
 
 async def test_writes_that_come_too_fast_are_slowed_down():
-    """GCS takes one write a second for each name; the others are answered by 429."""
+    """GCS accepts one write a second per object name and answers 429 to further ones."""
     store = Store(object_write_rate=5)
     async with GcsEmulator(["bucket"], store=store) as emulator, opened(emulator) as one:
         started = time.monotonic()
@@ -279,7 +279,7 @@ async def test_writes_that_come_too_fast_are_slowed_down():
         assert stats["failures"] == stats["lost_acknowledgements"] == 0
 
 
-async def test_the_lifecycle_rule_has_what_it_needs(emulator):
+async def test_custom_time_is_the_expiry_that_the_lifecycle_rule_uses(emulator):
     objects = emulator.store.bucket("bucket").objects
     async with opened(emulator) as one:
         for expires, expected in (
@@ -294,12 +294,12 @@ async def test_the_lifecycle_rule_has_what_it_needs(emulator):
             assert (await one.get(b"key")).expires == expires
 
 
-# Failing
+# Failures
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("kind", ["503", "reset", "hang"])
-async def test_an_outage_is_answered_in_time_and_ends_by_itself(emulator, kind, caplog):
+async def test_during_an_outage_requests_fail_quickly_and_then_recover(emulator, kind, caplog):
     async with opened(emulator, "&timeout=0.4&deadline=1") as one:
         await put(one, b"key")
         emulator.faults.begin_outage(kind)
@@ -318,7 +318,7 @@ async def test_an_outage_is_answered_in_time_and_ends_by_itself(emulator, kind, 
         assert longest < 2.5
         assert one.stats()["state"] == "unavailable"
         said = [await asyncio.gather(one.get(b"key"), return_exceptions=True) for _ in range(5)]
-        # Others may be let through as probes.
+        # Other requests may be let through as probes.
         assert any("bucket: unavailable" in str(error) for [error] in said)
         emulator.faults.end_outage()
         back = time.monotonic()
@@ -333,7 +333,7 @@ async def test_an_outage_is_answered_in_time_and_ends_by_itself(emulator, kind, 
     assert "gs://bucket/p/ is back" in caplog.text
 
 
-async def test_errors_say_what_is_known(emulator):
+async def test_errors_contain_the_cause(emulator):
     async with opened(emulator, "&timeout=0.2&deadline=0.3") as one:
         emulator.faults.begin_outage("503")
         with pytest.raises(StorageError, match=r"bucket: 503 Service Unavailable, .* 0\.3 s$"):
@@ -353,7 +353,7 @@ async def test_errors_say_what_is_known(emulator):
         assert "may have been made" not in str(caught.value)
 
 
-async def test_a_bucket_that_is_gone_is_no_miss(emulator):
+async def test_a_deleted_bucket_is_an_error_and_not_a_miss(emulator):
     async with opened(emulator) as one:
         bucket = emulator.store.buckets.pop("bucket")
         for operation in (one.get(b"key"), put(one, b"key"), one.delete(b"key"), one.flush()):
@@ -367,7 +367,7 @@ async def test_a_bucket_that_is_gone_is_no_miss(emulator):
 
 
 class Tokens(Credentials):
-    """Credentials whose tokens are good for some seconds."""
+    """Credentials whose tokens are valid for some seconds."""
 
     def __init__(self, seconds=3600.0):
         super().__init__()
@@ -385,7 +385,7 @@ class Tokens(Credentials):
         self.expiry = now + timedelta(seconds=self.seconds)
 
 
-async def test_requests_have_a_token(monkeypatch):
+async def test_requests_carry_a_token(monkeypatch):
     tokens = Tokens()
 
     async def check(options):
@@ -396,13 +396,13 @@ async def test_requests_have_a_token(monkeypatch):
         await put(one, b"key")
         assert await value(one, b"key") == b"1"
         assert tokens.refreshed == 1
-        # One that is not accepted is replaced, and the request made again.
+        # A rejected token is replaced, and the request repeated.
         one._client.requests._authorization._headers = {}
         assert await value(one, b"key") == b"1"
         assert tokens.refreshed == 2
 
 
-async def test_a_token_is_renewed_before_it_is_too_old(monkeypatch):
+async def test_a_token_is_renewed_before_it_expires(monkeypatch):
     now = 0.0
     tokens = Tokens(3600.0)
     authorization = Authorization(tokens, clock=lambda: now)
@@ -412,13 +412,13 @@ async def test_a_token_is_renewed_before_it_is_too_old(monkeypatch):
     assert await authorization.headers() == first
     assert tokens.refreshed == 1
     now = 3400.0
-    # The old one serves while the new one is fetched.
+    # The old token is used while the new one is fetched.
     assert await authorization.headers() == first
     await authorization.close()
     assert await authorization.headers() == {"authorization": "Bearer token-2"}
 
 
-async def test_without_a_token_there_is_an_error_and_later_another_try(caplog):
+async def test_a_failure_to_fetch_a_token_is_an_error_and_is_retried(caplog):
     now = 0.0
     tokens = Tokens()
     tokens.error = RefreshError("no network")
@@ -430,7 +430,7 @@ async def test_without_a_token_there_is_an_error_and_later_another_try(caplog):
     headers = await authorization.headers()
     tokens.error = RefreshError("no network")
     now = 3450.0
-    for _ in range(3):  # good for some more minutes, and not asked for each time
+    for _ in range(3):  # valid for some more minutes, and not fetched for each request
         assert await authorization.headers() == headers
         await authorization.close()
     assert caplog.text.count("no network") == 2
@@ -456,7 +456,7 @@ async def test_a_missing_token_is_a_storage_error(monkeypatch):
             await one.get(b"key")
 
 
-# The start
+# The start of a server
 
 
 async def refusal(url):
@@ -469,7 +469,7 @@ async def refusal(url):
     return text
 
 
-async def test_a_bucket_that_does_not_exist(emulator):
+async def test_a_start_without_the_bucket_fails(emulator):
     text = await refusal(f"gs://nowhere/p?endpoint={emulator.url}")
     assert text == (
         "--backend: gs://nowhere/p/: the bucket nowhere does not exist; "
@@ -477,14 +477,14 @@ async def test_a_bucket_that_does_not_exist(emulator):
     )
 
 
-async def test_an_endpoint_that_cannot_be_reached():
+async def test_a_start_with_an_unreachable_endpoint_fails():
     started = time.monotonic()
     text = await refusal("gs://bucket/p?endpoint=http://127.0.0.1:9")
     assert time.monotonic() - started < 5
     assert "no answer from http://127.0.0.1:9 (Connection refused)" in text
 
 
-async def test_an_endpoint_that_does_not_answer(emulator, monkeypatch):
+async def test_a_start_with_an_endpoint_that_does_not_answer_fails(emulator, monkeypatch):
     monkeypatch.setattr(startup, "_REQUEST_SECONDS", 0.2)
     emulator.faults.begin_outage("hang")
     assert "check network and endpoint" in await refusal(f"gs://bucket?endpoint={emulator.url}")
@@ -495,7 +495,7 @@ async def test_an_endpoint_that_does_not_answer(emulator, monkeypatch):
     emulator.faults.end_outage()
 
 
-async def test_no_credentials(monkeypatch):
+async def test_a_start_without_credentials_fails(monkeypatch):
     def default(**options):
         raise DefaultCredentialsError("nothing found\nat all")
 
@@ -509,7 +509,7 @@ async def test_no_credentials(monkeypatch):
 
 
 @pytest.mark.parametrize("granted", [[], ["storage.objects.get", "storage.objects.list"], None])
-async def test_permissions_that_lack(emulator, monkeypatch, granted):
+async def test_a_start_without_permissions_fails(emulator, monkeypatch, granted):
     def permissions(bucket, wanted, **options):
         if granted is None:
             raise Forbidden("no")
@@ -522,7 +522,7 @@ async def test_permissions_that_lack(emulator, monkeypatch, granted):
     assert "grant roles/storage.objectUser on the bucket" in text
 
 
-async def test_policies_that_cost(emulator, caplog, monkeypatch):
+async def test_bucket_policies_that_cause_costs_are_reported(emulator, caplog, monkeypatch):
     bucket = emulator.store.bucket("bucket")
     async with opened(emulator):
         assert "keeps, and bills, everything overwritten or deleted for 7 days more" in caplog.text
@@ -551,7 +551,7 @@ async def test_policies_that_cost(emulator, caplog, monkeypatch):
     assert "--no-versioning" in caplog.text
 
 
-async def test_an_epoch_that_is_somebody_elses(emulator):
+async def test_a_start_with_an_invalid_epoch_object_fails(emulator):
     emulator.store.insert("bucket", "p/epoch", b"1984", Attributes())
     text = await refusal(f"gs://bucket/p?endpoint={emulator.url}")
     assert text == (
@@ -559,7 +559,7 @@ async def test_an_epoch_that_is_somebody_elses(emulator):
     )
 
 
-def test_nothing_of_google_is_imported_before_it_is_asked_for():
+def test_googles_libraries_are_imported_only_for_buckets():
     code = (
         "import sys, memlite.cli.main\n"
         "print([n for n in sys.modules if n in ('google', 'aiohttp')])"
@@ -569,7 +569,7 @@ def test_nothing_of_google_is_imported_before_it_is_asked_for():
 
 
 @pytest.mark.parametrize("missing", ["aiohttp", "google.cloud.storage"])
-def test_what_is_not_installed(missing):
+def test_missing_packages_are_reported(missing):
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from memlite.cli.main import main; sys.exit(main(['--backend', 'gs://bucket/p']))"

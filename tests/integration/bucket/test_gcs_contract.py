@@ -1,4 +1,4 @@
-"""What every backend must do, on the bucket backend over the emulator."""
+"""The contract suite for backends, run on the bucket backend over the emulator."""
 
 import itertools
 from collections.abc import Iterator

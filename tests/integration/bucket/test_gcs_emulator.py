@@ -1,4 +1,4 @@
-"""The emulator as a server: real clients, faults on the wire, the command."""
+"""The emulator as a server: real clients, faults on the wire, and the command."""
 
 import asyncio
 import contextlib
@@ -51,13 +51,13 @@ def emulator() -> Iterator[GcsEmulator]:
 
 @pytest.fixture
 def client(emulator: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[storage.Client]:
-    # A 404 makes the client ask for the bucket from a thread that outlives the test.
+    # A 404 makes the client request the bucket from a thread that outlives the test.
     monkeypatch.setenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     client = google_client(emulator.url)
     yield client
     client.close()
     emulator.faults.clear()
-    # Google's client drops connections whose replies were errors without closing them.
+    # Google's client drops connections with error replies without closing them.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -136,7 +136,7 @@ def test_google_client_batches(client: storage.Client) -> None:
     assert not list(bucket.list_blobs(prefix="batch/"))
 
 
-def test_google_client_buckets(client: storage.Client) -> None:
+def test_google_client_manages_buckets(client: storage.Client) -> None:
     bucket = client.create_bucket("another-bucket", location="europe-west1")
     assert bucket.soft_delete_policy.retention_duration_seconds == 604800
     bucket.soft_delete_policy.retention_duration_seconds = 0
@@ -153,7 +153,7 @@ def test_google_client_buckets(client: storage.Client) -> None:
     assert client.lookup_bucket("another-bucket") is None
 
 
-def test_google_client_finds_it_by_the_environment(
+def test_google_client_finds_the_emulator_by_the_environment(
     emulator: GcsEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.url)
@@ -162,7 +162,9 @@ def test_google_client_finds_it_by_the_environment(
     client.close()
 
 
-def test_google_client_repeats_what_failed(client: storage.Client, emulator: GcsEmulator) -> None:
+def test_google_client_retries_failed_requests(
+    client: storage.Client, emulator: GcsEmulator
+) -> None:
     blob = client.bucket("bkt").blob("repeated")
     blob.upload_from_string(b"value")
     emulator.faults.reseed(1)
@@ -193,7 +195,7 @@ def test_a_lost_acknowledgement_makes_a_repeated_create_a_conflict(
     assert blob.download_as_bytes() == b"value"
 
 
-# On the wire
+# Faults and limits on the wire
 
 
 @contextlib.asynccontextmanager
@@ -230,7 +232,7 @@ async def test_exactly_one_of_many_creates_succeeds() -> None:
         assert sorted(statuses) == [200] + [412] * 49
 
 
-async def test_bodies_of_any_size_and_encoding() -> None:
+async def test_bodies_of_all_sizes_and_encodings() -> None:
     async with GcsEmulator(["bkt"]) as emulator, session_of(emulator) as session:
         content = os.urandom(5_000_000)
         async with session.post(MEDIA, data=io.BytesIO(content)) as response:
@@ -254,14 +256,14 @@ async def test_bodies_of_any_size_and_encoding() -> None:
 
 @pytest.mark.parametrize("uvloop", [False, True])
 @pytest.mark.parametrize("deed", ["reset", "lost ack"])
-def test_resets(uvloop: bool, deed: str) -> None:
+def test_a_share_of_requests_is_reset(uvloop: bool, deed: str) -> None:
     rates = {"reset_rate": 1.0} if deed == "reset" else {"lost_ack_rate": 1.0}
 
     async def meet(url: str) -> None:
         async with aiohttp.ClientSession(url) as session:
             with pytest.raises((ConnectionResetError, aiohttp.ClientConnectionError)):
                 await session.post(MEDIA, data=b"x")
-            # Buckets and the control endpoint are spared.
+            # Requests for buckets and the control endpoint are exempt.
             async with session.get("/storage/v1/b/bkt") as response:
                 assert response.status == 200
             async with session.delete("/_emulator/faults") as response:
@@ -280,7 +282,7 @@ def test_resets(uvloop: bool, deed: str) -> None:
         asyncio.run(alone())
 
 
-def test_a_reset_is_a_reset() -> None:
+def test_a_reset_closes_the_connection_with_rst() -> None:
     with emulator_thread(["bkt"], faults=Faults(reset_rate=1.0)) as emulator:
         port = int(emulator.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 5) as connection:
@@ -321,13 +323,13 @@ async def test_outages() -> None:
             assert response.status == 404
 
 
-async def test_it_stops_while_requests_hang_and_starts_again_with_what_it_held() -> None:
+async def test_it_stops_while_requests_hang_and_keeps_objects_across_a_restart() -> None:
     emulator = GcsEmulator(["bkt"])
     async with emulator, session_of(emulator) as session:
         url = emulator.url
         await session.post(MEDIA, data=b"x")
         emulator.faults.begin_outage("hang")
-        # A write, which the client does not repeat by itself.
+        # This is a write, which the client does not repeat by itself.
         hanging = asyncio.ensure_future(session.post(MEDIA, data=b"y"))
         await asyncio.sleep(0.05)
     with pytest.raises((ConnectionResetError, aiohttp.ClientConnectionError)):
@@ -339,7 +341,7 @@ async def test_it_stops_while_requests_hang_and_starts_again_with_what_it_held()
             assert await response.read() == b"x"
 
 
-async def test_tokens_and_the_write_rate() -> None:
+async def test_tokens_and_the_write_rate_are_enforced() -> None:
     store = Store(object_write_rate=1)
     async with (
         GcsEmulator(["bkt"], store=store, require_token=True) as emulator,
@@ -355,7 +357,7 @@ async def test_tokens_and_the_write_rate() -> None:
                 assert response.status == status
 
 
-def test_a_thread_that_cannot_listen() -> None:
+def test_a_port_in_use_is_reported_by_emulator_thread() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (
@@ -387,7 +389,7 @@ def finish(process: subprocess.Popen[str], number: int) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_command_says_where_it_is_and_ends_when_told(number: int) -> None:
+def test_the_command_prints_its_address_and_exits_on_signals(number: int) -> None:
     process, line = start("--bucket", "bkt", "--bucket", "other")
     found = re.fullmatch(r"(http://127\.0\.0\.1:\d+) .*export STORAGE_EMULATOR_HOST=(\S+)\n", line)
     assert found, line
@@ -397,7 +399,7 @@ def test_the_command_says_where_it_is_and_ends_when_told(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_emulator_loses_nothing_it_acknowledged(tmp_path: Path, number: int) -> None:
+def test_a_killed_emulator_keeps_all_acknowledged_writes(tmp_path: Path, number: int) -> None:
     arguments = ("--bucket", "bkt", "--data", str(tmp_path / "data"))
     process, line = start(*arguments)
     url = line.split()[0]
@@ -424,7 +426,7 @@ def test_a_killed_emulator_loses_nothing_it_acknowledged(tmp_path: Path, number:
     assert finish(process, signal.SIGTERM) == 0
 
 
-def test_the_process_helper_and_the_flags_for_faults() -> None:
+def test_emulator_process_passes_flags_for_faults() -> None:
     flags = (
         "--bucket", "bkt", "--latency", "fixed:5ms", "--write-latency", "uniform:1ms-2ms",
         "--error-rate", "503=0.1,429=0.02", "--error-rate", "500=0.5", "--reset-rate", "0.1",
@@ -441,7 +443,7 @@ def test_the_process_helper_and_the_flags_for_faults() -> None:
         fetch(url + "/_emulator/health")
 
 
-def test_the_process_helper_says_when_it_does_not_start(capfd: pytest.CaptureFixture[str]) -> None:
+def test_emulator_process_reports_a_failed_start(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="exit code 64"), emulator_process("--bucket", "X"):
         pass
     assert "Invalid bucket name: 'X'" in capfd.readouterr().err
@@ -465,7 +467,9 @@ def test_the_process_helper_says_when_it_does_not_start(capfd: pytest.CaptureFix
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_the_command_refuses_in_one_line(arguments: list[str], code: int, says: str) -> None:
+def test_invalid_options_are_refused_in_one_line(
+    arguments: list[str], code: int, says: str
+) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "memlite", "gcs-emulator", *arguments],
         capture_output=True, text=True, timeout=20, check=False,

@@ -1,7 +1,7 @@
-"""What the bucket backend makes of requests that fail, and of what others do meanwhile.
+"""The bucket backend when requests fail while another server changes the same objects.
 
-The emulator does to each request what a script says; what others do meanwhile is done in the pause
-before the request is tried again.
+A script determines what the emulator does to each request. The other server's changes happen in the
+pause before the request is repeated.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ FAILED = ("error", "reset")
 
 
 class Script(Faults):
-    """Does to the next requests what is written, and then nothing."""
+    """Applies the scripted outcomes to the next requests, and none to later ones."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Script(Faults):
 
 
 class Scene:
-    """Two servers' backends on one emulator."""
+    """The backends of two servers on one emulator."""
 
     def __init__(self, emulator, one, two, monkeypatch):
         self.emulator = emulator
@@ -47,7 +47,7 @@ class Scene:
         self._monkeypatch = monkeypatch
 
     def next(self, *deeds, meanwhile=None):
-        """Let this happen to the requests that follow; and before the first of them is repeated."""
+        """Set the outcomes of the next requests, and what happens before the first is repeated."""
         self.emulator.faults.deeds.extend(deeds)
         pending = [meanwhile] if meanwhile else []
 
@@ -97,7 +97,7 @@ async def increment(backend):
 
 @pytest.mark.parametrize("deed", LOST)
 @pytest.mark.parametrize("there", [False, True])
-async def test_a_conditional_write_that_was_not_acknowledged_is_found(scene, deed, there):
+async def test_an_unacknowledged_conditional_write_is_recognised_as_done(scene, deed, there):
     if there:
         await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
@@ -110,7 +110,7 @@ async def test_a_conditional_write_that_was_not_acknowledged_is_found(scene, dee
 
 @pytest.mark.parametrize("deed", FAILED)
 @pytest.mark.parametrize("there", [False, True])
-async def test_one_that_was_not_carried_out_is_tried_again(scene, deed, there):
+async def test_a_conditional_write_that_was_not_executed_is_repeated(scene, deed, there):
     if there:
         await scene.two.put(of(b"0"))
     scene.next(deed, deed)
@@ -121,7 +121,7 @@ async def test_one_that_was_not_carried_out_is_tried_again(scene, deed, there):
 
 @pytest.mark.parametrize("deed", LOST)
 @pytest.mark.parametrize("times", [1, 30])
-async def test_one_that_others_have_built_on_since_is_found_too(scene, deed, times):
+async def test_an_unacknowledged_write_is_recognised_after_others_built_on_it(scene, deed, times):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
 
@@ -132,7 +132,7 @@ async def test_one_that_others_have_built_on_since_is_found_too(scene, deed, tim
     scene.next(deed, meanwhile=meanwhile)
     version = await scene.one.put(of(b"1"), read)
     assert await scene.value() == b"%d" % (1 + times)
-    # Its version is one that nothing has any more.
+    # Its version is one that no object has any more.
     assert 2**63 <= version < 2**64
     item = of(b"1")._replace(version=version)
     with pytest.raises(VersionConflict):
@@ -142,7 +142,7 @@ async def test_one_that_others_have_built_on_since_is_found_too(scene, deed, tim
 
 
 @pytest.mark.parametrize("deed", FAILED)
-async def test_one_that_others_outran_is_a_conflict(scene, deed):
+async def test_a_conditional_write_overtaken_by_others_is_a_conflict(scene, deed):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
     scene.next(deed, meanwhile=lambda: increment(scene.two))
@@ -157,14 +157,14 @@ async def test_one_that_others_outran_is_a_conflict(scene, deed):
 
 
 @pytest.mark.parametrize("deed", FAILED)
-async def test_of_two_that_add_one_wins(scene, deed):
+async def test_one_of_two_concurrent_adds_succeeds(scene, deed):
     scene.next(deed, meanwhile=lambda: scene.two.put(of(b"two"), None))
     with pytest.raises(VersionConflict):
         await scene.one.put(of(b"one"), None)
     assert await scene.value() == b"two"
 
 
-async def test_too_many_writers_to_tell_is_an_error_and_no_guess(scene):
+async def test_if_too_many_writers_hide_the_outcome_it_is_an_error(scene):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
     url = f"gs://bucket/p?endpoint={scene.emulator.url}"
@@ -181,7 +181,7 @@ async def test_too_many_writers_to_tell_is_an_error_and_no_guess(scene):
 
 
 @pytest.mark.parametrize("deed", LOST)
-async def test_a_set_that_was_not_acknowledged_does_not_undo_what_built_on_it(scene, deed):
+async def test_an_unacknowledged_set_does_not_undo_what_others_built_on_it(scene, deed):
     scene.next(deed, meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"), ANY)
     assert await scene.value() == b"11"
@@ -189,7 +189,7 @@ async def test_a_set_that_was_not_acknowledged_does_not_undo_what_built_on_it(sc
 
 
 @pytest.mark.parametrize("deed", FAILED)
-async def test_a_set_that_was_not_carried_out_comes_after_what_others_did(scene, deed):
+async def test_a_set_that_was_not_executed_overwrites_what_others_did_meanwhile(scene, deed):
     await scene.two.put(of(b"0"))
     scene.next(deed, meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"))
@@ -199,16 +199,17 @@ async def test_a_set_that_was_not_carried_out_comes_after_what_others_did(scene,
     assert await scene.value() == b"11"
 
 
-async def test_a_set_that_fails_and_fails_gets_there(scene):
+async def test_a_set_that_fails_repeatedly_is_executed_in_the_end(scene):
     await scene.two.put(of(b"0"))
-    # Not carried out; the look at what is there fails; the conditional write is not acknowledged.
+    # The write is not executed, the read of the current object fails, and the conditional write is
+    # not acknowledged.
     scene.next("error", "reset", "serve", "lose-503", meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"))
     assert await scene.value() == b"10"
 
 
 @pytest.mark.parametrize("deed", LOST)
-async def test_a_removal_that_was_not_acknowledged_is_found(scene, deed):
+async def test_an_unacknowledged_delete_is_recognised_as_done(scene, deed):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
     scene.next(deed)
@@ -220,7 +221,7 @@ async def test_a_removal_that_was_not_acknowledged_is_found(scene, deed):
 
 @pytest.mark.parametrize("deed", LOST)
 @pytest.mark.parametrize("replacing", [ANY, None])
-async def test_it_does_not_remove_what_was_stored_since(scene, deed, replacing):
+async def test_a_repeated_delete_does_not_remove_a_newer_item(scene, deed, replacing):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
     scene.next(deed, meanwhile=lambda: scene.two.put(of(b"new"), replacing))
@@ -229,7 +230,7 @@ async def test_it_does_not_remove_what_was_stored_since(scene, deed, replacing):
 
 
 @pytest.mark.parametrize("deed", FAILED)
-async def test_a_removal_that_others_outran_is_a_conflict(scene, deed):
+async def test_a_delete_overtaken_by_others_is_a_conflict(scene, deed):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
     scene.next(deed, meanwhile=lambda: increment(scene.two))
@@ -239,7 +240,7 @@ async def test_a_removal_that_others_outran_is_a_conflict(scene, deed):
 
 
 @pytest.mark.parametrize("deed", [*LOST, *FAILED])
-async def test_removing_whatever_is_there(scene, deed):
+async def test_an_unconditional_delete_removes_any_version(scene, deed):
     await scene.two.put(of(b"0"))
     scene.next(deed)
     await scene.one.delete(KEY)
@@ -249,7 +250,7 @@ async def test_removing_whatever_is_there(scene, deed):
 
 
 @pytest.mark.parametrize("deed", [*LOST, *FAILED])
-async def test_a_flush_gets_there(scene, deed):
+async def test_a_flush_is_retried(scene, deed):
     await scene.one.put(of(b"0"))
     scene.next("serve", deed)
     await scene.one.flush()
@@ -260,7 +261,7 @@ async def test_a_flush_gets_there(scene, deed):
 
 
 @pytest.mark.parametrize("deed", FAILED)
-async def test_reads_are_tried_again(scene, deed):
+async def test_reads_are_retried(scene, deed):
     await scene.one.put(of(b"0"))
     scene.next(deed, deed, deed)
     assert (await scene.one.get(KEY)).value == b"0"
@@ -268,7 +269,7 @@ async def test_reads_are_tried_again(scene, deed):
     assert [found.key async for found in scene.one.scan()] == [KEY]
 
 
-async def test_what_is_damaged_is_not_taken_for_an_item(scene, caplog):
+async def test_a_damaged_object_is_not_read_as_an_item(scene, caplog):
     await scene.one.put(Record(b"other", b"1"))
     objects = scene.emulator.store.bucket("bucket").objects
     name = f"p/{name_of(KEY)}"
@@ -284,7 +285,7 @@ async def test_what_is_damaged_is_not_taken_for_an_item(scene, caplog):
         await scene.one.put(of(b"1"), None)
     assert [found.key async for found in scene.one.scan()] == [b"other"]
     assert f"passed over the object {name}: it is damaged, or not memlite's" in caplog.messages
-    # What set stores does not depend on it, whether it gets there at once or not.
+    # What set stores is the same whether it succeeds at once or after retries.
     scene.next("error")
     await scene.one.put(of(b"2"))
     assert await scene.value() == b"2"

@@ -1,4 +1,4 @@
-"""Servers on one bucket, which fails in every way it can; on the emulator."""
+"""Servers that share one bucket on the emulator, with every kind of fault."""
 
 import contextlib
 import re
@@ -39,7 +39,7 @@ Connect = Callable[[RunningServer], Client]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Give a function that connects to a server; it is disconnected at the end."""
+    """Yield a function that connects to a server; the connections are closed at the end."""
     with contextlib.ExitStack() as stack:
 
         def connect(server: RunningServer) -> Client:
@@ -51,7 +51,7 @@ def connect() -> Iterator[Connect]:
 
 
 def work(client: Client, name: int, turns: int) -> list[bool]:
-    """Change what others change too; say of each turn whether its add won."""
+    """Change items that others change too; return for each turn whether the add succeeded."""
     won = []
     for turn in range(turns):
         client.incr("count", 1)
@@ -65,7 +65,7 @@ def work(client: Client, name: int, turns: int) -> list[bool]:
 
 
 @pytest.mark.parametrize("near", [(), ("--near-cache", "8m")], ids=["plain", "near"])
-def test_two_servers_lose_no_update_on_a_bucket_that_fails(
+def test_two_servers_lose_no_update_on_an_unreliable_bucket(
     emulator: GcsEmulator, connect: Connect, near: tuple[str, ...]
 ) -> None:
     turns = 12
@@ -90,8 +90,10 @@ def test_two_servers_lose_no_update_on_a_bucket_that_fails(
                 assert client.gets(f"add{turn}")[0] == b"%d" % winner
 
 
-def test_of_many_clients_of_two_servers_one_is_told_to_store_anew(emulator: GcsEmulator) -> None:
-    """The meta protocol's way to keep a herd from a database, with a bucket that fails."""
+def test_one_of_many_clients_of_two_servers_wins_the_right_to_recache(
+    emulator: GcsEmulator,
+) -> None:
+    """The meta protocol's protection against a thundering herd, on an unreliable bucket."""
 
     def ask(server: RunningServer, request: bytes) -> bytes:
         return server.ask(request + b"mn\r\n").removesuffix(b"MN\r\n")
@@ -116,7 +118,7 @@ def test_of_many_clients_of_two_servers_one_is_told_to_store_anew(emulator: GcsE
                     assert ask(one, b"mg k v\r\n") == b"VA 1\r\n%d\r\n" % turn
 
 
-def test_the_bucket_goes_away_for_ten_seconds(emulator: GcsEmulator, connect: Connect) -> None:
+def test_an_outage_of_ten_seconds(emulator: GcsEmulator, connect: Connect) -> None:
     acknowledged: dict[str, str] = {}
     longest = 0.0
     errors = 0
@@ -153,7 +155,7 @@ def test_the_bucket_goes_away_for_ten_seconds(emulator: GcsEmulator, connect: Co
             emulator.faults.end_outage()
             back = time.monotonic()
             while len(acknowledged) - before - during < 50:
-                assert time.monotonic() - back < 10, "it does not come back"
+                assert time.monotonic() - back < 10, "the bucket does not become available again"
                 time.sleep(0.05)
         finally:
             stop.set()
@@ -166,9 +168,7 @@ def test_the_bucket_goes_away_for_ten_seconds(emulator: GcsEmulator, connect: Co
             assert client.gets(key)[0] == value.encode()
 
 
-def test_what_one_server_flushes_the_other_stops_showing(
-    emulator: GcsEmulator, connect: Connect
-) -> None:
+def test_a_flush_on_one_server_reaches_the_other(emulator: GcsEmulator, connect: Connect) -> None:
     with serving(emulator) as one, serving(emulator) as two:
         assert connect(one).set("key", "value")
         assert connect(two).get("key") == b"value"
@@ -182,7 +182,7 @@ def test_what_one_server_flushes_the_other_stops_showing(
         assert connect(one).get("key") == b"new"
 
 
-def test_prefixes_do_not_meet(emulator: GcsEmulator, connect: Connect) -> None:
+def test_prefixes_are_separate(emulator: GcsEmulator, connect: Connect) -> None:
     with serving(emulator, prefix="a") as one, serving(emulator, prefix="ab") as two:
         assert connect(one).set("key", "1")
         assert connect(two).get("key") is None
@@ -190,7 +190,7 @@ def test_prefixes_do_not_meet(emulator: GcsEmulator, connect: Connect) -> None:
         assert connect(one).get("key") == b"1"
 
 
-def test_write_back_coalesces_and_stores_what_is_left_at_the_end(
+def test_write_back_coalesces_sets_and_stores_the_rest_at_the_end(
     emulator: GcsEmulator, connect: Connect
 ) -> None:
     with serving(emulator, "--near-cache", "8m", "--write-back") as server:

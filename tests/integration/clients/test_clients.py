@@ -1,4 +1,4 @@
-"""Real clients, over TCP and UNIX sockets, on both event loops."""
+"""Real client libraries, over TCP and UNIX sockets, on both event loops."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ def test_pymemcache(server: RunningServer) -> None:
         assert client.touch("a", 100, noreply=False)
         assert client.delete("a", noreply=False)
         assert client.delete("a", noreply=False) is False
-        # Every call above without noreply=False is silent by default; the stream stays in step.
+        # Without noreply=False all of the calls above request no reply; replies stay in step.
         client.set("silent", b"1")
         client.touch("silent", 5)
         client.delete("silent")
@@ -131,7 +131,7 @@ def test_pylibmc(server: RunningServer) -> None:
 
 def test_aiomcache(server: RunningServer) -> None:
     if server.path:
-        pytest.skip("aiomcache connects to hosts and ports only")
+        pytest.skip("aiomcache supports only hosts and ports")
     aiomcache = pytest.importorskip("aiomcache")
 
     async def talk() -> None:
@@ -148,7 +148,7 @@ def test_aiomcache(server: RunningServer) -> None:
         assert await client.incr(b"count", 5) == 6
         assert await client.touch(b"count", 10)
         assert await client.delete(b"count")
-        # Commands of many tasks share four connections.
+        # The commands of many tasks share four connections.
         await asyncio.gather(*(client.set(b"k%d" % n, b"%d" % n) for n in range(200)))
         values = await asyncio.gather(*(client.get(b"k%d" % n) for n in range(200)))
         assert values == [b"%d" % n for n in range(200)]
@@ -158,7 +158,7 @@ def test_aiomcache(server: RunningServer) -> None:
     asyncio.run(talk())
 
 
-def test_pylibmc_in_binary(server: RunningServer) -> None:
+def test_pylibmc_with_the_binary_protocol(server: RunningServer) -> None:
     pylibmc = pytest.importorskip("pylibmc", reason="pylibmc is not installed, see .ci/run")
     address = server.path or f"127.0.0.1:{server.port}"
     client = pylibmc.Client([address], binary=True, behaviors={"cas": True})
@@ -217,13 +217,13 @@ def test_python_binary_memcached(server: RunningServer) -> None:
     client.disconnect_all()
 
 
-def test_libmemcached_finds_it_capable(server: RunningServer) -> None:
-    """libmemcached's conformance tests of the binary protocol."""
+def test_libmemcached_conformance(server: RunningServer) -> None:
+    """Run libmemcached's conformance tests of the binary protocol."""
     if server.path:
-        pytest.skip("memccapable connects to hosts and ports only")
+        pytest.skip("memccapable supports only hosts and ports")
     program = shutil.which("memccapable") or shutil.which("memcapable")
     if program is None:
-        pytest.skip("no memcapable (apt install libmemcached-tools)")
+        pytest.skip("memccapable is not installed (apt install libmemcached-tools)")
     command = [program, "-h", "127.0.0.1", "-p", str(server.port), "-b", "-t", "10"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""emcache, asyncio's client with a pool and a cluster, on every backend and beside memcached."""
+"""emcache, an asyncio client with pools and clusters, on every backend and on memcached."""
 
 import asyncio
 import contextlib
@@ -65,14 +65,12 @@ async def test_commands(server: RunningServer) -> None:
 
 
 async def test_many_keys(server: RunningServer) -> None:
-    # On one connection, so that what is stored without a reply is before what is read.
+    # A single connection ensures that values stored without a reply are stored before the reads.
     async with connected(server, max_connections=1) as client:
         keys = [b"many-%d" % number for number in range(300)]
         for key in keys:
             await client.set(key, key, noreply=True)
-        await client.set(
-            b"last", b"1"
-        )  # on one connection or another: those before may be under way
+        await client.set(b"last", b"1")  # the reply shows that the values above are stored
         for found in (
             await client.get_many([*keys, b"nothing"]),
             await client.gets_many([*keys, b"nothing"]),
@@ -94,7 +92,7 @@ async def test_tasks_that_share_connections(server: RunningServer) -> None:
         assert [item.value for item in found.values()] == [large] * 8
 
 
-async def test_what_is_too_large(server: RunningServer) -> None:
+async def test_values_that_are_too_large(server: RunningServer) -> None:
     async with connected(server) as client:
         with pytest.raises(emcache.StorageCommandError, match="too large"):
             await client.set(b"key", b"x" * 1_100_000)
@@ -108,8 +106,8 @@ async def test_a_unix_socket() -> None:
             assert (await client.get(b"key")).value == b"value"
 
 
-# In a program of its own: it makes contexts in a way that is deprecated, and does not close a
-# connection that is refused.
+# This runs in a process of its own: emcache creates TLS contexts in a deprecated way, and does not
+# close a refused connection.
 _LOGIN = """
 import asyncio, emcache, sys
 from emcache.client_errors import AuthenticationError

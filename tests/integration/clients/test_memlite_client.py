@@ -1,4 +1,4 @@
-"""The client's connection: against real servers, and against one that goes wrong on purpose."""
+"""The connection of `memlite.client`, to real servers and to deliberately faulty ones."""
 
 import asyncio
 import contextlib
@@ -122,7 +122,7 @@ async def test_large_values_and_backpressure(real: RunningServer) -> None:
         assert {reply.items[0].value for reply in found} == {value}
 
 
-async def test_a_reply_part_by_part(real: RunningServer) -> None:
+async def test_a_reply_read_in_parts(real: RunningServer) -> None:
     async with await connect(at(real)) as connection:
         parts = [
             part async for some in connection.stream(b"stats\r\n", Shape.ROWS) for part in some
@@ -132,7 +132,7 @@ async def test_a_reply_part_by_part(real: RunningServer) -> None:
         assert (await connection.request(FENCE)).line.startswith(b"VERSION ")
 
 
-async def test_a_cancelled_request_does_not_confuse_the_next(real: RunningServer) -> None:
+async def test_a_cancelled_request_does_not_affect_the_next(real: RunningServer) -> None:
     async with await connect(at(real)) as connection:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -145,7 +145,7 @@ async def test_a_unix_socket(start: Callable[..., RunningServer]) -> None:
         assert (await connection.request(FENCE)).line.startswith(b"VERSION ")
 
 
-async def test_a_name_with_several_addresses(start: Callable[..., RunningServer]) -> None:
+async def test_a_host_name_with_several_addresses(start: Callable[..., RunningServer]) -> None:
     server = start()
     async with await connect(Address("localhost", server.port)) as connection:
         assert (await connection.request(FENCE)).line.startswith(b"VERSION ")
@@ -207,7 +207,7 @@ async def test_login(
         (b"x" * 10_000, "xxx"),
     ],
 )
-async def test_a_login_without_a_proper_answer(
+async def test_a_login_with_an_invalid_reply(
     login: Callable[[bytes, bytes], Login], reply: bytes, said: str
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -222,7 +222,7 @@ async def test_a_login_without_a_proper_answer(
 
 
 @pytest.mark.parametrize("login", [TextLogin, SaslPlainLogin])
-async def test_a_login_that_is_not_answered(login: Callable[[bytes, bytes], Login]) -> None:
+async def test_a_login_without_a_reply(login: Callable[[bytes, bytes], Login]) -> None:
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -262,16 +262,16 @@ async def test_tls(start: Callable[..., RunningServer], tmp_path: Path, users: s
                 await connection.request(FENCE)
 
 
-async def test_tls_to_a_server_without(real: RunningServer) -> None:
+async def test_tls_to_a_server_without_tls(real: RunningServer) -> None:
     with pytest.raises(OSError, match=r"."):
         await connect(at(real), tls=TlsSettings(verify=False).context())
 
 
-# Servers that go wrong
+# Faulty servers
 
 
 async def answer(address: Address, *requests: bytes, **options: float) -> list[object]:
-    """Send requests together; return a reply's line or an error for each."""
+    """Send requests together; return the line of each reply, or the error."""
     connection = await connect(address, **options)  # type: ignore[arg-type]
     sent = [connection.send(request) for request in requests]
     found = await asyncio.gather(*sent, return_exceptions=True)
@@ -306,7 +306,7 @@ async def test_outcomes_are_unknown_when_the_connection_is_lost(reset: bool) -> 
     assert isinstance(others[0], OSError)
 
 
-async def test_requests_that_were_not_sent_are_told_apart() -> None:
+async def test_requests_that_were_not_sent_are_reported_as_such() -> None:
     async with serving(replying(b"", stay=True)) as address:
         connection = await connect(address)
         sent = connection.send(b"get a\r\n")
@@ -332,7 +332,7 @@ async def test_requests_that_were_not_sent_are_told_apart() -> None:
         (b"STORED\r\nERROR\r\nERROR\r\n", Fault.EXCESS),
     ],
 )
-async def test_nonsense_ends_the_connection_but_not_the_replies_before_it(
+async def test_an_invalid_reply_closes_the_connection_after_earlier_replies(
     reply: bytes, fault: Fault
 ) -> None:
     async with serving(replying(reply, stay=True)) as address:
@@ -363,7 +363,7 @@ async def test_timeouts() -> None:
     assert isinstance(second.cause, TimeoutError)
 
 
-async def test_no_timeout_while_a_value_arrives_or_nothing_is_asked() -> None:
+async def test_no_timeout_while_a_value_arrives_or_no_request_is_pending() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readline():
             writer.write(b"VALUE k 0 8\r\n")
@@ -389,7 +389,7 @@ async def test_no_timeout_while_a_request_is_sent(tmp_path: Path) -> None:
         writer.close()
 
     size, path = 10_000_000, str(tmp_path / "socket")
-    # A UNIX socket: the kernel's buffers are small, so that sending goes on to the end.
+    # A UNIX socket has small kernel buffers, so that sending continues until the end of the test.
     server = await asyncio.start_unix_server(serve, path)
     async with await connect(Address("", 0, path), timeout=1) as connection:
         assert (await connection.request(b"x" * size)).line == b"STORED"
@@ -398,7 +398,7 @@ async def test_no_timeout_while_a_request_is_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("close", [False, True])
-async def test_a_server_that_speaks_first_answers_the_first_request(close: bool) -> None:
+async def test_data_sent_before_the_first_request_answers_it(close: bool) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"ERROR Too many open connections\r\n")
         if not close:
@@ -413,7 +413,7 @@ async def test_a_server_that_speaks_first_answers_the_first_request(close: bool)
         await connection.close()
 
 
-async def test_a_server_that_does_not_stop_speaking_is_not_read_before_the_first_request() -> None:
+async def test_endless_data_before_the_first_request_is_not_read() -> None:
     poured = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -445,7 +445,7 @@ async def test_the_last_reply_may_be_the_end_of_the_connection() -> None:
             await connection.close()
 
 
-async def test_a_stream_waits_for_its_reader_and_can_be_given_up() -> None:
+async def test_a_stream_waits_for_its_reader_and_can_be_abandoned() -> None:
     poured = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -476,7 +476,7 @@ async def test_a_stream_waits_for_its_reader_and_can_be_given_up() -> None:
         await connection.close()
 
 
-async def test_a_stream_that_breaks_off_gives_what_has_come() -> None:
+async def test_an_interrupted_stream_yields_what_has_arrived() -> None:
     async with serving(replying(b"STAT a 1\r\nSTAT b")) as address:
         connection = await connect(address)
         seen = []
@@ -487,7 +487,7 @@ async def test_a_stream_that_breaks_off_gives_what_has_come() -> None:
         await connection.close()
 
 
-async def test_writers_wait_and_are_woken_when_the_connection_is_lost() -> None:
+async def test_waiting_writers_are_woken_when_the_connection_is_lost() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.3)
         writer.transport.abort()
@@ -503,7 +503,7 @@ async def test_writers_wait_and_are_woken_when_the_connection_is_lost() -> None:
         await connection.close()
 
 
-async def test_requests_of_one_iteration_are_one_write() -> None:
+async def test_requests_in_one_iteration_of_the_loop_are_one_write() -> None:
     written = []
 
     class Transport(asyncio.Transport):

@@ -1,4 +1,4 @@
-"""meta-memcache, which speaks nothing but meta, on every backend and beside memcached."""
+"""meta-memcache, which uses only the meta protocol, on every backend and on memcached."""
 
 import concurrent.futures
 import contextlib
@@ -31,7 +31,7 @@ Connect = Callable[..., CacheApi]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """A function that makes a client, and closes its sockets afterwards: it has no way to."""
+    """Return a function that creates clients; close their sockets, as they cannot do it."""
     with contextlib.ExitStack() as stack:
 
         def connect(server: RunningServer, password: str | None = None) -> CacheApi:
@@ -78,7 +78,7 @@ def test_values(client: CacheApi) -> None:
     assert client.get("key") is None
 
 
-def test_modes_of_storing(client: CacheApi) -> None:
+def test_modes_of_storage_commands(client: CacheApi) -> None:
     assert not client.set("key", "one", ttl=100, set_mode=SetMode.REPLACE)
     assert not client.set("key", "one", ttl=100, set_mode=SetMode.APPEND)
     assert client.set("key", "one", ttl=100, set_mode=SetMode.ADD)
@@ -130,7 +130,7 @@ def test_counters(client: CacheApi) -> None:
 
 @pytest.mark.parametrize("name", ["with a space", "schlüssel", "鍵" * 30, "x" * 250])
 def test_keys_in_base64(client: CacheApi, name: str) -> None:
-    """What no other protocol could send: meta-memcache sends it as base64, or a digest of it."""
+    """These keys are not valid in other protocols; meta-memcache sends base64 or a digest."""
     assert client.set(name, name, ttl=100)
     assert client.get(name) == name
     assert client.multi_get([name, "nothing"]) == {Key(name): name, Key("nothing"): None}
@@ -149,8 +149,8 @@ def test_many_at_once(client: CacheApi) -> None:
     assert len({unique for _, unique in found.values()}) == len(names)
 
 
-def test_one_recaches_before_it_expires(client: CacheApi) -> None:
-    """Who is told of a miss makes the value again; the others have the old one meanwhile."""
+def test_one_client_recaches_an_item_before_it_expires(client: CacheApi) -> None:
+    """One client is told of a miss and recreates the value; the others get the old value."""
     policy = RecachePolicy(ttl=30)
     assert client.set("key", "old", ttl=20)
     answers = [client.get("key", recache_policy=policy) for _ in range(5)]
@@ -159,7 +159,7 @@ def test_one_recaches_before_it_expires(client: CacheApi) -> None:
     assert [client.get("key", recache_policy=policy) for _ in range(3)] == ["new"] * 3
 
 
-def test_one_recaches_of_many_that_ask_at_once(
+def test_one_of_many_concurrent_clients_recaches(
     connect: Connect, server: RunningServer, client: CacheApi
 ) -> None:
     assert client.set("key", "old", ttl=20)
@@ -171,12 +171,12 @@ def test_one_recaches_of_many_that_ask_at_once(
     assert sorted(answers, key=str) == [None, *["old"] * 15]
 
 
-def test_deleted_items_are_stale_until_somebody_made_them_again(client: CacheApi) -> None:
+def test_deleted_items_are_stale_until_they_are_recached(client: CacheApi) -> None:
     policy = StalePolicy(mark_stale_on_deletion_ttl=30)
     assert client.set("key", "old", ttl=100)
     assert client.delete("key", stale_policy=policy)
     assert [client.get("key") for _ in range(3)] == [None, "old", "old"]
-    # Deleted once more, it has another winner.
+    # After another delete there is another winner.
     assert client.invalidate("key", stale_policy=policy)
     winner, unique = client.get_cas("key")
     assert (winner, client.get("key")) == (None, "old")
@@ -184,7 +184,7 @@ def test_deleted_items_are_stale_until_somebody_made_them_again(client: CacheApi
     assert [client.get("key") for _ in range(3)] == ["new"] * 3
 
 
-def test_what_was_deleted_while_it_was_made_is_stored_as_stale(client: CacheApi) -> None:
+def test_a_value_deleted_while_it_was_recreated_is_stored_as_stale(client: CacheApi) -> None:
     stale = StalePolicy(mark_stale_on_deletion_ttl=30, mark_stale_on_cas_mismatch=True)
     assert client.set("key", "old", ttl=100)
     assert client.delete("key", stale_policy=stale)
@@ -192,11 +192,11 @@ def test_what_was_deleted_while_it_was_made_is_stored_as_stale(client: CacheApi)
     assert value is None
     assert client.delete("key", stale_policy=stale)  # in the meantime
     assert client.set("key", "late", ttl=100, cas_token=unique, stale_policy=stale)
-    # It may be shown, and is to be made again, by one.
+    # Clients may show it, and one of them is told to recreate it.
     assert [client.get("key") for _ in range(3)] == [None, "late", "late"]
 
 
-def test_one_fills_a_miss_while_others_wait(client: CacheApi) -> None:
+def test_one_client_fills_a_miss_while_others_wait(client: CacheApi) -> None:
     policy = LeasePolicy(ttl=30, miss_retries=3, miss_retry_wait=0.5)
     assert client.get_or_lease("key", policy) is None
     waits: list[float] = []
@@ -211,7 +211,7 @@ def test_one_fills_a_miss_while_others_wait(client: CacheApi) -> None:
     assert client.get_or_lease("key", policy) == "made"
 
 
-def test_one_fills_a_miss_with_the_cas_of_its_lease(client: CacheApi) -> None:
+def test_a_client_fills_a_miss_with_the_cas_unique_of_its_lease(client: CacheApi) -> None:
     policy = LeasePolicy(ttl=30, miss_retries=1)
     value, unique = client.get_or_lease_cas("key", policy)
     assert value is None
@@ -224,7 +224,7 @@ def test_one_fills_a_miss_with_the_cas_of_its_lease(client: CacheApi) -> None:
 def test_with_a_password(
     connect: Connect, start: Callable[..., RunningServer], tmp_path: Path
 ) -> None:
-    """Its sockets may be prepared: here the first request is a login. (TLS's it cannot use.)"""
+    """A hook prepares each socket, here with a login as first request. (TLS is not possible.)"""
     users = tmp_path / "users"
     users.touch(0o600)
     users.write_text("web:secret\n")

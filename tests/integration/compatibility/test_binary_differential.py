@@ -1,10 +1,10 @@
-"""The same random binary streams to memlite and to the real memcached, and the same replies.
+"""memlite and the real memcached give the same replies to random binary streams.
 
 Only cas uniques, which no two servers share, are replaced by the order in which they first appear.
 
-What differs on purpose, and is therefore not generated: unknown commands with extras or a key (of
-which memcached passes over too much), VERBOSITY (which it does not know), and a flush to come (with
-which memcached takes back one that was less than a second ago).
+Some requests are not generated, because memlite differs deliberately: unknown commands with extras
+or a key (of which memcached skips too much), VERBOSITY (which memcached does not know), and delayed
+flushes (with which memcached revokes a flush less than a second before).
 """
 
 import contextlib
@@ -43,7 +43,7 @@ CAS = st.sampled_from([0, 0, 0, 0, NO_CAS])
 OPAQUES = st.sampled_from([0, 7, 2**32 - 1])
 VALUES = st.one_of(
     NUMBERS.map(lambda number: b"%d" % number),
-    # Not white space alone: to count in it memcached reads on behind the value.
+    # A value of white space only is not used, because memcached's incr reads beyond it.
     st.binary(max_size=40).filter(lambda value: not value or value.strip(b" \t\n\v\f\r")),
     st.sampled_from([b"", b" 7", b"12 34", b"\r\nx", b"x" * 3000, NOOP, b"7\0"]),
 )
@@ -56,8 +56,8 @@ JOINS = st.sampled_from([Opcode.APPEND, Opcode.APPENDQ, Opcode.PREPEND, Opcode.P
 COUNTS = st.sampled_from([Opcode.INCREMENT, Opcode.INCREMENTQ, Opcode.DECREMENT, Opcode.DECREMENTQ])
 TOUCHING = (Opcode.TOUCH, Opcode.GAT, Opcode.GATQ, Opcode.GATK, Opcode.GATKQ)
 TOUCHES = st.sampled_from(TOUCHING)
-# memcached writes a shorter number into the item that is there, and pads it, unless a reply that is
-# not out yet refers to that. With a NOOP replies go out.
+# memcached writes a shorter number into the existing item and pads it, unless a reply that has not
+# been sent refers to the item. A NOOP makes it send its replies.
 BEHIND_NOOP = NOOP.__add__
 
 COMMANDS = st.one_of(
@@ -107,15 +107,15 @@ SETTINGS = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthChec
 
 @SETTINGS
 @given(st.lists(COMMANDS, min_size=1, max_size=30), ENDS)
-def test_streams(
+def test_streams_get_the_same_replies(
     pair: tuple[RunningServer, RunningServer], commands: list[bytes], end: bytes
 ) -> None:
-    """All at once, as a pipelining client would, up to what ends the connection."""
+    """Each stream is sent at once, up to a request that ends the connection."""
     found = []
     for server in pair:
         server.ask(packet(Opcode.FLUSH))
         answers = replies(server.ask(b"".join(commands) + end))
-        # A new expiry is a new version where a backend gives versions; in memcached it is not.
+        # On backends with versions a new expiry is a new version; in memcached it is not.
         found.append(normal(answers, any_cas=pair[0].kind != "memlite"))
     assert found[0] == found[1]
 
@@ -141,11 +141,11 @@ def test_streams(
         max_size=12,
     )
 )
-def test_with_cas_uniques_that_fit(
+def test_streams_with_valid_cas_uniques_get_the_same_replies(
     pair: tuple[RunningServer, RunningServer],
     steps: list[tuple[bytes, bool, Callable[[int], bytes]]],
 ) -> None:
-    """Commands in turn with one on a cas unique just read, or read before something else."""
+    """Some commands use a cas unique that was just read, or read before another change."""
     touching = () if pair[0].kind == "memlite" else TOUCHING
     for server in pair:
         server.ask(packet(Opcode.FLUSH))
@@ -153,7 +153,7 @@ def test_with_cas_uniques_that_fit(
         remembered = [NO_CAS, NO_CAS]
         for command, afresh, conditional in steps:
             if command[1] in touching:
-                continue  # see test_streams
+                continue  # see test_streams_get_the_same_replies
             found = []
             for index, wire in enumerate((ours, theirs)):
                 if afresh:
@@ -166,7 +166,7 @@ def test_with_cas_uniques_that_fit(
 
 
 def converse(wire: Wire, request: bytes) -> list[Reply]:
-    """Send a request and return the replies, with that to the NOOP behind it."""
+    """Send a request followed by a NOOP, and return the replies to both."""
     mark = packet(Opcode.NOOP, opaque=0x12345678)
     wire.send(request + mark)
     return replies(wire.until(b"\x81" + mark[1:]))

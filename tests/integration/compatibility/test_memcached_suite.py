@@ -1,7 +1,8 @@
 """memcached's own tests of the binary protocol, run against memlite.
 
-They come with its sources, which are not ours: they run when the memcached to compare with
-(MEMLITE_TEST_MEMCACHED) stands in the folder it was built in, of 1.6.45.
+The tests are part of memcached's sources, which are not in this repository. They run if the
+memcached to compare with (MEMLITE_TEST_MEMCACHED) is version 1.6.45, in the folder in which it was
+built.
 """
 
 import os
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("perl") is None, reason="needs perl"),
 ]
 
-# It wants to have started the server itself, on a UNIX socket: "stats settings" shows none.
+# The suite starts the server itself, on a UNIX socket: "stats settings" shows no address.
 NOT_FOR_US = {"binary.t": ["449"], "binary-get.t": []}
 
 
@@ -36,7 +37,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("name", NOT_FOR_US)
-def test_suite(server: RunningServer, name: str) -> None:
+def test_memcacheds_suite(server: RunningServer, name: str) -> None:
     run = subprocess.run(
         ["perl", f"t/{name}"],
         cwd=SOURCE,

@@ -1,15 +1,15 @@
-"""Meta commands, random ones and a table of awkward ones, to memlite and to the real memcached.
+"""memlite and memcached give the same replies to meta commands, random and from a table.
 
-As in `test_differential`: whatever memcached replies, memlite must, byte for byte, but for cas
-uniques, which are replaced by the order in which they first appear.
+As in `test_text_differential`, every byte of memlite's replies must equal memcached's, except for
+cas uniques, which are replaced by the order in which they first appear.
 
-Against a memcached before 1.6.45 what it cannot do is left out (see `LATER`): 1.6.18 knows no
-E, C in ma and mg, I with C in ms, x, N for append, c in the reply of ms that failed, b of me, and
-tells errors in other words.
+Requests that a memcached older than 1.6.45 does not support are left out (see `LATER`): 1.6.18 does
+not know E, C in ma and mg, I with C in ms, x, N for append, c in the reply of an ms that failed,
+and b of me, and it words errors differently.
 
-Not generated, as memlite does not follow: T in ma on a number that gets longer (memcached gives
-the new expiry to the item it has just replaced), and what makes memcached forget that a key came
-as base64: N, x, append and prepend.
+Some requests are not generated, because memlite differs deliberately: T in ma on a number that gets
+longer (memcached gives the new expiry to the item it has just replaced), and what makes memcached
+forget that a key came as base64: N, x, append and prepend.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ SET = ["F5", "T", "c", "I", "MS", "ME", "MA", "MP", "MR"]
 DELETE = ["I", "T"]
 COUNT = ["J10", "D3", "MI", "MD", "M+", "M-", "v", "t", "c"]
 if LATER:
-    # Not s: in append and prepend, where 1.6.18 tells the size of what was sent.
+    # Without s in append and prepend, where 1.6.18 returns the size of the sent value.
     SET += ["s", "N", "E77777777777"]
     DELETE += ["x", "F3", "E88888888888"]
     COUNT += ["N", "E99999999999"]
@@ -115,19 +115,21 @@ def normal(reply: bytes, seen: dict[bytes, bytes]) -> bytes:
 
 
 def converse(wire: Wire, command: bytes) -> bytes:
-    """Send a command, and return its replies; a noop behind it tells where they end."""
+    """Send a command and return its replies, which end where a noop's reply begins."""
     wire.send(command if command == b"mn\r\n" else command + b"mn\r\n")
     return wire.until(b"MN\r\n")
 
 
-# What is left of a lifetime differs when memcached's clock ticks between a set and a get.
+# The remaining lifetime differs if memcached's clock ticks between a set and a get.
 TRIES = 3
 
 
 @settings(max_examples=100, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=25))
 @example([b"set b 0 100 1\r\n5\r\n", b"mg b R100\r\n", b"mg b t R101\r\n"])
-def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
+def test_streams_get_the_same_replies(
+    pair: tuple[RunningServer, RunningServer], commands: list[bytes]
+) -> None:
     stream = b"".join(command for command in commands if not _may_shrink(command))
     for _ in range(TRIES):
         replies = []
@@ -143,12 +145,12 @@ def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes
 
 
 def persistent(pair: tuple[RunningServer, RunningServer]) -> bool:
-    """Whether ours gives a new cas unique to what has a new expiry, unlike memcached."""
+    """Return whether memlite, unlike memcached, assigns a new cas unique with a new expiry."""
     return "--backend" in pair[0].process.args
 
 
 def _may_shrink(command: bytes) -> bool:
-    """Whether a number may get shorter: memcached fills it up, but not while a reply holds it."""
+    """Return whether numbers may get shorter: memcached pads some of them."""
     return b"18446744073709551615" in command or (
         command.startswith(b"ma") and (b"MD" in command or b"M-" in command)
     )
@@ -156,12 +158,12 @@ def _may_shrink(command: bytes) -> bool:
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(st.tuples(COMMANDS, st.integers(0, 9)), min_size=1, max_size=15))
-def test_with_uniques_that_were_read(
+def test_streams_with_valid_cas_uniques_get_the_same_replies(
     pair: tuple[RunningServer, RunningServer], steps: list[tuple[bytes, int]]
 ) -> None:
-    """In turn with commands on the condition of a unique read just now, or a while ago."""
+    """Some commands use a cas unique that was just read, or read before another change."""
     if persistent(pair):
-        pytest.skip("a new expiry comes with a new unique")
+        pytest.skip("a new expiry gives the item a new cas unique")
     conditional = {
         0: b"ms a 2 c C%b\r\n42\r\n", 1: b"ms a 1 MA k C%b\r\n1\r\n", 2: b"md a C%b\r\n",
         3: b"md a I T50 C%b\r\n",
@@ -235,7 +237,7 @@ AWKWARD = [
     b"mg n R400 t\r\n", b"mg a R400 t\r\n", b"mg n T20 R30 t\r\n",
     b"mg n R30 T20 t\r\n", b"mg a L1 P2\r\n",
 ]  # fmt: skip
-# Answered in other words, or not known, before 1.6.45.
+# Versions before 1.6.45 word the answer differently, or do not know the command.
 IN_OTHER_WORDS = (
     b"mg a v f s t c", b"ms a 2 M\r", b"ms a 2 MSET", b"ms a 2 F4294967296", b"ms a 2\r\nhiho",
     b"ms a 2 q\r\nhi!", b"ms kkk", b"ma none N60 q",
@@ -251,9 +253,11 @@ IN_OTHER_WORDS = (
 
 @pytest.mark.parametrize("request_", AWKWARD, ids=lambda line: repr(line[:40]))
 @patiently
-def test_awkward(pair: tuple[RunningServer, RunningServer], request_: bytes) -> None:
+def test_awkward_commands_get_the_same_replies(
+    pair: tuple[RunningServer, RunningServer], request_: bytes
+) -> None:
     if not LATER and request_.startswith(IN_OTHER_WORDS):
-        pytest.skip("this memcached answers in other words")
+        pytest.skip("this version of memcached words the answer differently")
     setup = b"flush_all\r\nms a 2 F3\r\nhi\r\nms n 1 T300\r\n7\r\n"
     after = b"mg a v f t u\r\nmg n v t\r\nmg none v t\r\nmn\r\n"
     replies = []

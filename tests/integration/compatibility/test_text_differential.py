@@ -1,13 +1,13 @@
-"""The same random streams, valid and malformed, to memlite and to the real memcached.
+"""memlite and memcached give the same replies to random text streams, valid and malformed.
 
-Whatever memcached replies, memlite must reply, byte for byte; only cas uniques, which no two
-servers share, are replaced by the order in which they first appear.
+Every byte of the replies must be the same. Only cas uniques, which no two servers share, are
+replaced by the order in which they first appear.
 
-What differs on purpose, and is therefore not generated: flags of 2**32 and above (memcached keeps
-the low 32 bits, memlite refuses them), exptimes of more than 32 bits (of which memcached keeps the
-low 32, with their sign), and an over-long key in a get behind other commands in the same packet
-(memcached forgets the replies before it). Against a memcached older than 1.6.45, only what it
-answers the same way is generated (see `RECENT`).
+Some requests are not generated, because memlite differs deliberately: flags of 2**32 and above
+(memcached keeps the low 32 bits, memlite refuses them), exptimes of more than 32 bits (of which
+memcached keeps the low 32, with their sign), and an over-long key in a get that follows other
+commands in the same packet (memcached loses the replies before it). Against a memcached older than
+1.6.45, only requests that it answers in the same way are generated (see `RECENT`).
 """
 
 import contextlib
@@ -45,7 +45,7 @@ NUMBERS = st.sampled_from(
 )
 VALUES = st.one_of(
     NUMBERS,
-    # Not white space alone: to count in it memcached reads on behind the value.
+    # A value of white space only is not used, because memcached's incr reads beyond it.
     st.binary(max_size=40).filter(lambda value: not value or value.strip(b" \t\n\v\f\r")),
     st.sampled_from([b"", b" 7", b"12 34", b"\r\nx", b"x" * 3000, b"get a\r\n", b"7\0"]),
 )
@@ -165,8 +165,10 @@ COMMANDS = st.one_of(
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=30))
-def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes]) -> None:
-    """All at once, as a pipelining client would."""
+def test_streams_get_the_same_replies(
+    pair: tuple[RunningServer, RunningServer], commands: list[bytes]
+) -> None:
+    """Each stream is sent at once, as by a pipelining client."""
     ours, theirs = pair
     for server in pair:
         server.ask(b"flush_all\r\n")
@@ -179,10 +181,10 @@ def test_streams(pair: tuple[RunningServer, RunningServer], commands: list[bytes
     database=None,
 )  # fmt: skip
 @given(st.lists(st.tuples(COMMANDS, st.integers(0, 6)), min_size=1, max_size=12))
-def test_with_uniques_that_fit(
+def test_streams_with_valid_cas_uniques_get_the_same_replies(
     pair: tuple[RunningServer, RunningServer], steps: list[tuple[bytes, int]]
 ) -> None:
-    """Commands in turn with cas on a unique that was just read, or read before something else."""
+    """Some commands are a cas with a unique that was just read, or read before another change."""
     with pair[0].connect() as ours, pair[1].connect() as theirs:
         remembered = [b"0", b"0"]
         for wire in (ours, theirs):
@@ -206,7 +208,7 @@ def _unique_of(wire: Wire, key: bytes) -> bytes | None:
 
 
 def _converse(wire: Wire, command: bytes) -> bytes:
-    """Send a command and return its reply, whatever its form: all before version's."""
+    """Send a command followed by version, and return everything before version's reply."""
     wire.send(command + b"version\r\n")
     reply = b""
     while not (line := wire.line()).startswith(b"VERSION "):

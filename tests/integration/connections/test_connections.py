@@ -1,4 +1,4 @@
-"""Connections that pipeline, stall, vanish, come in thousands, or send what they should not."""
+"""Connections that pipeline, stall, vanish, come in thousands, or send invalid data."""
 
 import contextlib
 import re
@@ -33,7 +33,7 @@ def test_replies_of_one_packet_come_in_one_packet(memlite: RunningServer) -> Non
     with memlite.connect() as wire:
         wire.send(b"set a 0 0 1\r\n1\r\n" + b"get a\r\n" * 15)
         expected = b"STORED\r\n" + b"VALUE a 0 1\r\n1\r\nEND\r\n" * 15
-        # One recv: had they been sent one by one, the first would be here alone.
+        # There is one recv: if replies were sent one by one, only the first would be here.
         select.select([wire.sock], [], [], 10)
         assert wire.sock.recv(65536) == expected
 
@@ -64,10 +64,10 @@ def test_thousands_of_pipelined_commands_are_answered_in_order(memlite: RunningS
         assert lines[4 * n : 4 * n + 4] == [b"STORED", b"VALUE k%d 0 5" % n, b"%05d" % n, b"END"]
 
 
-def test_all_commands_are_answered_although_the_client_stops_sending(
+def test_all_commands_are_answered_although_the_client_has_stopped_sending(
     memlite: RunningServer,
 ) -> None:
-    # More than one share of commands, then the end: nothing may be lost over it.
+    # The client sends more commands than one turn takes and then half-closes; none may be lost.
     assert memlite.ask(b"get nothing\r\n" * 1000) == b"END\r\n" * 1000
 
 
@@ -81,7 +81,7 @@ def test_yields_are_counted(start: Start) -> None:
 
 @pytest.mark.alone
 @patiently
-def test_others_are_served_while_one_pipelines(memlite: RunningServer) -> None:
+def test_other_clients_are_served_while_one_pipelines(memlite: RunningServer) -> None:
     with memlite.connect() as greedy, memlite.connect() as modest:
         greedy.send(b"get nothing\r\n" * 15_000)
         start = time.monotonic()
@@ -93,11 +93,11 @@ def test_others_are_served_while_one_pipelines(memlite: RunningServer) -> None:
     assert waited < max(total / 2, 0.02)
 
 
-# Too many peers
+# Too many connections
 
 
 def connect_at_once(port: int, count: int, stack: contextlib.ExitStack) -> list[socket.socket]:
-    """Return connections that the server has not had the time to accept one by one."""
+    """Open connections faster than the server accepts them."""
     clients = []
     for _ in range(count):
         client = stack.enter_context(socket.socket())
@@ -117,10 +117,12 @@ def readable(clients: list[socket.socket]) -> list[socket.socket]:
 
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio"])
-def test_a_crowd_over_the_limit_is_turned_away_quietly(kind: str, start: Start) -> None:
+def test_connections_over_the_limit_are_refused_without_log_messages(
+    kind: str, start: Start
+) -> None:
     server = start("-c", "10", "-b", "1024", kind=kind)
     soft, _ = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
-    # The least that raise_file_limit would have made sure of.
+    # This is the minimum that raise_file_limit would have ensured.
     resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (10 + 192, soft))
     with contextlib.ExitStack() as stack:
         clients = connect_at_once(server.port, 600, stack)
@@ -134,7 +136,7 @@ def test_a_crowd_over_the_limit_is_turned_away_quietly(kind: str, start: Start) 
     assert server.log.read_text() == ""
 
 
-def test_running_out_of_files_is_told_once_in_a_while(start: Start) -> None:
+def test_running_out_of_file_descriptors_is_logged_only_now_and_then(start: Start) -> None:
     server = start(kind="memlite-asyncio")
     limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (30, limits[1]))
@@ -177,8 +179,8 @@ def test_large_values_take_linear_time(start: Start) -> None:
     seconds: dict[int, list[float]] = {small: [], large: []}
     with server.connect(60) as wire:
         for size in (small, large) * 5:
-            # The server's own time, which others on the machine hardly change; in turns, as many
-            # bytes of each.
+            # The server's processor time depends little on other processes. Both sizes alternate,
+            # with the same number of bytes.
             before = processor_seconds(server)
             for _ in range(large // size):
                 fill(wire, b"big", size)
@@ -186,7 +188,7 @@ def test_large_values_take_linear_time(start: Start) -> None:
                 assert wire.line() == b"VALUE big 0 %d\r\n" % size
                 assert len(wire.exactly(size + 7)) == size + 7
             seconds[size].append(processor_seconds(server) - before)
-    # Were the buffer sliced or joined as it grows, the same bytes would take ten times as long.
+    # If the buffer were sliced or joined as it grows, the same bytes would take ten times as long.
     assert statistics.median(seconds[large]) < statistics.median(seconds[small]) * 5
 
 
@@ -198,24 +200,24 @@ def test_the_item_size_limit_can_be_raised(start: Start) -> None:
         assert wire.line() == b"SERVER_ERROR object too large for cache\r\n"
 
 
-# Slow and vanishing peers
+# Slow and vanishing clients
 
 
-def test_a_slow_reader_does_not_make_the_memory_grow(start: Start) -> None:
+def test_a_slow_reader_does_not_increase_memory(start: Start) -> None:
     server = start("-R", "1000")
     with server.connect() as slow, server.connect() as other:
         fill(slow, b"big", 1_000_000)
         before = server.resident_kib()
         slow.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        # Two gigabytes of replies asked for; none taken.
+        # The client requests two gigabytes of replies and reads none.
         request = b"get big\r\n" * 100
         slow.sock.settimeout(1)
         with contextlib.suppress(TimeoutError):
             for _ in range(20):
                 slow.send(request)
-        fill(other, b"small", 10)  # the others are served meanwhile
+        fill(other, b"small", 10)  # others are served meanwhile
         assert server.resident_kib() - before < 64 * 1024
-        # And it gets what it asked for once it reads.
+        # Once the client reads, it gets the replies.
         slow.sock.settimeout(20)
         for _ in range(100):
             assert slow.line() == b"VALUE big 0 1000000\r\n"
@@ -224,7 +226,7 @@ def test_a_slow_reader_does_not_make_the_memory_grow(start: Start) -> None:
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio"])
 @pytest.mark.parametrize("command", [b"get", b"gets", b"gat 0", b"gats 0"])
-def test_many_large_values_are_not_copied_for_who_does_not_read(
+def test_many_large_values_are_not_copied_for_a_client_that_does_not_read(
     start: Start, kind: str, command: bytes
 ) -> None:
     server = start(kind=kind)
@@ -235,13 +237,13 @@ def test_many_large_values_are_not_copied_for_who_does_not_read(
         wire.send(command + b" big" * 2000 + b"\r\nquit\r\n")
         fill(other, b"small", 10)
         assert server.resident_kib() - before < 64 * 1024
-        # All of it is there for who reads, quit or not; a part stands for the whole.
+        # A client that reads gets all of it, with or without quit; a part is enough here.
         for _ in range(50):
             assert wire.line().startswith(b"VALUE big 0 1000000")
             assert wire.exactly(1_000_002).endswith(b"vv\r\n")
 
 
-def test_quit_behind_large_replies_waits_for_them(server: RunningServer) -> None:
+def test_quit_after_large_replies_waits_until_they_are_sent(server: RunningServer) -> None:
     with server.connect() as wire:
         fill(wire, b"big", 1_000_000)
         wire.send(b"get" + b" big" * 20 + b"\r\nquit\r\n")
@@ -249,7 +251,7 @@ def test_quit_behind_large_replies_waits_for_them(server: RunningServer) -> None
     assert data == (b"VALUE big 0 1000000\r\n" + b"v" * 1_000_000 + b"\r\n") * 20 + b"END\r\n"
 
 
-def test_a_half_read_reply_is_not_changed_by_others(memlite: RunningServer) -> None:
+def test_a_partly_read_reply_is_not_changed_by_other_clients(memlite: RunningServer) -> None:
     with memlite.connect() as slow, memlite.connect() as other:
         fill(other, b"shared", 1_000_000)
         slow.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
@@ -262,7 +264,7 @@ def test_a_half_read_reply_is_not_changed_by_others(memlite: RunningServer) -> N
         assert b"w" not in data
 
 
-def test_a_client_that_vanishes_leaves_nothing_behind(memlite: RunningServer) -> None:
+def test_a_client_that_vanishes_leaves_no_connection_behind(memlite: RunningServer) -> None:
     beginnings = [
         b"", b"get", b"set half 0 0 100\r\n", b"set half 0 0 100\r\nhalf of it", b"get a\r\nge",
     ]  # fmt: skip
@@ -271,25 +273,25 @@ def test_a_client_that_vanishes_leaves_nothing_behind(memlite: RunningServer) ->
         wire = memlite.connect()
         wire.send(beginnings[number % len(beginnings)])
         if number % 2:
-            # A reset instead of a farewell.
+            # The client sends a reset.
             wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         wire.sock.close()
     assert wait_until(lambda: int(memlite.stats()["curr_connections"]) == before)
     assert memlite.ask(b"get half\r\n") == b"END\r\n"
 
 
-def test_half_a_large_value_goes_with_its_client(start: Start) -> None:
+def test_half_a_large_value_is_freed_with_its_connection(start: Start) -> None:
     server = start("-I", "1g", "-m", "2048")
     before = server.resident_kib()
     for _ in range(4):
         with server.connect() as wire:
             wire.send(b"set half 0 0 1000000000\r\n" + b"v" * 100 * MEGABYTE)
         assert wait_until(lambda: server.stats()["curr_connections"] == "1")
-    # Less than one of them; of freed memory, glibc keeps up to 64 MB.
+    # Less than one of the values. glibc keeps up to 64 MB of freed memory.
     assert wait_until(lambda: server.resident_kib() - before < 90 * 1024)
 
 
-def test_a_client_that_goes_while_a_large_reply_is_under_way(memlite: RunningServer) -> None:
+def test_a_client_disconnects_during_a_large_reply(memlite: RunningServer) -> None:
     with memlite.connect() as wire:
         fill(wire, b"big", 1_000_000)
     for _ in range(20):
@@ -302,7 +304,7 @@ def test_a_client_that_goes_while_a_large_reply_is_under_way(memlite: RunningSer
     assert "Traceback" not in memlite.log.read_text()
 
 
-# What should not be sent
+# Invalid data
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,9 @@ def test_a_client_that_goes_while_a_large_reply_is_under_way(memlite: RunningSer
         pytest.param(b"set k 0 0 x\r\n" * 100_000, id="malformed commands"),
     ],
 )
-def test_garbage_is_answered_or_cut_and_costs_no_memory(start: Start, garbage: bytes) -> None:
+def test_garbage_is_answered_or_disconnected_and_takes_no_memory(
+    start: Start, garbage: bytes
+) -> None:
     server = start()
     server.ask(b"get a\r\n" * 100)
     before = server.resident_kib()
@@ -329,7 +333,7 @@ def test_garbage_is_answered_or_cut_and_costs_no_memory(start: Start, garbage: b
         deadline = time.monotonic() + 60
         view = memoryview(garbage)
         while sent < len(view):
-            assert time.monotonic() < deadline, "neither cut nor taken"
+            assert time.monotonic() < deadline, "neither disconnected nor read"
             readable, writable, _ = select.select([wire.sock], [wire.sock], [], 10)
             try:
                 if readable and not wire.sock.recv(1 << 20):
@@ -345,7 +349,7 @@ def test_garbage_is_answered_or_cut_and_costs_no_memory(start: Start, garbage: b
     assert "Traceback" not in server.log.read_text()
 
 
-# Many
+# Many connections
 
 
 def test_more_connections_than_allowed(start: Start) -> None:
@@ -370,13 +374,13 @@ def test_five_thousand_connections(start: Start) -> None:
     wanted = 5000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted + 200:
-        pytest.skip(f"this machine allows {hard} open files, and {wanted + 200} are needed")
+        pytest.skip(f"this machine allows {hard} open files, but the test needs {wanted + 200}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 200), hard))
     server = start("-c", str(wanted + 10), "-b", "4096")
     wires = []
     try:
         wires.extend(server.connect(30) for _ in range(wanted))
-        # All at once: every request is out before the first reply is read.
+        # All connections at once: every request is sent before the first reply is read.
         for number, wire in enumerate(wires):
             wire.send(b"set c%d 0 0 4\r\n%04d\r\nget c%d\r\n" % (number, number, number))
         for number, wire in enumerate(wires):
@@ -401,7 +405,7 @@ def test_idle_connections_are_closed(start: Start) -> None:
         assert busy.stats()["idle_kicks"] == "1"
 
 
-def test_an_idle_peer_that_does_not_read_is_cut(start: Start) -> None:
+def test_an_idle_client_that_does_not_read_is_closed(start: Start) -> None:
     server = start("-o", "idle_timeout=2")
     with server.connect() as deaf, server.connect() as busy:
         fill(deaf, b"big", 1_000_000)
@@ -423,11 +427,11 @@ def test_a_delayed_flush_is_on_time(start: Start) -> None:
         assert wait_until(lambda: wire.ask(b"touch before 0\r\n") == b"NOT_FOUND\r\n")
         assert 0.9 < time.monotonic() - begun < 6
         assert wire.ask(b"set after 0 0 1\r\n1\r\n") == b"STORED\r\n"
-        time.sleep(1.2)  # past the tick that a coarser clock would have waited for
+        time.sleep(1.2)  # after the tick for which a coarser clock would have waited
         assert wire.ask(b"touch after 0\r\n") == b"TOUCHED\r\n"
 
 
-def test_time_moves_for_tests(memlite: RunningServer) -> None:
+def test_tests_can_advance_the_clock(memlite: RunningServer) -> None:
     with memlite.connect() as wire:
         wire.ask(b"set brief 0 5 1\r\n1\r\n")
         wire.ask(b"set lasting 0 0 1\r\n1\r\n")
@@ -441,7 +445,7 @@ def test_time_moves_for_tests(memlite: RunningServer) -> None:
         assert wire.ask(b"get lasting\r\n") == b"END\r\n"
 
 
-def test_connection_states(start: Start) -> None:
+def test_connection_states_in_stats(start: Start) -> None:
     server = start()
     with server.connect() as half, server.connect() as asking:
         half.send(b"set foo 0 0 6\r\n")

@@ -1,4 +1,4 @@
-"""Two hundred connections that mix all commands, each checking every reply it gets."""
+"""Two hundred connections mix all commands, and each checks every reply."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ SECONDS = float(os.environ.get("MEMLITE_TEST_SOAK_SECONDS", "5"))
 
 
 class Client:
-    """A connection with keys of its own, so that it knows what each reply must be."""
+    """A connection with keys of its own, so that it knows the expected replies."""
 
     def __init__(self, number: int) -> None:
         self.random = random.Random(number)
@@ -24,7 +24,7 @@ class Client:
         self.checked = 0
 
     def request(self) -> tuple[bytes, bytes]:
-        """Return the next command and the reply it must get."""
+        """Return the next command and its expected reply."""
         key = self.prefix + b"%d" % self.random.randrange(20)
         return self.random.choice(
             [self.get, self.get, self.set, self.set, self.add, self.replace, self.append, self.cas,
@@ -113,7 +113,7 @@ class Client:
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 120)
-def test_many_connections_lose_nothing(start: Callable[..., RunningServer]) -> None:
+def test_many_connections_get_all_replies(start: Callable[..., RunningServer]) -> None:
     server = start("-m", "1024")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < CONNECTIONS + 100:

@@ -1,7 +1,7 @@
-"""What the load tester reports, beside a load generator in C, on a real memcached.
+"""The load tester's results compared with those of a load generator in C, on a real memcached.
 
-That memcached is slowed down, so that it and not a generator is the limit: on two cores one in
-Python would be, and the comparison would be one of generators.
+memcached is slowed down to be the bottleneck. Otherwise the generator would be, on two cores one in
+Python, and the test would compare the generators.
 """
 
 import json
@@ -75,7 +75,10 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
         throughput = theirs["operations"] / theirs["seconds"]
         rounds.append((point.throughput.mean / throughput, point.p50.mean / theirs["p50_us"]))
         medians = [statistics.median(ratios) for ratios in zip(*rounds, strict=True)]
-        # On a busy machine three rounds are too few: one generator meets more of what else runs.
+        # On a busy machine three rounds are too few, because other processes disturb one generator
+        # more than the other.
         if number >= 3 and limited < number / 2 and medians == pytest.approx([1, 1], abs=0.15):
             return
-    pytest.fail(f"ours, of the other's throughput and median: {rounds}; {limited} were limited")
+    pytest.fail(
+        f"our throughput and median relative to the C generator's: {rounds}; {limited} were limited"
+    )

@@ -1,4 +1,4 @@
-"""``memlite bench`` as people run it: real servers, real clients, files, exit codes."""
+"""``memlite bench`` as users run it: real servers, real clients, files, exit codes."""
 
 import contextlib
 import csv
@@ -35,7 +35,7 @@ def address(server):
 
 
 def marked(mark):
-    """Return the processes that were started with this in their environment."""
+    """Return the processes that have this in their environment."""
     found = []
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -74,7 +74,7 @@ def test_compare(tmp_path):
     assert by_target["gcs", 1].response["get"].p50 >= 1000
     assert by_target["gcs", 1].response["set"].p50 >= 2000
     assert by_target["memory", 4].throughput.mean > by_target["gcs", 4].throughput.mean
-    # New clients all at once, beside it: a set and a get each.
+    # Next to it: new clients, all at once, each with a set and a get.
     assert [(one.target, one.clients) for one in results.bursts] == list(by_target)
     for one in results.bursts:
         assert all(
@@ -100,7 +100,7 @@ def test_run_against_memcached(start, tmp_path):
     assert results.targets[0].name == "cache"
     assert results.targets[0].kind == "server"
     assert results.targets[0].server.startswith("1.")
-    assert results.points[0].repetitions[0].server is not None  # it runs on this machine
+    assert results.points[0].repetitions[0].server is not None  # the server runs on this machine
     assert not results.bursts
 
 
@@ -120,11 +120,11 @@ def test_presets(memlite, tmp_path, workload):
     assert not point.errors
 
 
-def test_values_that_are_wrong_are_found(memlite, tmp_path):
+def test_wrong_values_are_detected(memlite, tmp_path):
     arguments = ["run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path, "-q",
                  "--no-report"]  # fmt: skip
     assert bench(*arguments, "--mix", "set=1").returncode == 0
-    # Those were not stored to be verified.
+    # These values were not stored by a run with --verify.
     path = tmp_path / "reads.toml"
     path.write_text("preload = false\n[mix]\nget = 1\n")
     done = bench(*arguments, "--workload", path, "--verify")
@@ -185,7 +185,7 @@ def test_a_trace(memlite, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_knee(memlite, tmp_path):
+def test_the_knee_is_found(memlite, tmp_path):
     done = bench("run", address(memlite), "--clients", 1, *QUICK, "--find-knee", "--most", 8,
                  "--out", tmp_path, "-q", "--no-report")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -212,7 +212,7 @@ def test_each_value_size_is_stored_before_it_is_read(tmp_path):
 
 
 def wait_for_gets(server):
-    """Until it is asked by a load that runs for some time yet."""
+    """Wait until a thousand more gets have arrived, so that the load is under way."""
     before, deadline = int(server.stats()["cmd_get"]), time.monotonic() + 30
     while int(server.stats()["cmd_get"]) < before + 1000:
         assert time.monotonic() < deadline
@@ -220,7 +220,7 @@ def wait_for_gets(server):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
+def test_an_interrupted_run_saves_partial_results(memlite, tmp_path, number):
     with subprocess.Popen(
         [sys.executable, "-m", "memlite", "bench", "run", address(memlite), "--clients", "2",
          "--duration", "60s", "--warm-up", "0s", "--out", tmp_path, "--no-report"],
@@ -229,7 +229,7 @@ def test_an_interruption_saves_what_there_is(memlite, tmp_path, number):
         try:
             wait_for_gets(memlite)
         finally:
-            os.killpg(process.pid, number)  # as the terminal does it
+            os.killpg(process.pid, number)  # as a terminal sends it on Ctrl-C
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
     assert "partial" in errors
@@ -283,7 +283,7 @@ def test_a_server_that_dies_is_an_error(start, tmp_path):
         ([], 64, "COMMAND"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(tmp_path, arguments, code, said):
+def test_invalid_options_are_reported_in_one_line(tmp_path, arguments, code, said):
     done = bench(*arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
@@ -291,7 +291,7 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path, arguments, code, said):
     assert not list(tmp_path.glob("bench-results/*"))
 
 
-def test_workloads_are_printed_to_copy(tmp_path, memlite):
+def test_bench_workload_prints_presets_to_copy(tmp_path, memlite):
     names = [line.split()[0] for line in bench("workload").stdout.splitlines()]
     assert {"concurrent", "mixed", "multiget", "ycsb-a", "ycsb-f"} <= set(names)
     copied = tmp_path / "mine.toml"
@@ -315,7 +315,7 @@ def test_no_process_is_left_behind(tmp_path, killed):
         [sys.executable, "-m", "memlite", "bench", *arguments, "-q", "--no-report"],
         env=environment, stdout=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        while len(marked(mark)) < 5:  # itself, a worker and what goes with it, servers
+        while len(marked(mark)) < 5:  # the command, a worker with its helper process, servers
             assert process.poll() is None
             time.sleep(0.05)
         if killed:
@@ -346,7 +346,7 @@ def test_a_worker_that_is_killed(memlite, tmp_path):
         assert process.stderr.read() == "memlite: bench: a worker process died\n"
 
 
-def test_a_report_of_several_has_a_folder_of_its_own(memlite, tmp_path):
+def test_a_combined_report_has_a_folder_of_its_own(memlite, tmp_path):
     for name in ("old", "new"):
         bench("run", address(memlite), "--clients", 2, *QUICK, "--out", tmp_path / name, "-q",
               "--no-report")  # fmt: skip
@@ -365,7 +365,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encrypted(certificates):
-    """A memlite that speaks TLS, with those who show a certificate."""
+    """A memlite server with TLS that requires client certificates."""
     served, known = certificates
     with running(
         "memlite", *served.flags, "-o", f"ssl_verify_mode=2,ssl_ca_cert={served.ca}",
@@ -401,7 +401,7 @@ def test_tls(encrypted, certificates, tmp_path, options):
     assert stats["ssl_handshake_errors"] == stats["ssl_proto_errors"] == "0"
 
 
-def test_tls_that_cannot_be(memlite, encrypted, certificates, tmp_path):
+def test_tls_errors_are_reported(memlite, encrypted, certificates, tmp_path):
     served, known = certificates
     where = [address(encrypted), "--clients", 1, *QUICK, "--out", tmp_path, "-q"]
     for arguments, says in (
@@ -421,7 +421,7 @@ def test_tls_that_cannot_be(memlite, encrypted, certificates, tmp_path):
         assert done.stderr.count("\n") == 1, done.stderr
 
 
-def test_tls_to_anybody(certificates, tmp_path):
+def test_tls_without_verification(certificates, tmp_path):
     served, _ = certificates
     with running("memlite", *served.flags, tls=client_context(served.ca)) as server:
         done = bench("compare", "--backends", "memory", "--target", address(server) + "=tls",
@@ -476,7 +476,7 @@ def test_dialects_compared(lite_server, tmp_path):
     assert not any(one.errors for one in (*results.points, *results.bursts))
 
 
-def test_the_wrong_dialect(lite_server, tmp_path):
+def test_the_wrong_dialect_is_reported(lite_server, tmp_path):
     done = bench("run", address(lite_server), "--out", tmp_path / "a")
     assert done.returncode
     assert "(--dialect lite?)" in done.stderr

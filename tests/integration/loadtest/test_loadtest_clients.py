@@ -1,4 +1,4 @@
-"""The load tester's clients against servers whose behaviour is known."""
+"""The load tester's clients against servers with known behaviour."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,13 @@ from tests.support.patience import patiently
 
 
 class ArtificialServer(asyncio.Protocol):
-    """Answers each get after a service time, and nothing at all while it stalls.
+    """Answers each get after a service time, and answers nothing while it stalls.
 
     Attributes:
-        service: seconds.
-        stall: from when to when, in seconds of the loop's clock.
-        replies: what to answer instead, by number of the request.
-        connections: how many there were.
+        service: the service time in seconds.
+        stall: the begin and end of the stall, in seconds of the loop's clock.
+        replies: replies to send instead, by the number of the request.
+        connections: the number of connections so far.
     """
 
     service = 0.001
@@ -96,7 +96,7 @@ class Budget:
 
 
 def plain(left=None, **workload):
-    """Return gets of 10,000 keys, or another plain workload."""
+    """Return plain operations: gets of 10,000 keys, unless `workload` says otherwise."""
     workload = Workload(**({"mix": {"get": 1.0}} | workload))
     operations = PlainOperations(Operations(workload, seed=1, client=0, clients=1), 100)
     operations.left = left
@@ -104,7 +104,7 @@ def plain(left=None, **workload):
 
 
 async def drive(server, *, take=get, seconds=None, rate=0.0, kind="constant", **settings):
-    """Run clients; return what they wrote down."""
+    """Run clients and return their measurements."""
     recorder = Recorder()
     settings.setdefault("connections", 1)
     plain = take if isinstance(take, PlainOperations) else None
@@ -139,7 +139,7 @@ def merged(tallies: dict[str, Tally]) -> Tally:
 @pytest.mark.alone
 @both
 @patiently
-async def test_a_known_service_time(server, budget):
+async def test_a_known_service_time_is_measured(server, budget):
     server.service = 0.01
     recording = await drive(server, take=budget(200), connections=4)
     tally = recording.response["get"]
@@ -157,12 +157,12 @@ async def stalled(server):
 
 @pytest.mark.alone
 @patiently
-async def test_open_loop_counts_what_a_stall_does_to_those_who_come_meanwhile(server):
+async def test_open_loop_measures_the_delay_of_requests_due_during_a_stall(server):
     await stalled(server)
     recording = await drive(server, rate=400, seconds=2.0, connections=300)
     tally = recording.response["get"]
     assert sum(tally.values()) == pytest.approx(800, abs=4)
-    # A quarter of them comes during the stall, and waits for what is left of it.
+    # A quarter of the requests are due during the stall, and wait for the rest of it.
     assert percentile(tally, 0.5) < 10_000
     assert percentile(tally, 0.875) == pytest.approx(250_000, rel=0.2)
     assert percentile(tally, 0.99) == pytest.approx(480_000, rel=0.1)
@@ -171,20 +171,20 @@ async def test_open_loop_counts_what_a_stall_does_to_those_who_come_meanwhile(se
 
 @pytest.mark.alone
 @patiently
-async def test_open_loop_counts_waiting_for_a_connection(server):
+async def test_open_loop_measures_the_wait_for_a_connection(server):
     await stalled(server)
     recording = await drive(server, rate=400, seconds=2.0, connections=4)
     tally, service = recording.response["get"], recording.service["get"]
     assert percentile(tally, 0.875) > 200_000
-    # The requests themselves took as long as the server: only four met the stall.
+    # The requests themselves took as long as the service time, except for four that met the stall.
     assert percentile(service, 0.98) < 20_000
     assert sum(count for value, count in service.items() if value > 100_000) == 4
 
 
 @pytest.mark.alone
 @patiently
-async def test_closed_loop_does_not_see_it(server):
-    """Coordinated omission: whoever waits for a reply sends nothing that could be slow too."""
+async def test_closed_loop_omits_requests_during_a_stall(server):
+    """Coordinated omission: a client that waits for a reply sends no slow requests either."""
     await stalled(server)
     recording = await drive(server, seconds=2.0, connections=1)
     tally = recording.response["get"]
@@ -201,7 +201,7 @@ async def test_poisson_arrivals(server):
     assert percentile(recording.lateness, 0.5) < 1000
 
 
-def test_arrivals():
+def test_arrivals_are_evenly_spaced_or_exponential():
     constant = arrivals(1000, "constant", 1, 0.5)
     assert [next(constant) for _ in range(3)] == [500_000, 1_500_000, 2_500_000]
     poisson = arrivals(1000, "poisson", 1)
@@ -210,12 +210,12 @@ def test_arrivals():
     assert times == sorted(times)
     assert sum(gaps) / len(gaps) == pytest.approx(1e6, rel=0.05)
     mean_of_squares = sum(gap * gap for gap in gaps) / len(gaps)
-    assert mean_of_squares == pytest.approx(2e12, rel=0.15)  # that of exponential gaps
+    assert mean_of_squares == pytest.approx(2e12, rel=0.15)  # as for exponential gaps
 
 
 @both
 @pytest.mark.parametrize("pipeline", [1, 7])
-async def test_what_goes_wrong_is_counted_by_kind(server, pipeline, budget):
+async def test_errors_are_counted_by_kind(server, pipeline, budget):
     server.replies = {
         3: b"SERVER_ERROR out of memory\r\n",
         5: b"CLIENT_ERROR bad data chunk\r\n",
@@ -232,7 +232,7 @@ async def test_what_goes_wrong_is_counted_by_kind(server, pipeline, budget):
 
 
 @both
-async def test_a_connection_that_is_closed_is_replaced(server, budget):
+async def test_a_closed_connection_is_replaced(server, budget):
     server.replies = {5: b"close"}
     recording = await drive(server, take=budget(20), connections=2)
     assert recording.counts.errors == {"connection closed": 1}
@@ -250,7 +250,7 @@ async def test_a_request_without_reply_times_out(server, budget):
 
 
 @both
-async def test_what_is_no_reply(server, budget):
+async def test_an_invalid_reply_is_counted(server, budget):
     server.replies = {5: b"VALUE k 0 -1\r\n"}
     recording = await drive(server, take=budget(20))
     (kind,) = recording.counts.errors
@@ -258,7 +258,7 @@ async def test_what_is_no_reply(server, budget):
 
 
 @pytest.mark.parametrize("plain", [None, plain()])
-async def test_a_server_that_goes_away(server, plain):
+async def test_a_server_that_stops_is_counted(server, plain):
     recorder = Recorder()
     clients = TextClients(Settings(server.address, 2), get, recorder, plain)
     await clients.connect()
@@ -272,7 +272,7 @@ async def test_a_server_that_goes_away(server, plain):
     assert recorder.end().counts.errors["connection closed"] >= 4
 
 
-async def test_noreply_is_measured_by_what_comes_behind_it(server):
+async def test_noreply_is_measured_by_the_reply_to_the_next_command(server):
     silent = Operation(b"set k 0 0 1 noreply\r\nx\r\n", "set", 0, 0, None)
 
     def make(count):
@@ -291,9 +291,9 @@ async def test_think_time(server):
 
 
 @pytest.mark.parametrize("take", [get, plain()])
-async def test_second_by_second(server, take):
+async def test_results_per_second(server, take):
     recording = await drive(server, take=take, seconds=2.2, connections=2)
-    # Seconds without operations are left out, if the machine stops for that long.
+    # Seconds without operations are left out; the machine may stall for that long.
     seconds = list(recording.seconds)
     assert seconds == sorted(set(seconds))
     assert seconds[0] == 0
@@ -305,7 +305,7 @@ async def test_second_by_second(server, take):
 
 
 @pytest.mark.parametrize("pipeline", [1, 16])
-async def test_plain_operations_are_counted_as_any_others(memlite, pipeline):
+async def test_plain_operations_are_counted_like_others(memlite, pipeline):
     class Server:
         address = ("127.0.0.1", memlite.port)
 

@@ -1,4 +1,4 @@
-"""The report in a browser: complete, readable in light and dark, and off the network."""
+"""The report in a browser: complete, readable in light and dark mode, without network access."""
 
 import itertools
 import shutil
@@ -23,7 +23,7 @@ if CHROMIUM is None:
     pytest.skip("no browser (apt install chromium)", allow_module_level=True)
 
 RATES = (500, 1000, 2000, 5000, 15_000, 30_000, 45_000)
-# Called by the fixture: making them all would take seconds of every collection.
+# The fixture calls this; creating the reports at import would slow down every collection.
 RUNS: dict[str, Callable[[], list[Any]]] = {
     "steady": lambda: [results(rates=RATES, knees=(KNEE,))],
     "sizes": lambda: [results(sizes=(100, 1000, 10_000), clients=(10, 50))],
@@ -52,7 +52,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Path,
 
 
 def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
-    # In one test, so that workers of pytest-xdist do not each make the report.
+    # This is a single test, so that the workers of pytest-xdist do not each create the report.
     for scheme, width in itertools.product(("light", "dark"), (1200, 400)):
         check_page(browser, report, scheme, width)
 
@@ -80,14 +80,14 @@ def check_page(browser: Any, report: tuple[Path, int], scheme: str, width: int) 
         paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 25, 30)")
         for drawing in drawings.all():
-            # The drawing's own paper, the first shape in it, goes with the page's.
+            # The background of the figure, its first shape, changes with the page's.
             first = drawing.locator("path").first
             assert first.evaluate("element => getComputedStyle(element).fill") == paper
     finally:
         page.close()
 
 
-def test_a_page_is_printed_on_white(browser: Any, report: tuple[Path, int]) -> None:
+def test_a_page_is_printed_on_a_white_background(browser: Any, report: tuple[Path, int]) -> None:
     page = browser.new_page(color_scheme="dark")
     try:
         page.goto(report[0].as_uri())

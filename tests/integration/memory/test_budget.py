@@ -1,6 +1,6 @@
-"""``-m`` is a promise: what the process grows by while values of many sizes come and go.
+"""``-m`` limits the growth of the process while values of many sizes are stored and removed.
 
-``MEMLITE_TEST_CHURN_SECONDS`` has it go on for hours (default: 12 seconds for each load).
+``MEMLITE_TEST_CHURN_SECONDS`` makes each load run longer (default: 12 seconds).
 """
 
 import os
@@ -17,10 +17,10 @@ SECONDS = float(os.environ.get("MEMLITE_TEST_CHURN_SECONDS", "12"))
 MEGABYTES = 64
 LIMIT = MEGABYTES * 2**20
 SMALLEST, LARGEST = 10, 10_000
-TURNOVERS = 3  # at least, however slow the machine
+TURNOVERS = 3  # at least, even on a slow machine
 BATCH = 500
 DELETES = 0.1  # of the commands
-OVERHEAD = 200  # bytes that an item takes beside its key and value, about
+OVERHEAD = 200  # bytes that an item takes besides its key and value, approximately
 
 
 def uniform(chance: random.Random) -> int:
@@ -34,9 +34,9 @@ def log_uniform(chance: random.Random) -> int:
 def commands(
     chance: random.Random, size: Callable[[random.Random], int], mean: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield commands without a reply, and the bytes that each stores; some delete."""
+    """Yield commands without a reply, and the number of bytes each stores; some are deletes."""
     value = chance.randbytes(LARGEST)
-    keys = 2 * LIMIT // mean  # of which not all fit
+    keys = 2 * LIMIT // mean  # not all of which fit
     while True:
         key = b"churn-%014d" % chance.randrange(keys)
         if chance.random() < DELETES:
@@ -47,7 +47,7 @@ def commands(
 
 
 def turn_over(wire: Wire, load: Iterator[tuple[bytes, int]], times: int = 1) -> None:
-    """Send until values of so many times the limit were stored."""
+    """Send commands until the stored values amount to the given multiple of the limit."""
     left = times * LIMIT
     while left > 0:
         batch = [next(load) for _ in range(BATCH)]
@@ -66,7 +66,7 @@ def turn_over(wire: Wire, load: Iterator[tuple[bytes, int]], times: int = 1) -> 
         (uniform, 5000, "lru"),
     ],
 )
-def test_a_server_grows_by_what_it_may_take(
+def test_a_server_grows_by_no_more_than_its_limit(
     start: Callable[..., RunningServer],
     size: Callable[[random.Random], int],
     mean: int,
@@ -75,7 +75,7 @@ def test_a_server_grows_by_what_it_may_take(
     server = start("-m", str(MEGABYTES), "--eviction", policy)
     load = commands(random.Random(7), size, mean)
     with server.connect() as wire:
-        for _ in range(1000):  # what is done once for the first commands is no item's
+        for _ in range(1000):  # allocations by the first commands are not those of items
             assert wire.ask(b"set warm 0 0 4\r\nwarm\r\n") == b"STORED\r\n"
             assert wire.ask(b"delete warm\r\n") == b"DELETED\r\n"
         before = server.resident_kib()
@@ -83,7 +83,7 @@ def test_a_server_grows_by_what_it_may_take(
         def growth() -> float:
             return (server.resident_kib() - before) * 1024 / LIMIT
 
-        turn_over(wire, load, 2)  # fills it
+        turn_over(wire, load, 2)  # fills the memory
         grown = []
         until = time.monotonic() + SECONDS
         while time.monotonic() < until or len(grown) < TURNOVERS:
@@ -99,10 +99,10 @@ def test_a_server_grows_by_what_it_may_take(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.parametrize("together", [1, 100])
-def test_values_of_one_size_take_the_place_of_each_other(
+def test_values_of_one_size_reuse_the_memory_of_others(
     start: Callable[..., RunningServer], together: int
 ) -> None:
-    """Each in the hole that another has left: also where sets come alone."""
+    """Each value fits the hole that another one left; this includes connections that only set."""
     chance = random.Random(5)
     limit = 32 * 2**20
     value = chance.randbytes(1000)
@@ -125,15 +125,16 @@ def test_values_of_one_size_take_the_place_of_each_other(
     assert 0.85 < grown <= 1.0
 
 
-# Shares of the limit; a server that follows nothing but its own accounts comes to 1.9 and stays.
+# These are multiples of the limit. A server that only follows its own accounting reaches 1.9 and
+# stays there.
 MOST, AT_REST = 1.6, 1.3
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.timeout(300)
-def test_values_that_change_their_sizes_for_good(start: Callable[..., RunningServer]) -> None:
-    """Each phase stores the limit twice, as fast as can be, in sizes unlike those before."""
+def test_values_that_permanently_change_their_sizes(start: Callable[..., RunningServer]) -> None:
+    """Each phase stores twice the limit, at full speed, in sizes different from those before."""
     chance = random.Random(11)
     value = chance.randbytes(LARGEST)
     phases = {"small": (10, 100), "large": (5000, 10_000), "middling": (500, 2000)}
@@ -151,7 +152,7 @@ def test_values_that_change_their_sizes_for_good(start: Callable[..., RunningSer
 
         for name in order:
             smallest, largest = phases[name]
-            keys = 4 * LIMIT // (smallest + largest + 2 * OVERHEAD)  # of which half fit
+            keys = 4 * LIMIT // (smallest + largest + 2 * OVERHEAD)  # half of which fit
             left = 2 * LIMIT
             while left > 0:
                 batch = []
@@ -166,9 +167,9 @@ def test_values_that_change_their_sizes_for_good(start: Callable[..., RunningSer
                 most = max(most, growth())
             ends.append(growth())
             stats = wire.stats()
-            # Items have made room, and yet the most of it is theirs.
+            # Items have been removed to make room, but most of the memory is still theirs.
             assert int(stats["bytes"]) > 0.3 * LIMIT, (name, ends)
-        # What helps goes on when nothing else happens.
+        # The countermeasures continue without further commands.
         time.sleep(3)
         at_rest = growth()
     assert most <= MOST, (most, ends)

@@ -1,4 +1,4 @@
-"""What a connection costs that is open and does nothing."""
+"""The memory of a connection that is open and idle."""
 
 import resource
 import socket
@@ -10,19 +10,19 @@ import pytest
 from tests.support.servers import RunningServer
 
 CONNECTIONS = 2_000
-# Measured: 1,390 and 1,950, of which the most is the event loop's and Python's for each socket. An
-# empty deque for each connection would be another 640.
+# Measured: 1,390 and 1,950, most of which the event loop and Python use for each socket. An empty
+# deque for each connection would add 640.
 BYTES = {"uvloop": 1_900, "asyncio": 2_400}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.parametrize("loop", BYTES)
-def test_an_idle_connection_costs_little_also_after_it_was_used(
+def test_an_idle_connection_takes_little_memory_even_after_use(
     start: Callable[..., RunningServer], loop: str
 ) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < CONNECTIONS + 500:
-        pytest.skip(f"may not open {CONNECTIONS} connections (ulimit -Hn is {hard})")
+        pytest.skip(f"cannot open {CONNECTIONS} connections (ulimit -Hn is {hard})")
     if loop == "uvloop":
         pytest.importorskip("uvloop")
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -45,7 +45,7 @@ def open_connections(server: RunningServer, count: int) -> list[socket.socket]:
 
 
 def use(connections: list[socket.socket]) -> None:
-    """Get and set on each, hit and miss, one by one and in a pipeline."""
+    """Send gets and sets, hits and misses, on each connection, one by one and pipelined."""
     for request, reply in (
         (b"set a 0 0 1\r\n1\r\n", b"STORED\r\n"),
         (b"get a\r\n", b"VALUE a 0 1\r\n1\r\nEND\r\n"),

@@ -1,7 +1,8 @@
-"""Connections that end leave nothing to the garbage collector, which never looks for it.
+"""Closed connections leave no reference cycles, because no garbage collector would free them.
 
-The server keeps the collector from what is old (`memlite.server.upkeep.collector`), and a
-connection is when it ends: in a ring of references it would stay for good, with all that it holds.
+The server exempts old objects from collection (`memlite.server.upkeep.collector`), and a connection
+is old when it ends. In a reference cycle it would stay in memory for good, with everything it
+refers to.
 """
 
 import contextlib
@@ -29,20 +30,22 @@ CONNECTIONS = (
     "memlite.server.execution.pipelined.PipelinedExecutor",
     "memlite.server.connections.tls_transport.TlsTransport",
 )
-# asyncio's transport refers to itself, by a method that it keeps: uvloop's does not.
+# asyncio's transport refers to itself through a method that it stores; uvloop's does not.
 ASYNCIOS = {
     "asyncio.selector_events._SelectorSocketTransport", "asyncio.trsock.TransportSocket",
     "builtins.dict", "builtins.method", "builtins.tuple", "collections.deque", "socket.socket",
 }  # fmt: skip
-# What measures some of the commands keeps the handler of the last one; with TLS that is two.
+# Sampled measurements keep a reference to the last handler; with TLS there are two.
 KEPT = 2
 NO_LINGER = struct.pack("ii", 1, 0)
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="no SIGUSR2 to ask with")
+pytestmark = pytest.mark.skipif(
+    not hasattr(signal, "SIGUSR2"), reason="this platform has no SIGUSR2"
+)
 
 
 class Inspected:
-    """A server that tells what it holds.
+    """A server process that reports its objects.
 
     Attributes:
         server: the process.
@@ -53,13 +56,13 @@ class Inspected:
         self._file = file
 
     def look(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return how many objects it has of memlite's types, and what was garbage, by type."""
+        """Return the number of objects of memlite's types, and of garbage objects, by type."""
         self._file.unlink(missing_ok=True)
         self.server.process.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + 20
         while not self._file.exists():
             assert self.server.process.poll() is None, self.server.log.read_text()
-            assert time.monotonic() < deadline, "the server does not tell"
+            assert time.monotonic() < deadline, "the server did not report its objects"
             time.sleep(0.005)
         told = json.loads(self._file.read_text())
         return told["live"], told["garbage"]
@@ -84,8 +87,8 @@ def inspected(
         kind = kind.replace("tls", "memlite")
     environment = {"PYTHONPATH": path, "INSPECTED": str(file)}
     with running(kind, *options, environment=environment, tls=tls) as server:
-        # Modules are imported when a client first speaks their protocol; half a packet that is
-        # followed by a reset may or may not be read.
+        # Modules are imported when a client first uses their protocol, and half a packet followed
+        # by a reset may or may not be read.
         wire = server.connect()
         wire.send(packets.NOOP)
         assert wire.sock.recv(24)
@@ -93,11 +96,11 @@ def inspected(
         yield Inspected(server, file)
 
 
-# What clients do before they go.
+# What clients do before they disconnect
 
 
 def nothing(wire: Wire) -> None:
-    """Connect, and that is all."""
+    """Connect and send nothing."""
 
 
 def text(wire: Wire) -> None:
@@ -166,7 +169,7 @@ def watches(wire: Wire) -> None:
 
 
 def reads_slowly(wire: Wire) -> None:
-    """Leave replies of many times what the sockets hold, and go without taking them."""
+    """Request many times what the sockets hold, and disconnect without reading the replies."""
     wire.send(b"set large 0 0 1000000\r\n%b\r\n" % bytes(1_000_000))
     wire.sock.recv(8)
     with contextlib.suppress(TimeoutError):
@@ -175,12 +178,12 @@ def reads_slowly(wire: Wire) -> None:
 
 
 def leaves_much_undone(wire: Wire) -> None:
-    """Go with commands under way, some of which wait for a backend."""
+    """Disconnect with commands under way, some of which wait for a backend."""
     wire.send(b"set a 0 0 1\r\n1\r\nget a b c\r\nappend a 0 0 1\r\n2\r\n" * 300)
 
 
 def dumps(wire: Wire) -> None:
-    """Go in the middle of a dump."""
+    """Disconnect in the middle of a dump."""
     sets = (b"set dumped%d 0 0 1 noreply\r\n1\r\n" % number for number in range(3000))
     wire.send(b"".join(sets) + b"version\r\n")
     assert wire.sock.recv(100)
@@ -196,8 +199,10 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_connection_dies_when_it_ends(inspected: Inspected, way: Callable[[Wire], None]) -> None:
-    leave(inspected, way)  # what is made once, for all, is there now
+def test_a_closed_connection_is_freed_without_the_collector(
+    inspected: Inspected, way: Callable[[Wire], None]
+) -> None:
+    leave(inspected, way)  # objects that are created once exist now
     before, _ = settled(inspected)
     leave(inspected, way)
     _, garbage = settled(inspected, before)
@@ -205,7 +210,7 @@ def test_a_connection_dies_when_it_ends(inspected: Inspected, way: Callable[[Wir
 
 
 def leave(inspected: Inspected, way: Callable[[Wire], None]) -> None:
-    """Have clients connect, do it, and go: every other one by a reset."""
+    """Connect clients, let them act, and disconnect; every other client sends a reset."""
     wires = [inspected.server.connect() for _ in range(CLIENTS)]
     for wire in wires:
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
@@ -219,10 +224,10 @@ def leave(inspected: Inspected, way: Callable[[Wire], None]) -> None:
 def settled(
     inspected: Inspected, before: dict[str, int] | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what it holds when its clients have gone, and all garbage there was until then.
+    """Return the objects after the clients have gone, and all garbage until then.
 
-    Commands may be under way for longer than who sent them is there. With `before`, wait until
-    there is nothing more of any kind than then, but for what a client fewer than came has left.
+    Commands may be under way for longer than their client is connected. With `before`, wait until
+    each type has fewer additional objects than there were clients.
     """
     deadline = time.monotonic() + 60
     garbage: Counter[str] = Counter()
@@ -238,28 +243,30 @@ def settled(
         }
         if not left:
             return live, garbage
-        assert time.monotonic() < deadline, f"still there: {left}"
+        assert time.monotonic() < deadline, f"objects that were not freed: {left}"
         time.sleep(0.02)
 
 
 @pytest.mark.slow
-def test_what_asyncio_leaves_behind_is_collected(tmp_path: Path) -> None:
-    """Each closed connection's transport would stay for good."""
+def test_transports_that_asyncio_leaves_behind_are_collected(tmp_path: Path) -> None:
+    """Otherwise the transport of each closed connection would stay in memory for good."""
     file = tmp_path / "told.json"
     here = str(INSPECTED)
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     environment = {"PYTHONPATH": path, "INSPECTED": str(file)}
-    rounds, at_once = 30, 900  # which get old together
+    rounds, at_once = 30, 900  # which grow old together
     with running("memlite-asyncio", environment=environment) as server:
         for _ in range(rounds):
             come_and_go(server, at_once)
         inspected = Inspected(server, file)
-        assert transports_left(inspected) < rounds * at_once / 3  # half, if nothing is
-        # It does leave them, and they are seen: since it was asked it collects nothing itself.
+        # Half of the transports, if nothing is collected.
+        assert transports_left(inspected) < rounds * at_once / 3
+        # asyncio does leave transports behind, and the report shows them: after the first report
+        # the server collects nothing by itself.
         deadline = time.monotonic() + 20
         come_and_go(server, 1)
         while not transports_left(inspected):
-            assert time.monotonic() < deadline, "no transport was left behind"
+            assert time.monotonic() < deadline, "asyncio left no transport behind"
 
 
 def come_and_go(server: RunningServer, clients: int) -> None:

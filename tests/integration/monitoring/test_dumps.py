@@ -1,4 +1,4 @@
-"""``lru_crawler metadump`` and ``mgdump``: memcached's lines, of every backend, in nobody's way."""
+"""``lru_crawler metadump`` and ``mgdump``: memcached's lines on every backend, without blocking."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ OURS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"]
 
 
 def older(server: RunningServer) -> bool:
-    """Whether it is a memcached that knows less of this than 1.6.45."""
+    """Return whether the server is a memcached older than 1.6.45."""
     return server.kind == "memcached" and memcached_version() < (1, 6, 45)
 
 
@@ -46,7 +46,7 @@ def fill(server: RunningServer, count: int) -> None:
         assert wire.line().startswith(b"VERSION")
 
 
-def test_lines(server: RunningServer) -> None:
+def test_metadump_lines(server: RunningServer) -> None:
     with server.connect() as wire:
         wire.ask(b"flush_all\r\n")
         assert metadump(wire) == []
@@ -83,7 +83,7 @@ def test_lines(server: RunningServer) -> None:
 
 @needs_memcached
 @pytest.mark.parametrize("kind", OURS)
-def test_sizes_and_classes_are_memcacheds(start: Start, kind: str) -> None:
+def test_sizes_and_classes_equal_memcacheds(start: Start, kind: str) -> None:
     request = b"".join(
         b"set key%d %d 0 %d noreply\r\n%b\r\n" % (n, flags, size, b"x" * size)
         for n, (size, flags) in enumerate(
@@ -105,7 +105,7 @@ def test_sizes_and_classes_are_memcacheds(start: Start, kind: str) -> None:
 
 def test_mgdump(server: RunningServer) -> None:
     if older(server):
-        pytest.skip("it has none")
+        pytest.skip("this version has no mgdump")
     with server.connect() as wire:
         wire.ask(b"flush_all\r\n")
         assert mgdump(wire) == []
@@ -113,7 +113,8 @@ def test_mgdump(server: RunningServer) -> None:
                         b"set gone 0 -1 1\r\nx\r\n", b"ms eCB5 1 b\r\n1\r\n",
                         b"ms cGxhaW4= 1 b\r\n1\r\n"):  # fmt: skip
             wire.ask(request)
-        # Keys that came as base64 go as base64, needed or not; each line is a request.
+        # Keys that came as base64 are dumped as base64, even if they need not be. Each line is a
+        # request.
         lines = [b"mg a#b\r\n", b"mg cGxhaW4= b\r\n", b"mg c\xff\r\n", b"mg eCB5 b\r\n"]
         assert sorted(mgdump(wire)) == sorted(mgdump(wire, b"hash")) == lines
         wire.send(b"".join(lines))
@@ -121,9 +122,9 @@ def test_mgdump(server: RunningServer) -> None:
         assert mgdump(wire, b"9") == []
 
 
-def test_words_it_takes(server: RunningServer) -> None:
+def test_arguments(server: RunningServer) -> None:
     if older(server):
-        pytest.skip("other replies in this version")
+        pytest.skip("this version replies differently")
     with server.connect() as wire:
         for command in (b"metadump", b"mgdump"):
             line = b"lru_crawler %b" % command
@@ -132,13 +133,13 @@ def test_words_it_takes(server: RunningServer) -> None:
             for which in (b"0", b"64", b"1,x", b"x", b"-1", b"1,64"):
                 reply = wire.ask(line + b" %b\r\n" % which)
                 assert reply == b"BADCLASS invalid class id\r\n", which
-    if server.kind != "memcached":  # which can start no crawler after that
+    if server.kind != "memcached":  # after that memcached cannot start its crawler
         assert server.ask(b"lru_crawler metadump ,\r\n") == b"NOTSTARTED no items to crawl\r\n"
 
 
-def test_nothing_may_be_pipelined_before_it(server: RunningServer) -> None:
+def test_commands_may_not_be_pipelined_before_it(server: RunningServer) -> None:
     if older(server):
-        pytest.skip("it may in this version")
+        pytest.skip("this version allows it")
     with server.connect() as wire:
         for command in (b"metadump", b"mgdump"):
             wire.send(b"get nothing\r\nlru_crawler %b all\r\nget nothing\r\n" % command)
@@ -147,7 +148,7 @@ def test_nothing_may_be_pipelined_before_it(server: RunningServer) -> None:
             assert wire.exactly(len(expected)) == expected
 
 
-def test_what_comes_behind_it_is_answered_behind_it(server: RunningServer) -> None:
+def test_commands_after_it_are_answered_after_it(server: RunningServer) -> None:
     fill(server, 5000)
     with server.connect() as wire:
         wire.send(b"lru_crawler metadump all\r\nget key:0000001\r\nset x 0 0 3\r\n")
@@ -156,27 +157,27 @@ def test_what_comes_behind_it_is_answered_behind_it(server: RunningServer) -> No
         text = wire.until(b"VALUE x 0 3\r\nEND\r\nEND\r\n")
         tail = b"END\r\nVALUE key:0000001 0 10\r\n0123456789\r\nEND\r\nSTORED\r\n"
         assert text.endswith(tail + b"VALUE x 0 3\r\nEND\r\nEND\r\n")
-        # memcached's may miss one that it moves to another queue meanwhile.
+        # memcached's dump may miss an item that it moves to another queue meanwhile.
         least = 4990 if server.kind == "memcached" else 5000
         assert least <= text.count(b"key=key%3A") <= 5000
 
 
-def test_a_client_that_has_ended_gets_it_all(memlite: RunningServer) -> None:
+def test_a_client_that_has_stopped_sending_gets_the_whole_dump(memlite: RunningServer) -> None:
     fill(memlite, 20_000)
     text = memlite.ask(b"lru_crawler metadump all\r\n")
     assert text.endswith(b"END\r\n")
     assert text.count(b"\n") >= 20_002
 
 
-def test_it_can_be_disabled(server: RunningServer, start: Start) -> None:
+def test_it_can_be_disabled_at_start(server: RunningServer, start: Start) -> None:
     if older(server):
-        pytest.skip("other replies in this version")
+        pytest.skip("this version replies differently")
     closed = start("-X", kind=server.kind)
     assert closed.ask(b"lru_crawler metadump all\r\n") == b"ERROR metadump not allowed\r\n"
     assert closed.ask(b"lru_crawler mgdump all\r\n") == b"ERROR key dump not allowed\r\n"
 
 
-def test_the_crawler_can_be_turned_off_and_on(server: RunningServer, start: Start) -> None:
+def test_the_crawler_can_be_disabled_and_enabled(server: RunningServer, start: Start) -> None:
     disabled = b"CLIENT_ERROR lru crawler disabled\r\n"
     one = start("-o", "no_lru_crawler", kind=server.kind)
     with one.connect() as wire:
@@ -196,14 +197,14 @@ def test_the_crawler_can_be_turned_off_and_on(server: RunningServer, start: Star
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_one_that_is_not_read_holds_up_nothing_but_other_dumps(start: Start, kind: str) -> None:
+def test_a_dump_that_is_not_read_blocks_only_other_dumps(start: Start, kind: str) -> None:
     server = start("-m", "200", "-o", "idle_timeout=2", kind=kind)
     fill(server, 100_000)
     with server.connect() as slow, server.connect() as wire:
         slow.send(b"lru_crawler metadump all\r\n")
         assert slow.line() == b"OK\r\n"
         memory = server.resident_kib()
-        deadline = time.monotonic() + 4.5  # longer than an idle connection may live
+        deadline = time.monotonic() + 4.5  # longer than the idle timeout
         while time.monotonic() < deadline:
             wire.send(b"get key:0000001\r\nset other 0 0 1\r\nx\r\n")
             expected = b"VALUE key:0000001 0 10\r\n0123456789\r\nEND\r\nSTORED\r\n"
@@ -215,7 +216,7 @@ def test_one_that_is_not_read_holds_up_nothing_but_other_dumps(start: Start, kin
             assert wire.ask(b"lru_crawler %b\r\n" % command) == busy
         stats = wire.stats()
         assert (stats["lru_crawler_running"], stats["lru_crawler_starts"]) == ("1", "1")
-        # It sees items as they are when it comes to them.
+        # The dump shows items as they are when it reaches them.
         wire.ask(b"flush_all\r\n")
         rest = slow.until(b"END\r\n")
         assert rest.count(b"\n") < 100_000
@@ -223,7 +224,7 @@ def test_one_that_is_not_read_holds_up_nothing_but_other_dumps(start: Start, kin
         assert wire.stats()["lru_crawler_running"] in ("0", "1")  # memcached's may begin at once
 
 
-def test_one_that_is_given_up(start: Start) -> None:
+def test_a_dump_is_abandoned_when_its_client_disconnects(start: Start) -> None:
     server = start("-m", "200")
     fill(server, 100_000)
     with server.connect() as wire:
@@ -237,7 +238,7 @@ def test_one_that_is_given_up(start: Start) -> None:
         assert len(mgdump(wire)) == 100_000
 
 
-def test_the_server_stops_though_one_is_not_read(start: Start) -> None:
+def test_the_server_stops_although_a_dump_is_not_read(start: Start) -> None:
     server = start("-m", "200")
     fill(server, 100_000)
     with server.connect() as slow:
@@ -247,7 +248,7 @@ def test_the_server_stops_though_one_is_not_read(start: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_items_that_come_and_go_meanwhile(start: Start, kind: str) -> None:
+def test_items_stored_and_deleted_during_a_dump(start: Start, kind: str) -> None:
     server = start("-m", "200", kind=kind)
     fill(server, 30_000)
     ended = threading.Event()
@@ -308,12 +309,13 @@ def test_others_are_served_while_a_million_items_are_dumped(start: Start, kind: 
         pinging.join()
     assert lines == count + 2
     waits.sort()
-    # One pause at the start, to list the keys (8 ms for a million on a quiet machine), and no more.
+    # There is one pause at the start, to list the keys (8 ms for a million on a quiet machine), and
+    # no other.
     assert waits[-1] < 0.25
     assert waits[int(len(waits) * 0.95)] < 0.02
 
 
-async def test_from_a_bucket(start: Start) -> None:
+async def test_a_dump_of_a_bucket(start: Start) -> None:
     async with GcsEmulator(["bucket"]) as emulator:
         for options in ([], ["--near-cache", "1m"], ["--write-back"]):
             url = f"gs://bucket/p{''.join(options[:1])}?endpoint={emulator.url}"
@@ -341,7 +343,7 @@ def filled(request: pytest.FixtureRequest, start: Start) -> Iterator[RunningServ
 
 
 @pytest.mark.skipif(
-    not (TOOL.exists() and shutil.which("perl")), reason="no memcached-tool, or no Perl"
+    not (TOOL.exists() and shutil.which("perl")), reason="memcached-tool or Perl is not installed"
 )
 def test_memcached_tool(filled: RunningServer) -> None:
     def run(*words: str) -> str:
@@ -354,7 +356,7 @@ def test_memcached_tool(filled: RunningServer) -> None:
     assert "add key:7 5 0 4\r\nv\xc3\xa97\r\n" in dump
     assert len(run("keys").splitlines()) == 10
     assert run("keys").startswith("key=key%3A0 exp=-1 la=")
-    # The tool takes "OK", which is newer than it, for one of them.
+    # memcached-tool is older than the reply "OK" and takes it for an item.
     assert run("keys", "3").count("key=") == 2
     assert re.search(r"^ +1 +96B .* 10 +yes ", run("display"), re.MULTILINE)
     assert re.search(r"^ +96 +10\r?$", run("sizes"), re.MULTILINE)

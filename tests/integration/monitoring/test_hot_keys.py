@@ -1,4 +1,4 @@
-"""``stats hotkeys``: the key that a skewed load asks for most is found, by whatever path."""
+"""``stats hotkeys`` finds the most requested key of a skewed load, on every command path."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Start = Callable[..., RunningServer]
 
 
 def load(wire: Wire, requests: int, at_once: int) -> None:
-    """Ask for 5,000 keys, and for one of them, "hot", every tenth time."""
+    """Request 5,000 keys, with one of them, "hot", in every tenth request."""
     numbers = random.Random(1)
     answers = b"END\r\n" * at_once
     for _ in range(requests // at_once):
@@ -27,8 +27,8 @@ def load(wire: Wire, requests: int, at_once: int) -> None:
 @pytest.mark.parametrize("at_once", [1, 16])
 def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
     interval = 256 if kind in ("memlite", "memlite-asyncio") else 64
-    # Enough reads that some 64 or 256 are measured: what is left to chance here and below is four
-    # standard deviations and more.
+    # There are enough reads to measure about 64 or 256 of them. Here and below, the tolerance is at
+    # least four standard deviations.
     requests = interval * (64 * at_once if at_once > 1 else 256)
     with start(kind=kind).connect() as wire:
         load(wire, requests, at_once)
@@ -45,9 +45,9 @@ def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
         assert wire.stats("hotkeys")["hotkeys:requests"] == "0"
 
 
-def test_hits_on_the_straight_path_and_stores_count_too(start: Start) -> None:
+def test_hits_on_the_fast_path_and_stores_count_too(start: Start) -> None:
     with start().connect() as wire:
-        for _ in range(12_000):  # 140 are measured, of which two thirds are the one key
+        for _ in range(12_000):  # 140 are measured, two thirds of them for the one key
             wire.ask(b"set written 0 0 1\r\nx\r\n")
             wire.send(b"get written\r\n")
             wire.until(b"END\r\n")
@@ -58,8 +58,8 @@ def test_hits_on_the_straight_path_and_stores_count_too(start: Start) -> None:
         assert int(stats["hotkeys:1:requests"]) > int(stats["hotkeys:2:requests"])
 
 
-def test_a_client_with_a_period_of_its_own(start: Start) -> None:
-    """Keys in turn, as many as there are reads for one that is measured: always the same one."""
+def test_sampling_does_not_synchronise_with_a_periodic_client(start: Start) -> None:
+    """With as many keys in turn as the sampling interval, a fixed interval would sample one key."""
     with start().connect() as wire:
         for number in range(256 * 60):
             wire.ask(b"get key%d\r\n" % (number % 256))
@@ -68,6 +68,6 @@ def test_a_client_with_a_period_of_its_own(start: Start) -> None:
         assert "hotkeys:10:key" in stats
 
 
-def test_keys_are_nobodys_business_where_dumping_is_disabled(start: Start) -> None:
+def test_hot_keys_are_hidden_where_dumping_is_disabled(start: Start) -> None:
     reply = b"CLIENT_ERROR stats hotkeys not allowed\r\n"
     assert start("-X").ask(b"stats hotkeys\r\n") == reply

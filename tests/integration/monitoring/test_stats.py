@@ -1,4 +1,4 @@
-"""The stats groups, field by field against the real memcached."""
+"""The stats groups, compared field by field with the real memcached's."""
 
 import contextlib
 import re
@@ -11,7 +11,7 @@ from tests.support.servers import RunningServer, memcached_version, needs_memcac
 
 Start = Callable[..., RunningServer]
 
-# What memcached shows when built with TLS, extstore or the proxy.
+# Fields that memcached shows if it was built with TLS, extstore or the proxy.
 EXTRA = re.compile(
     r"ssl_|time_since_server_cert|ext_|extstore|slab_automove_freeratio|proxy_|badcrc|get_.*ext"
     r"|recache_|miss_from_ext|memory_file"
@@ -23,7 +23,7 @@ EXTRA = re.compile(
                                      ["-o", "idle_timeout=100"]])  # fmt: skip
 def test_same_fields_in_the_same_order(start: Start, options: list[str]) -> None:
     if memcached_version() < (1, 6, 45):
-        # Between the two versions some counters came and went; all others are in the same order.
+        # Some counters exist in only one of the two versions; all others are in the same order.
         changed = {
             "slab_reassign_evictions_nomem", "slab_reassign_busy_nomem",
             "slab_reassign_last_busy_status", "slab_reassign_chunk_rescues",
@@ -37,7 +37,7 @@ def test_same_fields_in_the_same_order(start: Start, options: list[str]) -> None
     assert names[0] == [name for name in names[1] if not EXTRA.match(name)]
 
 
-def test_eighty_four_fields_as_in_memcacheds_own_test(start: Start) -> None:
+def test_there_are_84_fields_as_in_memcacheds_own_test(start: Start) -> None:
     server = start("-I", "1024", "-o", "slab_chunk_max=1,no_lru_crawler,no_lru_maintainer")
     assert len(server.stats()) == 84
 
@@ -49,9 +49,9 @@ def test_same_settings(start: Start) -> None:
     ours = start(*options).stats("settings")
     theirs = start(*options, kind="memcached").stats("settings")
     shared = [name for name in theirs if not EXTRA.match(name)]
-    assert ours.pop("build") in ("pure", "compiled")  # memlite's own
-    assert ours.pop("eviction_policy") == "s3fifo"  # memlite's own
-    # client_flags_size is newer than Debian's memcached.
+    assert ours.pop("build") in ("pure", "compiled")  # memlite's own fields
+    assert ours.pop("eviction_policy") == "s3fifo"  # memlite's own fields
+    # Debian's memcached does not have client_flags_size yet.
     assert [name for name in ours if not EXTRA.match(name) and name != "client_flags_size"] == [
         name for name in shared if name in ours and name != "client_flags_size"
     ]
@@ -66,7 +66,7 @@ def test_same_settings(start: Start) -> None:
     assert ours["client_flags_size"] == "4"
 
 
-def test_commands_are_counted_alike(server: RunningServer) -> None:
+def test_commands_are_counted_as_by_memcached(server: RunningServer) -> None:
     server.ask(b"flush_all\r\nstats reset\r\n")
     with server.connect() as wire:
         before = wire.stats()
@@ -180,7 +180,7 @@ def test_latency(start: Start) -> None:
             wire.ask(b"set a 0 0 1\r\n1\r\n" if number % 2 else b"get nothing\r\n")
         stats = wire.stats("latency")
     measured = sum(int(stats[f"{name}:samples"]) for name in ("get", "store", "other"))
-    # Which ones is left to chance: six standard deviations.
+    # Which reads are sampled is random; the tolerance is six standard deviations.
     assert 65 <= measured <= 135
     some = next(name for name in ("get", "store") if int(stats[f"{name}:samples"]))
     values = [float(stats[f"{some}:{part}_us"]) for part in ("p50", "p90", "p99", "p999", "max")]
@@ -205,7 +205,7 @@ def test_bytes_and_connections(memlite: RunningServer) -> None:
 
 @pytest.mark.parametrize("command", [b"stats items", b"stats slabs", b"stats sizes",
                                      b"stats cachedump 1 0"])  # fmt: skip
-def test_others_are_served_while_every_item_is_looked_at(start: Start, command: bytes) -> None:
+def test_others_are_served_while_all_items_are_scanned(start: Start, command: bytes) -> None:
     server = start("-m", "512", "-o", "track_sizes")
 
     def hit(key: bytes) -> bytes:
@@ -222,7 +222,8 @@ def test_others_are_served_while_every_item_is_looked_at(start: Start, command: 
             busy.send(b"".join(b"set key%d 0 0 10 noreply\r\n0123456789\r\n" % key for key in keys))
         busy.send(b"get key0\r\n")
         busy.exactly(len(hit(b"key0")))
-        # What is sent before it is answered before it, and what is sent behind it, behind.
+        # Commands sent before the scan are answered before it, and commands sent after it, after
+        # it.
         busy.send(b"get key1\r\n" + command + b"\r\nget key2\r\n")
         assert busy.exactly(len(hit(b"key1"))) == hit(b"key1")
         busy.sock.setblocking(False)

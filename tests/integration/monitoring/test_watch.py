@@ -1,4 +1,4 @@
-"""``watch``: the lines memcached writes, and what slow, lost and many watchers do to the server."""
+"""``watch``: memcached's log lines, and how slow, lost and many watchers affect the server."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ LINE = re.compile(rb"ts=\d+\.\d+ gid=(\d+) (.*)\n")
 
 
 def older(server: RunningServer) -> bool:
-    """Whether it is a memcached that knows less of this than 1.6.45."""
+    """Return whether the server is a memcached older than 1.6.45."""
     return server.kind == "memcached" and memcached_version() < (1, 6, 45)
 
 
@@ -27,7 +27,7 @@ def watch(server: RunningServer, arguments: bytes = b"") -> Wire:
 
 
 def number_of(wire: Wire) -> int:
-    """Return the file descriptor that the server has for a connection."""
+    """Return the server's file descriptor for a connection."""
     address, port = wire.sock.getsockname()[:2]
     stats = wire.stats("conns")
     (found,) = (name for name, value in stats.items() if value == f"tcp:{address}:{port}")
@@ -35,7 +35,7 @@ def number_of(wire: Wire) -> int:
 
 
 def events(watcher: Wire, count: int, number: int) -> list[str]:
-    """Return the next lines in the order of their events, without what differs from run to run."""
+    """Return the next lines in the order of their events, without the variable fields."""
     found = []
     for _ in range(count):
         match = LINE.fullmatch(watcher.line())
@@ -121,7 +121,7 @@ META_CASES: list[tuple[bytes, list[str]]] = [
 
 def test_lines_of_meta_commands(server: RunningServer) -> None:
     if older(server):
-        pytest.skip("its meta commands log less")
+        pytest.skip("this version logs less about meta commands")
     server.ask(b"".join(b"delete %b\r\n" % key for key in (b"a", b"b", b"c", b"n", b"new")))
     with watch(server, b"fetchers mutations deletions") as watcher, server.connect() as client:
         number = number_of(client)
@@ -131,7 +131,7 @@ def test_lines_of_meta_commands(server: RunningServer) -> None:
             assert [re.sub(r"ttl=59", "ttl=60", line) for line in found] == expected, request
 
 
-def test_only_what_was_asked_for_and_by_default_fetches(server: RunningServer) -> None:
+def test_only_requested_streams_are_shown_and_by_default_fetchers(server: RunningServer) -> None:
     with server.connect() as client:
         number = number_of(client)
         client.ask(b"delete a\r\n")
@@ -153,7 +153,7 @@ def test_a_value_that_is_too_large(server: RunningServer) -> None:
         assert line.endswith(" size=0")
 
 
-def test_a_value_that_memory_has_no_room_for(start: Start) -> None:
+def test_a_value_for_which_there_is_no_memory(start: Start) -> None:
     server = start("-M", "-m", "1", "-I", "900k")
     value = b"x" * 900_000
     server.ask(b"set a 0 0 900000\r\n%b\r\n" % value)
@@ -165,7 +165,7 @@ def test_a_value_that_memory_has_no_room_for(start: Start) -> None:
     assert server.ask(b"get b\r\n") == b"END\r\n"
 
 
-def test_keys_are_as_long_as_encoding_makes_them(server: RunningServer) -> None:
+def test_long_keys_are_not_cut_by_their_encoding(server: RunningServer) -> None:
     with watch(server, b"mutations") as watcher, server.connect() as client:
         assert client.ask(b"set %b 0 0 1\r\nx\r\n" % (b"#" * 250)) == b"STORED\r\n"
         assert b" key=" + b"%23" * 250 + b" " in watcher.line()
@@ -173,7 +173,7 @@ def test_keys_are_as_long_as_encoding_makes_them(server: RunningServer) -> None:
 
 def test_evictions(server: RunningServer, start: Start) -> None:
     if server.kind in ("memlite-near", "memlite-asyncio"):
-        pytest.skip("the near cache evicts copies; the loop does not matter")
+        pytest.skip("the near cache evicts copies, and the event loop makes no difference")
     full = start("-m", "64" if server.kind == "memcached" else "4", kind=server.kind)
     value = b"x" * 10_000
     with full.connect() as client:
@@ -220,14 +220,14 @@ def test_connections(server: RunningServer) -> None:
             assert opened[opened.rindex(b" ") :] == closed[closed.rindex(b" ") :]
 
 
-def test_connections_that_were_there_before(start: Start) -> None:
+def test_connections_opened_before_the_watcher(start: Start) -> None:
     server = start("-o", "idle_timeout=1")
     with server.connect() as client, watch(server, b"connevents") as watcher:
         number = number_of(client)
         line = watcher.line()
         assert b"type=conn_close rip=127.0.0.1 " in line
         assert line.endswith(b" reason=idle_timeout cfd=%d\n" % number)
-        # A watcher has nothing to say, and is not idle for that.
+        # A watcher sends nothing, and is not idle because of that.
         time.sleep(2.5)
         with server.connect():
             assert b"type=conn_new" in watcher.line()
@@ -239,7 +239,7 @@ def test_connections_to_a_unix_socket(start: Start) -> None:
         assert b" type=conn_new rip=unix rport=0 transport=local cfd=" in watcher.line()
 
 
-def test_words_it_takes(server: RunningServer) -> None:
+def test_arguments(server: RunningServer) -> None:
     with server.connect() as client:
         assert client.ask(b"watch nonsense\r\n") == b"ERROR\r\n"
         assert client.ask(b"watch fetchers nonsense\r\n") == b"ERROR\r\n"
@@ -253,9 +253,9 @@ def test_words_it_takes(server: RunningServer) -> None:
             assert events(abbreviated, 1, number) == [get("nothing")]
 
 
-def test_nothing_may_be_pipelined_before_it(server: RunningServer) -> None:
+def test_commands_may_not_be_pipelined_before_it(server: RunningServer) -> None:
     if older(server):
-        pytest.skip("it may in this version")
+        pytest.skip("this version allows it")
     with server.connect() as client:
         client.send(b"get nothing\r\nwatch\r\nget nothing\r\n")
         error = b"ERROR cannot pipeline other commands before watch\r\n"
@@ -263,7 +263,7 @@ def test_nothing_may_be_pipelined_before_it(server: RunningServer) -> None:
         assert client.exactly(len(expected)) == expected
 
 
-def test_what_a_watcher_says_is_passed_over(server: RunningServer) -> None:
+def test_input_from_a_watcher_is_ignored(server: RunningServer) -> None:
     with server.connect() as watcher, server.connect() as client:
         watcher.send(b"watch\r\nset a 0 0 1\r\nx\r\n")
         assert watcher.line() == b"OK\r\n"
@@ -279,7 +279,7 @@ def test_it_can_be_disabled(server: RunningServer, start: Start) -> None:
     assert closed.ask(b"watch\r\n") == b"CLIENT_ERROR watch commands not allowed\r\n"
 
 
-def test_twenty_and_no_more(start: Start) -> None:
+def test_there_may_be_twenty_watchers(start: Start) -> None:
     server = start()
     watchers = [watch(server) for _ in range(20)]
     with server.connect() as client:
@@ -296,7 +296,9 @@ def test_twenty_and_no_more(start: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"])
-def test_one_that_does_not_read_misses_lines_and_holds_nobody_up(start: Start, kind: str) -> None:
+def test_a_watcher_that_does_not_read_loses_lines_and_delays_nobody(
+    start: Start, kind: str
+) -> None:
     server = start("-o", "watcher_logbuf_size=64", kind=kind)
     with server.connect(30) as client:
         assert client.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
@@ -313,9 +315,10 @@ def test_one_that_does_not_read_misses_lines_and_holds_nobody_up(start: Start, k
             assert sent + skipped == int(stats["log_worker_written"]) == commands
             assert skipped > 10_000  # the rest is in the sockets' buffers
             assert stats["log_worker_dropped"] == "0"
-            client.ask(b"set b 0 0 1\r\nx\r\n")  # others miss nothing
+            client.ask(b"set b 0 0 1\r\nx\r\n")  # other watchers lose nothing
             assert b"key=b" in other.line()
-            # It reads again: what waited, and with the next line how many it has missed.
+            # When the watcher reads again, it gets the buffered lines, and with the next line the
+            # number of lost ones.
             asked = missed = 0
             for number in range(commands):
                 if not number % 1000:
@@ -335,19 +338,19 @@ def test_one_that_does_not_read_misses_lines_and_holds_nobody_up(start: Start, k
         assert client.stats()["log_watcher_skipped"] == "0"
 
 
-def test_one_that_is_lost_while_it_does_not_read(start: Start) -> None:
+def test_a_watcher_disconnects_with_unread_lines(start: Start) -> None:
     server = start("-o", "watcher_logbuf_size=8")
     with server.connect() as client:
         for _ in range(3):
             watcher = watch(server, b"fetchers mutations")
             client.send(b"get nothing\r\n" * 20_000)
             client.exactly(len(b"END\r\n") * 20_000)
-            watcher.sock.close()  # with lines unread: a reset
+            watcher.sock.close()  # the unread lines cause a reset
         _until(lambda: client.stats()["log_watchers"] == "0")
         assert client.stats()["curr_connections"] == "1"
 
 
-def test_the_server_stops_at_once_though_somebody_watches(start: Start) -> None:
+def test_the_server_stops_at_once_in_spite_of_a_watcher(start: Start) -> None:
     server = start()
     with watch(server), watch(server, b"connevents"):
         begun = time.monotonic()
@@ -355,17 +358,17 @@ def test_the_server_stops_at_once_though_somebody_watches(start: Start) -> None:
         assert time.monotonic() - begun < 5
 
 
-def test_it_shows_among_the_connections(server: RunningServer) -> None:
+def test_a_watcher_is_listed_in_stats_conns(server: RunningServer) -> None:
     with watch(server), server.connect() as client:
         assert "conn_watch" in client.stats("conns").values()
 
 
-def test_latency_is_sampled_and_prefixes_are_counted_all_the_same(start: Start) -> None:
+def test_watching_does_not_affect_latency_samples_and_prefix_counters(start: Start) -> None:
     server = start()
     with server.connect() as client, watch(server):
         client.ask(b"stats detail on\r\n")
         client.ask(b"set a:b 0 0 1\r\nx\r\n")
-        for _ in range(512):  # of which one is measured for sure
+        for _ in range(512):  # one of which is certainly measured
             client.send(b"get a:b\r\n")
             client.until(b"END\r\n")
         assert client.stats("settings")["detail_enabled"] == "yes"

@@ -1,4 +1,4 @@
-"""Building the wheel: pure unless it is to be compiled, which leaves no trace beside it."""
+"""Building the wheel: pure by default, compiled on request, with no files left in the checkout."""
 
 import os
 import re
@@ -22,9 +22,10 @@ needs_compiler = pytest.mark.skipif(
     COMPILER is None or not HEADERS.exists(), reason="no C compiler, or no headers of this Python"
 )
 pytestmark = pytest.mark.skipif(
-    not (ROOT / "hatch_build.py").exists(), reason="an installed wheel is tested, and no checkout"
+    not (ROOT / "hatch_build.py").exists(),
+    reason="the tests run on an installed wheel, without a checkout",
 )
-# A pure build must not even look for these.
+# A pure build must not even look for these tools.
 WITHOUT_MYPY = "import sys; sys.modules['hatch_mypyc'] = sys.modules['mypy'] = None; "
 
 
@@ -43,7 +44,7 @@ def checkout(tmp_path: Path) -> Path:
 def build(
     checkout: Path, call: str, *, first: str = "", fails: bool = False, **variables: str
 ) -> str:
-    """Call one of hatchling's hooks as pip does; return what it returned, or what it complained."""
+    """Call one of hatchling's hooks as pip does; return its result, or its error message."""
     environment = {name: os.environ[name] for name in ("PATH", "CC") if name in os.environ}
     run = subprocess.run(
         [sys.executable, "-c", f"{first}from hatchling.build import *; print('=', {call})"],
@@ -58,7 +59,7 @@ def build(
 
 
 def trace(checkout: Path) -> list[str]:
-    """The files of a checkout but for what mypy and hatchling always leave."""
+    """Return the files of a checkout, except those that mypy and hatchling always leave."""
     return sorted(
         str(file.relative_to(checkout))
         for file in checkout.rglob("*")
@@ -67,7 +68,9 @@ def trace(checkout: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("variables", [{}, {"MEMLITE_COMPILED": ""}, {"MEMLITE_COMPILED": "0"}])
-def test_it_is_pure_and_needs_nothing(checkout: Path, variables: dict[str, str]) -> None:
+def test_by_default_the_wheel_is_pure_and_needs_no_compiler(
+    checkout: Path, variables: dict[str, str]
+) -> None:
     assert build(checkout, "get_requires_for_build_wheel()", **variables) == "[]"
     name = build(checkout, "build_wheel('dist')", first=WITHOUT_MYPY, **variables)
     assert re.fullmatch(r"memlite_cache-[\d.]+-py3-none-any\.whl", name)
@@ -82,8 +85,8 @@ def extensions(wheel: Path) -> list[str]:
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_it_is_compiled_if_that_is_asked_for(checkout: Path) -> None:
-    pytest.importorskip("hatch_mypyc", reason="no hatch-mypyc")
+def test_the_wheel_is_compiled_on_request(checkout: Path) -> None:
+    pytest.importorskip("hatch_mypyc", reason="hatch-mypyc is not installed")
     before = trace(checkout)
     name = build(checkout, "build_wheel('dist')", MEMLITE_COMPILED="1")
     assert not name.endswith("any.whl")
@@ -107,19 +110,19 @@ def to_be_compiled() -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_without_a_compiler_it_says_so(checkout: Path) -> None:
-    pytest.importorskip("hatch_mypyc", reason="no hatch-mypyc")
+def test_a_missing_compiler_is_reported(checkout: Path) -> None:
+    pytest.importorskip("hatch_mypyc", reason="hatch-mypyc is not installed")
     before = trace(checkout)
     variables = {"MEMLITE_COMPILED": "1", "CC": "/no/compiler"}
     complaint = build(checkout, "build_wheel('dist')", fails=True, **variables)
     assert complaint.endswith(
         "MEMLITE_COMPILED=1 needs a C compiler and Python's headers; a pure build needs neither\n"
     )
-    assert "/no/compiler" in complaint  # the cause is there, too
+    assert "/no/compiler" in complaint  # the cause is included
     assert trace(checkout) == before
 
 
-def test_what_it_needs_then_is_what_the_tests_are_run_with(checkout: Path) -> None:
+def test_build_requirements_equal_the_versions_in_the_test_environment(checkout: Path) -> None:
     text = build(checkout, "*get_requires_for_build_wheel()", MEMLITE_COMPILED="1")
     required = text.split()
     assert {one.partition("==")[0] for one in required} == {"hatch-mypyc", "mypy", "setuptools"}
@@ -127,12 +130,12 @@ def test_what_it_needs_then_is_what_the_tests_are_run_with(checkout: Path) -> No
 
 
 def pinned(required: Sequence[str]) -> list[str]:
-    """Those that the lock file of tests and checks has in just this version."""
+    """Return the requirements that the lock file of the tests has in exactly this version."""
     lock = (ROOT / "requirements" / "test.txt").read_text()
     return [one for one in required if re.search(rf"^{re.escape(one)} ", lock, re.MULTILINE)]
 
 
-def test_what_builds_every_wheel_is_pinned_alike() -> None:
+def test_build_requirements_are_pinned_identically() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     required = project["build-system"]["requires"]
     assert required
@@ -146,6 +149,6 @@ def test_an_editable_installation_stays_pure(checkout: Path) -> None:
     assert trace(checkout) == before
 
 
-def test_other_values_are_refused(checkout: Path) -> None:
+def test_invalid_values_are_refused(checkout: Path) -> None:
     complaint = build(checkout, "build_wheel('dist')", fails=True, MEMLITE_COMPILED="yes")
     assert complaint.endswith("ValueError: MEMLITE_COMPILED must be 0 or 1, not 'yes'\n")

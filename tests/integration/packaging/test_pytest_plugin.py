@@ -1,4 +1,4 @@
-"""The fixtures for other projects' tests, in an environment with pytest and little else."""
+"""The pytest fixtures for other projects, in an environment with pytest and little else."""
 
 import importlib.metadata
 import os
@@ -15,9 +15,10 @@ from tests.support.certificates import Authority
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.skipif(
-    not (ROOT / "hatch_build.py").exists(), reason="an installed wheel is tested, and no checkout"
+    not (ROOT / "hatch_build.py").exists(),
+    reason="the tests run on an installed wheel, without a checkout",
 )
-# What a project installs to use the fixtures, and what that needs.
+# What a project installs to use the fixtures, with dependencies.
 INSTALLED = (
     "pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-xdist", "execnet",
     "pymemcache", "uvloop", "orjson",
@@ -56,7 +57,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with memlite, as installed, and the packages above."""
+    """Return the interpreter of an environment with memlite, installed, and the packages above."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -74,7 +75,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(python: Path, tmp_path: Path) -> Run:
-    """A function that runs pytest on files, given by their names without ``.py``."""
+    """Return a function that runs pytest on files, given by their names without ``.py``."""
 
     def run(*arguments: str, ini: str = "", **files: str) -> subprocess.CompletedProcess[str]:
         for name, text in files.items():
@@ -102,19 +103,19 @@ def passed(run: subprocess.CompletedProcess[str], count: int) -> bool:
     return run.returncode == 0
 
 
-def test_a_little_project(run: Run, tmp_path: Path) -> None:
+def test_a_small_project(run: Run, tmp_path: Path) -> None:
     assert passed(run("-p", "no:xdist", test_it=PROJECT), 5)
     assert len(list((tmp_path / "seen").iterdir())) == 1
 
 
-def test_the_same_in_parallel(run: Run, tmp_path: Path) -> None:
-    """Each worker has a server, and with a file each has its own."""
+def test_a_small_project_in_parallel(run: Run, tmp_path: Path) -> None:
+    """Each worker has a server of its own, and with a file backend a file of its own."""
     ini = "memlite_backend = file://{tmp}/cache.json\n"
     assert passed(run("-n", "2", "--dist", "each", ini=ini, test_it=PROJECT), 10)
     assert len(list((tmp_path / "seen").iterdir())) == 2
 
 
-def test_options_of_both_places(run: Run, tmp_path: Path) -> None:
+def test_options_from_the_command_line_and_the_settings_file(run: Run, tmp_path: Path) -> None:
     Authority(tmp_path).issue("server")
     project = """
         def test_it(memlite, memlite_server):
@@ -131,7 +132,7 @@ def test_options_of_both_places(run: Run, tmp_path: Path) -> None:
     assert passed(run(*options, ini=ini, test_it=project.replace("\n        ", "\n")), 1)
 
 
-def test_suites_without_it_pay_nothing(run: Run) -> None:
+def test_test_suites_that_do_not_use_it_import_nothing(run: Run) -> None:
     project = """
 def test_it():
     import sys
@@ -171,13 +172,13 @@ def test_it():
     ],
     ids=["no client", "wrong option", "no flush", "gone"],
 )
-def test_messages(run: Run, arguments: tuple[str, ...], project: str, message: str) -> None:
+def test_error_messages(run: Run, arguments: tuple[str, ...], project: str, message: str) -> None:
     result = run("-p", "no:xdist", *arguments, test_it=project)
     assert result.returncode == 1
     assert message in result.stdout
 
 
-def test_it_is_in_the_help(run: Run) -> None:
+def test_options_are_in_pytests_help(run: Run) -> None:
     shown = run("--help", "-p", "no:xdist").stdout
     for option in ("--memlite-backend", "--memlite-args", "memlite_tls_cert"):
         assert option in shown

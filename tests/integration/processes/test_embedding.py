@@ -1,4 +1,4 @@
-"""A server in another program: ``memlite.serve``."""
+"""A server inside another program: ``memlite.serve``."""
 
 import asyncio
 import gc
@@ -44,7 +44,7 @@ async def ask(server, request: bytes, **options: object) -> bytes:
     return reply
 
 
-def test_it_serves_while_the_context_lasts(run: Run) -> None:
+def test_it_serves_until_the_context_ends(run: Run) -> None:
     async def test() -> None:
         async with memlite.serve(memory_limit=128) as server:
             assert server.host == "127.0.0.1"
@@ -58,7 +58,7 @@ def test_it_serves_while_the_context_lasts(run: Run) -> None:
     run(test())
 
 
-def test_two_share_a_loop_and_nothing_else(run: Run) -> None:
+def test_two_servers_share_only_the_loop(run: Run) -> None:
     async def test() -> None:
         async with memlite.serve() as one, memlite.serve() as two:
             assert await ask(one, b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
@@ -71,7 +71,7 @@ def test_two_share_a_loop_and_nothing_else(run: Run) -> None:
     run(test())
 
 
-def test_the_program_keeps_what_is_its_own(run: Run) -> None:
+def test_the_programs_global_state_is_unchanged(run: Run) -> None:
     def handler(loop: asyncio.AbstractEventLoop, context: object) -> None:
         pass
 
@@ -97,7 +97,7 @@ def test_the_program_keeps_what_is_its_own(run: Run) -> None:
     run(test())
 
 
-def test_a_port_that_is_taken(run: Run) -> None:
+def test_a_port_in_use(run: Run) -> None:
     async def test() -> None:
         async with memlite.serve() as first:
             with pytest.raises(StartError, match=f"TCP port {first.port}.*in use"):
@@ -110,9 +110,9 @@ def test_a_port_that_is_taken(run: Run) -> None:
     run(test())
 
 
-def test_a_port_taken_for_udp_alone_leaves_tcp_free(run: Run) -> None:
+def test_a_port_in_use_for_udp_only(run: Run) -> None:
     async def test() -> None:
-        async with memlite.serve() as server:  # a port that TCP can have
+        async with memlite.serve() as server:  # a port that is free for TCP
             port = server.port
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
             taken.bind(("127.0.0.1", port))
@@ -138,7 +138,7 @@ def test_at_a_unix_socket(run: Run, tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_file_survives_restarts(run: Run, tmp_path: Path) -> None:
+def test_a_file_backend_keeps_items_across_restarts(run: Run, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/cache.json"
 
     async def test() -> None:
@@ -153,7 +153,7 @@ def test_a_file_survives_restarts(run: Run, tmp_path: Path) -> None:
     run(test())
 
 
-def test_settings_may_come_as_a_config(run: Run) -> None:
+def test_settings_can_be_given_as_a_config(run: Run) -> None:
     async def test() -> None:
         config = Config(port=0, memory_limit=32, disable_flush_all=True)
         async with memlite.serve(config, host="::1", memory_limit=16) as server:
@@ -173,7 +173,7 @@ def test_settings_may_come_as_a_config(run: Run) -> None:
         ({"enable_ssl": True}, "certificate"),
     ],
 )
-def test_settings_that_are_wrong(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings(settings: dict[str, object], message: str) -> None:
     async def test() -> None:
         with pytest.raises(ConfigError, match=message):
             async with memlite.serve(**settings):
@@ -194,7 +194,7 @@ def test_with_tls(run: Run, tmp_path: Path) -> None:
     run(test())
 
 
-def test_with_a_clock_of_the_tests() -> None:
+def test_with_a_clock_of_the_test() -> None:
     async def test() -> None:
         clock = Clock()
         async with memlite.serve(clock=clock, debug_commands=True) as server:
@@ -205,7 +205,7 @@ def test_with_a_clock_of_the_tests() -> None:
     asyncio.run(test())
 
 
-def test_connections_finish_what_they_have_begun(run: Run) -> None:
+def test_connections_finish_commands_that_have_begun(run: Run) -> None:
     async def test() -> None:
         async with memlite.serve() as server:
             reader, writer = await asyncio.open_connection(*server.address)
@@ -216,13 +216,13 @@ def test_connections_finish_what_they_have_begun(run: Run) -> None:
             writer.write(b"345\r\n")
             assert await reader.read() == b"STORED\r\n"
             await stopping
-            await server.stop()  # a second time is fine
+            await server.stop()  # stopping twice is allowed
             writer.close()
 
     run(test())
 
 
-def test_a_client_may_shut_it_down(run: Run) -> None:
+def test_a_client_can_shut_it_down(run: Run) -> None:
     async def test() -> None:
         async with memlite.serve(enable_shutdown=True) as server:
             await ask(server, b"shutdown\r\n")
@@ -253,7 +253,7 @@ def test_cancelling_the_program_closes_everything(run: Run) -> None:
     run(test())
 
 
-def test_a_server_whose_task_was_cancelled_leaves_the_loop_clean(run: Run) -> None:
+def test_cancelling_the_servers_task_leaves_the_loop_clean(run: Run) -> None:
     async def test() -> None:
         async with memlite.serve() as server:
             reader, writer = await asyncio.open_connection(*server.address)
@@ -272,7 +272,7 @@ def test_a_server_whose_task_was_cancelled_leaves_the_loop_clean(run: Run) -> No
     run(test())
 
 
-def test_the_package_alone_imports_no_server() -> None:
+def test_importing_the_package_does_not_import_the_server() -> None:
     code = "import sys, memlite; print(*(name for name in sys.modules if 'memlite' in name))"
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30

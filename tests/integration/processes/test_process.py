@@ -1,4 +1,4 @@
-"""The program as a process: exit codes, signals, files, messages."""
+"""The program as a process: exit codes, signals, files, log messages."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 Start = Callable[..., RunningServer]
 
 
-# Refusals
+# Refused starts
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ Start = Callable[..., RunningServer]
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_refuses_in_one_line(arguments: list[str], says: str) -> None:
+def test_errors_are_reported_in_one_line(arguments: list[str], says: str) -> None:
     if "-u" in arguments and os.geteuid() != 0:
-        pytest.skip("only root becomes somebody else")
+        pytest.skip("only root can switch to another user")
     result = run(*arguments)
     assert result.returncode in (64, 71)
     assert result.stdout == ""
@@ -76,7 +76,7 @@ def test_refuses_in_one_line(arguments: list[str], says: str) -> None:
     assert says in result.stderr
 
 
-def test_refuses_a_port_in_use(memlite: RunningServer) -> None:
+def test_refuses_to_start_on_a_port_in_use(memlite: RunningServer) -> None:
     result = run("-l", "127.0.0.1", "-p", str(memlite.port))
     assert result.returncode == 71
     assert result.stderr == (
@@ -91,7 +91,7 @@ def test_refuses_an_unknown_variable() -> None:
     assert result.stderr == "memlite: unknown environment variable MEMLITE_CONLIMIT\n"
 
 
-def test_refuses_more_connections_than_files() -> None:
+def test_refuses_more_connections_than_file_descriptors() -> None:
     if os.geteuid() == 0:
         result = run("-c", "2000000000", "-p", "0")
     else:
@@ -124,7 +124,7 @@ def test_print_config() -> None:
 
 
 def begin_a_value(server: RunningServer, wire: Wire) -> None:
-    """Send a part of one, and wait until the server has it."""
+    """Send part of a command, and wait until the server has received it."""
     wire.send(b"set a 0 0 10\r\nabc")
     with server.connect() as other:
         assert wait_until(lambda: "conn_nread" in other.stats("conns").values())
@@ -136,7 +136,7 @@ def refuses(server: RunningServer) -> bool:
     except ConnectionRefusedError:
         return True
     except ConnectionResetError:
-        pass  # it had not been accepted yet
+        pass  # the connection had not been accepted yet
     return False
 
 
@@ -146,7 +146,7 @@ def test_stops_quickly_and_quietly(name: str, start: Start) -> None:
     with server.connect() as idle, server.connect() as half:
         idle.ask(b"get a\r\n")
         if name != "SIGUSR1":
-            begin_a_value(server, half)  # never finished
+            begin_a_value(server, half)  # never completed
         begin = time.monotonic()
         assert server.stop(getattr(signal, name)) == 0
         assert time.monotonic() - begin < 8
@@ -154,7 +154,7 @@ def test_stops_quickly_and_quietly(name: str, start: Start) -> None:
     assert server.log.read_text() == ""
 
 
-def test_a_second_signal_does_not_wait(start: Start) -> None:
+def test_a_second_signal_ends_the_wait(start: Start) -> None:
     server = start()
     with server.connect() as half:
         begin_a_value(server, half)
@@ -166,7 +166,7 @@ def test_a_second_signal_does_not_wait(start: Start) -> None:
         assert time.monotonic() - begin < 6
 
 
-def test_a_graceful_stop_lets_a_command_finish(start: Start) -> None:
+def test_a_graceful_stop_lets_commands_finish(start: Start) -> None:
     server = start()
     with server.connect() as half:
         begin_a_value(server, half)
@@ -178,12 +178,12 @@ def test_a_graceful_stop_lets_a_command_finish(start: Start) -> None:
     assert server.process.wait(5) == 0
 
 
-def test_replies_under_way_are_drained(start: Start) -> None:
+def test_a_graceful_stop_sends_pending_replies(start: Start) -> None:
     drain(start(), signal.SIGUSR1)
 
 
-@patiently  # it has a second
-def test_replies_under_way_are_drained_by_sigterm_too(start: Start) -> None:
+@patiently  # it has a second to do so
+def test_sigterm_sends_pending_replies(start: Start) -> None:
     drain(start(), signal.SIGTERM)
 
 
@@ -202,7 +202,7 @@ def drain(server: RunningServer, number: int) -> None:
 
 @pytest.mark.parametrize("loop", ["memlite", "memlite-asyncio"])
 @pytest.mark.parametrize("pause", [0, 0.002])
-def test_signals_without_end_do_not_kill(loop: str, pause: float, start: Start) -> None:
+def test_many_signals_do_not_kill_the_process(loop: str, pause: float, start: Start) -> None:
     server = start(kind=loop)
     with server.connect() as half:
         half.send(b"set a 0 0 10\r\nabc")
@@ -224,7 +224,7 @@ def signals_in(pid: int, field: str) -> set[int]:
 
 
 def holds_or_handles(pid: int, number: int, ports: Path) -> bool:
-    """Whether the signal waits until the server has started, or it has."""
+    """Return whether the process blocks the signal, or has started and handles it."""
     return number in signals_in(pid, "SigBlk") or (
         ports.exists() and number in signals_in(pid, "SigCgt")
     )
@@ -232,7 +232,7 @@ def holds_or_handles(pid: int, number: int, ports: Path) -> bool:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP"])
-def test_signals_while_it_starts(name: str, loop: str, tmp_path: Path) -> None:
+def test_signals_during_start_up(name: str, loop: str, tmp_path: Path) -> None:
     number = getattr(signal, name)
     for delay in (0, 0.01, 0.03, 0.06, 0.1, 0.15):
         ports = tmp_path / f"ports-{delay}"
@@ -242,7 +242,7 @@ def test_signals_while_it_starts(name: str, loop: str, tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        # Before Python runs the program's first line, nothing can be done about signals.
+        # Before Python executes the first line of the program, signals cannot be blocked.
         try:
             assert wait_until(lambda: holds_or_handles(process.pid, number, ports), every=0.0005)  # noqa: B023
             time.sleep(delay)
@@ -256,7 +256,7 @@ def test_signals_while_it_starts(name: str, loop: str, tmp_path: Path) -> None:
             process.kill()
 
 
-def test_signals_are_held_before_anything_slow_is_imported() -> None:
+def test_signals_are_blocked_before_slow_imports() -> None:
     program = (
         "import runpy, signal, sys; from memlite.core import signals\n"
         "signals.hold = lambda: sys.exit(' '.join(sys.modules))\n"
@@ -330,7 +330,7 @@ def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -
         assert second.returncode == 71
         assert "another server listens there" in second.stderr
         assert answers()
-        process.kill()  # -9: nothing is tidied up
+        process.kill()  # SIGKILL leaves the socket file behind
         process.wait()
         assert path.exists()
         process = subprocess.Popen(command)
@@ -347,7 +347,7 @@ def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("loop", ["memlite", "memlite-asyncio"])
-def test_a_server_that_drains_leaves_its_successor_s_files_alone(
+def test_a_draining_server_does_not_remove_its_successors_files(
     loop: str, start: Start, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "pid"
@@ -370,7 +370,7 @@ def test_a_server_that_drains_leaves_its_successor_s_files_alone(
             assert half.line() == b"STORED\r\n"
             assert old.process.wait(5) == 0
             assert pid_file.read_text() == f"{new.pid}\n"
-            assert old.ask(b"get a\r\n") == b"END\r\n"  # answered at its path, by the new one
+            assert old.ask(b"get a\r\n") == b"END\r\n"  # the new server answers at this path
         finally:
             new.terminate()
             assert new.wait(5) == 0
@@ -378,7 +378,7 @@ def test_a_server_that_drains_leaves_its_successor_s_files_alone(
     assert not pid_file.exists()
 
 
-def test_a_daemon_writes_its_files_where_it_was_started(tmp_path: Path) -> None:
+def test_a_daemon_writes_files_relative_to_the_folder_where_it_was_started(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "memlite", "-d", "-P", "pid", "-l", "127.0.0.1", "-p", "0"],
         cwd=tmp_path,
@@ -392,7 +392,7 @@ def test_a_daemon_writes_its_files_where_it_was_started(tmp_path: Path) -> None:
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
-    # It is ready when the command returns, so these need not be waited for.
+    # The daemon is ready when the command returns, so the test need not wait for the files.
     pid = int((tmp_path / "pid").read_text())
     try:
         port = int((tmp_path / "ports").read_text().split(":")[1])
@@ -427,7 +427,7 @@ def test_a_daemon_reports_late_errors(
     assert result.stderr.count("\n") == 1
 
 
-def test_a_daemon_that_dies_before_it_is_ready_is_no_success(tmp_path: Path) -> None:
+def test_a_daemon_that_dies_during_start_up_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "uvloop.py").write_text("import os\ndef new_event_loop(): os.abort()\n")
     result = run("-d", "-l", "127.0.0.1", "-p", "0", "--loop", "uvloop", PYTHONPATH=str(tmp_path))
     assert result.returncode not in (0, None)
@@ -455,14 +455,14 @@ def test_daemon_and_pid_file(tmp_path: Path) -> None:
     assert wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
-def test_a_daemon_reports_a_port_in_use_before_it_leaves(memlite: RunningServer) -> None:
+def test_a_daemon_reports_a_port_in_use_before_it_detaches(memlite: RunningServer) -> None:
     result = run("-d", "-l", "127.0.0.1", "-p", str(memlite.port))
     assert result.returncode == 71
     assert "Address already in use" in result.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_a_unix_socket_belongs_to_the_user(start: Start) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
+def test_the_unix_socket_belongs_to_the_new_user(start: Start) -> None:
     server = start("-u", "nobody", unix=True)
     user = pwd.getpwnam("nobody")
     path = Path(server.path)
@@ -479,12 +479,13 @@ def test_a_unix_socket_belongs_to_the_user(start: Start) -> None:
     assert server.log.read_text() == ""
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_says_which_files_it_could_not_remove(start: Start) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
+def test_files_that_cannot_be_removed_are_reported(start: Start) -> None:
     server = start("-u", "nobody", unix=True)
     path = Path(server.path)
     server.ask(b"get a\r\n")  # so it has started
-    path.parent.chmod(0o755)  # root's; nobody may not remove from it
+    # The folder belongs to root; the user nobody may not remove files from it.
+    path.parent.chmod(0o755)
     assert server.stop() == 0
     assert path.exists()
     assert server.log.read_text() == (
@@ -512,7 +513,7 @@ def test_starts_and_stops_without_standard_streams(tmp_path: Path) -> None:
 
 def test_gives_up_root(start: Start) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root becomes somebody else")
+        pytest.skip("only root can switch to another user")
     server = start("-u", "nobody")
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     found = re.search(r"Uid:\s+(\d+)\s+(\d+)", status)
@@ -523,7 +524,7 @@ def test_gives_up_root(start: Start) -> None:
 # Addresses
 
 
-def test_listens_on_loopback_only_and_says_so_otherwise(start: Start, tmp_path: Path) -> None:
+def test_listens_on_loopback_by_default_and_warns_otherwise(start: Start, tmp_path: Path) -> None:
     ports = tmp_path / "ports"
     process = subprocess.Popen(
         [sys.executable, "-m", "memlite", "-p", "0"],
@@ -568,10 +569,10 @@ def test_several_addresses(tmp_path: Path) -> None:
         assert process.wait(5) == 0
 
 
-# Messages
+# Log messages
 
 
-def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
+def test_quiet_by_default_and_traces_with_vv(start: Start) -> None:
     request = (
         b"set secret 0 0 6\r\nhidden\r\nget secret\r\nnonsense\r\ngets secret\r\n"
         b"ms other 6 T60\r\nhidden\r\nmg other v\r\nmg \x1b[2J\x07 O\x9b v\r\n"
@@ -604,12 +605,14 @@ def test_quiet_by_default_and_traced_with_vv(start: Start) -> None:
         (["-v", "-o", "no_lru_crawler,hashpower=20"], False, "-o hashpower: has no effect"),
     ],
 )
-def test_says_what_has_no_effect(arguments: list[str], unix: bool, says: str, start: Start) -> None:
+def test_warns_about_settings_without_effect(
+    arguments: list[str], unix: bool, says: str, start: Start
+) -> None:
     server = start(*arguments, unix=unix)
     assert says in server.log.read_text()
 
 
-def test_does_not_say_so_of_what_has(start: Start) -> None:
+def test_does_not_warn_about_settings_with_effect(start: Start) -> None:
     server = start("-v", "-f", "2", "-n", "100", "-a", "700", "-o", "no_lru_crawler", unix=True)
     assert "no effect" not in server.log.read_text()
     assert "lru_crawler_running" not in server.stats()
@@ -617,7 +620,7 @@ def test_does_not_say_so_of_what_has(start: Start) -> None:
     assert server.stats("slabs")["1:chunk_size"] == "152"
 
 
-def test_the_verbosity_command_traces_from_then_on(start: Start) -> None:
+def test_the_verbosity_command_turns_on_traces(start: Start) -> None:
     server = start()
     with server.connect() as wire:
         wire.ask(b"get before\r\n")
@@ -632,7 +635,7 @@ def test_the_verbosity_command_traces_from_then_on(start: Start) -> None:
     assert "get after" not in text
 
 
-def test_json_messages_and_the_statistics_line(start: Start) -> None:
+def test_json_log_messages_and_the_statistics_line(start: Start) -> None:
     server = start("--stats-interval", "0.2", "--log-format", "json", "-v")
     server.ask(b"set a 0 0 1\r\n1\r\nget a b\r\n")
 

@@ -1,4 +1,4 @@
-"""A server as a process for tests: ``memlite.testing.server``."""
+"""``memlite.testing.server``: a server as a process, for tests."""
 
 import resource
 import time
@@ -22,7 +22,7 @@ def ask(running: memlite.testing.ServerProcess, request: bytes) -> bytes:
         return reply
 
 
-def test_it_serves_and_ends() -> None:
+def test_it_serves_and_stops() -> None:
     with memlite.testing.server("-vv", memory_limit=128) as running:
         assert running.address == ("127.0.0.1", running.port)
         assert ask(running, b"version\r\n").startswith(b"VERSION")
@@ -32,14 +32,14 @@ def test_it_serves_and_ends() -> None:
     assert not running.folder.exists()
 
 
-def test_several_at_once() -> None:
+def test_several_servers_at_once() -> None:
     with memlite.testing.server() as one, memlite.testing.server() as two:
         assert one.port != two.port
         assert one.stop() == 0
         assert ask(two, b"version\r\n").startswith(b"VERSION")
 
 
-def test_at_a_unix_socket_of_its_own() -> None:
+def test_on_a_unix_socket_of_its_own() -> None:
     with memlite.testing.server(unix_socket=True, udp_port=0) as running:
         assert running.address == running.path == str(running.folder / "socket")
         assert (running.port, running.ports, running.host) == (0, (), "")
@@ -66,7 +66,9 @@ def test_the_backend_is_open_when_it_is_ready(tmp_path: Path) -> None:
         (["--backend", "file:///nowhere/cache.json"], 71, "there is no folder /nowhere"),
     ],
 )
-def test_what_it_said_when_it_did_not_start(arguments: list[str], code: int, message: str) -> None:
+def test_a_failed_start_shows_the_servers_messages(
+    arguments: list[str], code: int, message: str
+) -> None:
     with (
         pytest.raises(ServerStartError, match=f"exit code {code}\n.*{message}") as caught,
         memlite.testing.server(*arguments),
@@ -75,7 +77,7 @@ def test_what_it_said_when_it_did_not_start(arguments: list[str], code: int, mes
     assert message in caught.value.output
 
 
-def test_one_that_never_starts() -> None:
+def test_a_server_that_never_accepts_connections() -> None:
     begin = time.monotonic()
     with (
         pytest.raises(ServerStartError, match=r"did not start in 0\.2 s: no output"),
@@ -85,13 +87,15 @@ def test_one_that_never_starts() -> None:
     assert time.monotonic() - begin < 10
 
 
-def test_settings_that_are_wrong() -> None:
+def test_invalid_settings() -> None:
     for settings in ({"memory_limt": 1}, {"daemon": True}):
         with pytest.raises(ConfigError), memlite.testing.server(**settings):
             pass
 
 
-def test_the_callers_settings_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_of_the_caller_have_no_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MEMLITE_MEMORY_LIMIT", "1024")
     with memlite.testing.server() as running:
         assert b"STAT limit_maxbytes 67108864\r\n" in ask(running, b"stats\r\n")
@@ -99,7 +103,7 @@ def test_the_callers_settings_do_not_count(monkeypatch: pytest.MonkeyPatch) -> N
         assert b"STAT limit_maxbytes 1073741824\r\n" in ask(running, b"stats\r\n")
 
 
-def test_a_module_in_the_callers_folder_is_not_imported(
+def test_modules_in_the_callers_folder_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "socket.py").write_text("raise SystemExit('imported')")
@@ -111,7 +115,7 @@ def test_a_module_in_the_callers_folder_is_not_imported(
 
 @needs_memcached
 @pytest.mark.parametrize("unix", [False, True])
-def test_memcached_instead(unix: bool) -> None:
+def test_it_can_run_memcached(unix: bool) -> None:
     command = [str(memcached_path()), "-u", "root"]
     with memlite.testing.server(
         command=command, unix_socket=unix or None, stop_timeout=0
@@ -120,8 +124,8 @@ def test_memcached_instead(unix: bool) -> None:
 
 
 @pytest.mark.alone
-def test_it_starts_at_once() -> None:
-    """In 130 ms, nearly all of them processor time, which other processes do not change much."""
+def test_it_starts_quickly() -> None:
+    """It takes 130 ms, mostly processor time, on which other processes have little influence."""
 
     def seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

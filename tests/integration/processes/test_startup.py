@@ -1,4 +1,4 @@
-"""What a server in memory imports: nothing that it does not need, and nothing while it serves."""
+"""A memory server imports only what it needs, and imports nothing while it serves."""
 
 import os
 import re
@@ -11,13 +11,13 @@ from tests.support.servers import RunningServer
 
 Start = Callable[..., RunningServer]
 
-# Of the standard library, what is slow to import and has no part in serving from memory. (ssl,
-# subprocess and inspect have none either, but asyncio imports them.)
+# Modules of the standard library that are slow to import and not needed to serve from memory. (ssl,
+# subprocess and inspect are not needed either, but asyncio imports them.)
 SLOW = {
     "argparse", "email", "importlib.metadata", "importlib.resources", "json", "pathlib",
     "tomllib", "urllib.parse", "zipfile",
 }  # fmt: skip
-# Of memlite, what only other settings need, or what somebody has to ask for first.
+# Modules of memlite that only other settings or special requests need.
 OF_OTHERS = {
     "memlite.backends.jsonfile", "memlite.backends.memory", "memlite.backends.nearcache",
     "memlite.backends.registry", "memlite.backends.writeback", "memlite.cli.help",
@@ -36,19 +36,19 @@ OF_OTHERS = {
 
 
 def imported(server: RunningServer) -> list[str]:
-    """Return the modules a server has imported by now; it was started to log them."""
+    """Return the modules that a server has imported so far; it must log its imports."""
     return re.findall(r"^import time: .*\| +(\S+)$", server.log.read_text(), re.MULTILINE)
 
 
 @pytest.fixture
 def server(start: Start) -> RunningServer:
-    """A server that has accepted a connection, and says what it imports."""
+    """A server that has accepted a connection and logs its imports."""
     return start(environment={"PYTHONPROFILEIMPORTTIME": "1"})
 
 
-def test_a_server_in_memory_imports_nothing_it_does_not_need(server: RunningServer) -> None:
+def test_a_memory_server_imports_only_what_it_needs(server: RunningServer) -> None:
     modules = set(imported(server))
-    # Those that are compiled, and that others import, do not show.
+    # Compiled modules that other compiled modules import are not logged.
     assert {"memlite.server.server", "memlite.server.connections.connection", "asyncio"} <= modules
     assert modules & (SLOW | OF_OTHERS) == set()
 
@@ -73,12 +73,12 @@ def test_gets_and_sets_import_nothing(server: RunningServer) -> None:
             b"\x80\x0a" + bytes(22),
             "memlite.protocol.packets",
             marks=pytest.mark.skipif(
-                running_build() == "compiled", reason="imports of compiled modules do not show"
+                running_build() == "compiled", reason="imports of compiled modules are not logged"
             ),
         ),
     ],
 )
-def test_what_somebody_asks_for_is_imported_then(
+def test_other_modules_are_imported_on_first_use(
     server: RunningServer, request_: bytes, module: str
 ) -> None:
     with server.connect() as wire:
@@ -87,16 +87,17 @@ def test_what_somebody_asks_for_is_imported_then(
     assert module in imported(server)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may use -u")
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can use -u")
 @pytest.mark.parametrize("kind", ["memlite", "memlite-near"])
-def test_who_gives_up_root_has_imported_all_it_may_be_asked_for(start: Start, kind: str) -> None:
-    """The other user may not be allowed to read Python's files."""
+def test_a_server_that_gives_up_root_imports_everything_before(start: Start, kind: str) -> None:
+    """The new user may not be allowed to read Python's files."""
     log = {"PYTHONPROFILEIMPORTTIME": "1"}
     server = start("-u", "nobody", "--debug-commands", kind=kind, environment=log)
     before = imported(server)
     for request, end in (
         (b"set a 0 0 1\r\n1\r\nget a\r\nmg a v\r\n", b"VA 1\r\n1\r\n"),
-        # As many as are measured once for sure: of 511 reads one, and a read is of 20 commands.
+        # This many requests contain a sampled one for certain: one of 511 reads, and a read has 20
+        # commands.
         (b"get b\r\n" * 10_300 + b"stats hotkeys\r\n", b"share 100.00\r\nEND\r\n"),
         *((b"stats %b\r\n" % group, b"END\r\n") for group in (b"", b"settings", b"conns")),
         (b"lru_crawler metadump all\r\n", b"END\r\n"),

@@ -1,7 +1,7 @@
 """The binary protocol's cases, reply by reply, against memlite and against the real memcached.
 
-memlite follows memcached 1.6.45. Where the two differ on purpose, the case is of one kind of server
-only and says why.
+memlite follows memcached 1.6.45. If the two differ deliberately, a case applies to one kind of
+server and says why.
 """
 
 import itertools
@@ -24,7 +24,7 @@ KINDS = ["memlite", "memlite-file", pytest.param("memcached", marks=needs_memcac
 
 K250 = b"k" * 250
 SOME = -1
-"""Stands for any cas unique but 0."""
+"""Equals any cas unique except 0."""
 BINARY_KEY = b" a\r\nget b\0\xff"
 
 NOT_FOUND = b"Not found"
@@ -40,8 +40,8 @@ NON_NUMERIC = b"Non-numeric server-side value for incr or decr"
 class Case:
     request: bytes
     replies: list[Reply]
-    only: str = ""  # the kind of server, for differences on purpose
-    since: tuple[int, ...] = ()  # the memcached that answers so
+    only: str = ""  # the kind of server, for deliberate differences
+    since: tuple[int, ...] = ()  # the first version of memcached that gives this reply
 
 
 def ok(opcode: int, value: bytes = b"", cas: int = 0) -> Reply:
@@ -76,7 +76,7 @@ ENDED = failed(Opcode.NOOP, Status.INVALID, INVALID)
 
 CASES = [
     Case(NOOP, [DONE]),
-    # Reading: quiet variants answer hits, and the opcode in a reply is the one that was asked.
+    # Retrieval: quiet variants answer hits, and the opcode in a reply is that of the request.
     *(
         Case(
             SET_A + packet(one, b"a") + packet(one, b"no") + NOOP,
@@ -106,7 +106,7 @@ CASES = [
         store(Opcode.SET, b"a", b"z" * 100_000) + GET_A,
         [stored(), hit(Opcode.GET, b"z" * 100_000)],
     ),
-    # Storing
+    # Storage
     Case(store(Opcode.SETQ, b"a", b"1") + GET_A, [hit(Opcode.GET, b"1")]),
     Case(
         store(Opcode.ADD, b"a", b"1") * 2 + store(Opcode.ADDQ, b"a", b"2") + GET_A,
@@ -150,7 +150,7 @@ CASES = [
             hit(Opcode.GET, b"0123", 5),
         ],
     ),
-    # A cas unique: with any of set, add and replace only what has it is replaced.
+    # Cas uniques: with one, set, add and replace only replace the item that has it.
     *(
         Case(
             store(one, b"a", b"2", cas=2**63) + SET_A + store(one, b"a", b"2", cas=2**63) + GET_A,
@@ -179,7 +179,7 @@ CASES = [
         + NOOP,
         [stored(), stored(), hit(Opcode.GET, b"1"), DONE],
     ),
-    # Too large: a set removes what was there.
+    # Values that are too large: a set removes the old item.
     Case(
         SET_A + store(Opcode.ADD, b"a", LARGE) + packet(Opcode.APPEND, b"a", value=LARGE) + GET_A,
         [
@@ -200,7 +200,7 @@ CASES = [
         store(Opcode.SET, b"a", b"y" * 700_000) + packet(Opcode.APPEND, b"a", value=b"y" * 700_000),
         [stored(), failed(Opcode.APPEND, Status.NOT_STORED, NOT_STORED)],
     ),
-    # Removing
+    # Deletion
     Case(
         SET_A
         + packet(Opcode.DELETE, b"a", cas=2**63)
@@ -220,7 +220,7 @@ CASES = [
             missed(Opcode.GET),
         ],
     ),
-    # Counting
+    # Counters
     Case(
         count(Opcode.INCREMENT, b"a", 1, 5, 0xFFFFFFFF)
         + count(Opcode.DECREMENTQ, b"a", 1, 5, 0xFFFFFFFF)
@@ -268,7 +268,7 @@ CASES = [
             failed(Opcode.INCREMENT, Status.NON_NUMERIC, NON_NUMERIC),
         ],
     ),
-    # Touching: TOUCH shows the flags as well.
+    # TOUCH, whose reply contains the flags too.
     Case(
         SET_A
         + b"".join(touch(one, b"a", 100) for one in (0x1C, 0x1D, 0x1E, 0x23, 0x24))
@@ -291,7 +291,7 @@ CASES = [
         SET_A + touch(Opcode.GAT, b"a", 2592001) + GET_A,
         [stored(), hit(Opcode.GAT, b"1", 5), missed(Opcode.GET)],
     ),
-    # Everything else
+    # Other commands
     Case(
         SET_A + packet(Opcode.FLUSH) + GET_A + packet(Opcode.FLUSHQ) + NOOP,
         [stored(), ok(Opcode.FLUSH), missed(Opcode.GET), DONE],
@@ -331,7 +331,7 @@ CASES = [
         packet(0x50, value=b"value") + NOOP,
         [failed(0x50, Status.UNKNOWN_COMMAND, UNKNOWN), DONE],
     ),
-    # memcached passes over extras and key twice, and so over what follows.
+    # memcached skips extras and key twice, and so part of the next packet.
     Case(
         packet(0x50, b"key", b"extras", b"value") + NOOP,
         [failed(0x50, Status.UNKNOWN_COMMAND, UNKNOWN), DONE],
@@ -345,7 +345,7 @@ CASES = [
             packet(Opcode.SASL_STEP, b"PLAIN"),
         )
     ),
-    # What ends the connection, answered first
+    # Packets that end the connection after a reply
     *(
         Case(NOOP + request + NOOP, [DONE, failed(request[1], Status.INVALID, INVALID)])
         for request in (
@@ -383,7 +383,7 @@ CASES = [
         for size in (2**30 + 1, 2**31, 2**32 - 1)
     ),
     Case(NOOP + packet(Opcode.NOOP, magic=0x81) + NOOP, [DONE]),
-    # Half a packet is nothing.
+    # Half a packet gets no reply.
     Case(NOOP + GET_A[:-1], [DONE]),
     Case(NOOP + NOOP[:23], [DONE]),
     Case(NOOP + SET_A[:-1], [DONE]),
@@ -397,7 +397,7 @@ def normal(data: bytes) -> list[Reply]:
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_replies(server: RunningServer, case: Case) -> None:
     if case.only and not server.kind.startswith(case.only):
-        pytest.skip("a difference on purpose")
+        pytest.skip("a deliberate difference")
     if server.kind == "memcached" and memcached_version() < case.since:
         pytest.skip("this memcached is older")
     server.ask(packet(Opcode.FLUSH))
@@ -408,7 +408,7 @@ def ask(server: RunningServer, request: bytes) -> list[Reply]:
     return replies(server.ask(request))
 
 
-def test_opaque_comes_back(server: RunningServer) -> None:
+def test_opaque_is_returned(server: RunningServer) -> None:
     opaques = [0, 1, 2**31, 2**32 - 1]
     requests = [
         make(opaque=opaque)
@@ -428,7 +428,7 @@ def test_opaque_comes_back(server: RunningServer) -> None:
     assert found == opaques * 6
 
 
-def test_a_cas_unique_fits_once(server: RunningServer) -> None:
+def test_a_cas_unique_is_valid_once(server: RunningServer) -> None:
     first, shown = ask(server, store(Opcode.SET, b"c", b"1") + packet(Opcode.GET, b"c"))
     assert first.cas == shown.cas != 0
     for opcode in (Opcode.SET, Opcode.REPLACE, Opcode.ADD):
@@ -442,7 +442,8 @@ def test_a_cas_unique_fits_once(server: RunningServer) -> None:
     assert (counted.number, late.status) == (21, Status.EXISTS)
     touched, shown = ask(server, touch(Opcode.GAT, b"c", 100) + packet(Opcode.GET, b"c"))
     assert touched.cas == shown.cas
-    if server.kind not in ("memlite-file", "memlite-near"):  # a new expiry is a new version
+    # On backends with versions a new expiry is a new version.
+    if server.kind not in ("memlite-file", "memlite-near"):
         assert shown.cas == counted.cas
     late, gone = ask(
         server, packet(Opcode.DELETE, b"c", cas=1) + packet(Opcode.DELETE, b"c", cas=shown.cas)
@@ -460,13 +461,13 @@ def test_the_two_protocols_share_items(server: RunningServer) -> None:
     assert server.ask(b"get shared\r\n") == b"VALUE shared 9 3\r\nbye\r\nEND\r\n"
 
 
-def test_keys_that_text_cannot_name_are_not_shown_to_it(server: RunningServer) -> None:
+def test_keys_that_are_invalid_in_text_are_not_shown_to_text_clients(server: RunningServer) -> None:
     ask(server, store(Opcode.SET, b"b c", b"1") + store(Opcode.SETQ, b"c\nd", b"1"))
     assert server.ask(b"get b c\r\n") == b"END\r\n"
     assert [one.status for one in ask(server, packet(Opcode.GET, b"b c"))] == [Status.SUCCESS]
 
 
-def test_keys_that_text_cannot_name_are_not_dumped_in_text(memlite: RunningServer) -> None:
+def test_keys_that_are_invalid_in_text_are_not_dumped_in_text(memlite: RunningServer) -> None:
     memlite.ask(b"flush_all\r\nset plain 0 0 1\r\n1\r\n")
     ask(memlite, store(Opcode.SET, b"x\nITEM", b"1"))
     assert memlite.ask(b"stats cachedump 1 0\r\n") == b"ITEM plain [1 b; 0 s]\r\nEND\r\n"
@@ -482,7 +483,7 @@ def test_statistics(server: RunningServer, group: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["conns", "latency", "backend"])
-def test_statistics_of_our_own(memlite: RunningServer, group: str) -> None:
+def test_memlites_own_statistics(memlite: RunningServer, group: str) -> None:
     *fields, _end = ask(memlite, packet(Opcode.STAT, group.encode()))
     names = {one.key.decode().rpartition(":")[2] for one in fields}
     assert names == {name.rpartition(":")[2] for name in memlite.stats(group)}
@@ -498,7 +499,7 @@ def test_counters_by_prefix(server: RunningServer) -> None:
     assert dump.value == b"PREFIX p get 2 hit 1 set 1 del 1\r\nEND\r\n"
 
 
-def test_a_binary_key_does_not_forge_lines_of_a_dump(memlite: RunningServer) -> None:
+def test_a_binary_key_cannot_forge_lines_of_a_dump(memlite: RunningServer) -> None:
     ask(memlite, packet(Opcode.STAT, b"reset") + packet(Opcode.STAT, b"detail on"))
     ask(memlite, packet(Opcode.GET, b"x\r\nEND\r\nVALUE y:1") + packet(Opcode.GET, b"a b:1"))
     assert memlite.ask(b"get z:1\r\nstats detail dump\r\n") == (
@@ -507,7 +508,8 @@ def test_a_binary_key_does_not_forge_lines_of_a_dump(memlite: RunningServer) -> 
     ask(memlite, packet(Opcode.STAT, b"detail off"))
 
 
-# Not those that tell what the flush before has taken, which memcached does to the second.
+# Counters of what the preceding flush removed are left out: memcached flushes with a resolution of
+# one second.
 COUNTED = (
     "cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "get_hits", "get_misses", "delete_hits",
     "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses", "cas_hits",
@@ -516,8 +518,8 @@ COUNTED = (
 
 
 @needs_memcached
-def test_what_is_counted(start: Start) -> None:
-    """Each command of the table counts what memcached counts for it."""
+def test_counters_equal_memcacheds(start: Start) -> None:
+    """Each command counts what memcached counts for it."""
     servers = [start(), start(kind="memcached")]
     different = []
     for number, case in enumerate(CASES):
@@ -542,13 +544,13 @@ def test_what_is_counted(start: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_switched_off(start: Start, kind: str) -> None:
+def test_disabled_features(start: Start, kind: str) -> None:
     server = start("-F", "-X", "-C", kind=kind)
     flushed, *rest = ask(server, packet(Opcode.FLUSH) + packet(Opcode.STAT, b"detail on"))
     assert flushed == failed(Opcode.FLUSH, Status.AUTH_ERROR, b"Auth failure.")
     if kind != "memcached" or memcached_version() >= (1, 6, 45):
         assert rest == [missed(Opcode.STAT)]
-    # Without cas uniques one that comes with a store means nothing, with others it never fits.
+    # With -C a cas unique is ignored in storage commands, and never matches in others.
     assert ask(
         server,
         store(Opcode.SET, b"a", b"1", cas=5)
@@ -568,7 +570,7 @@ def test_switched_off(start: Start, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_memory(start: Start, kind: str) -> None:
     if kind == "memlite-file":
-        pytest.skip("-m does not limit what a file holds")
+        pytest.skip("-m does not limit items in a file")
     server = start("-M", "-m", "8", kind=kind)
     value = b"x" * 500_000
     with server.connect() as wire:
@@ -588,17 +590,17 @@ def test_no_memory(start: Start, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_protocol_may_be_fixed(start: Start, kind: str) -> None:
+def test_the_protocol_can_be_fixed(start: Start, kind: str) -> None:
     binary = start("-B", "binary", kind=kind)
     assert ask(binary, NOOP) == [DONE]
     assert binary.ask(b"get a\r\nget a\r\nget a\r\nget a\r\n") == b""
     text = start("-B", "ascii", kind=kind)
     assert text.ask(b"get a\r\n") == b"END\r\n"
-    if kind != "memcached":  # which takes it for a line
+    if kind != "memcached":  # which parses it as a line
         assert text.ask(NOOP) == b""
 
 
-def test_tracing(start: Start) -> None:
+def test_traces_with_vv(start: Start) -> None:
     server = start("-vv")
     ask(server, store(Opcode.SET, b"k\n", b"secret") + packet(Opcode.GET, b"k\n"))
     log = server.log.read_text()
@@ -607,10 +609,10 @@ def test_tracing(start: Start) -> None:
     assert "secret" not in log
 
 
-# A connection's life
+# Connections
 
 
-def test_the_first_byte_decides_and_may_come_alone(server: RunningServer) -> None:
+def test_the_first_byte_selects_the_protocol_and_may_arrive_alone(server: RunningServer) -> None:
     with server.connect() as wire:
         wire.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for index in range(len(SET_A)):
@@ -620,7 +622,7 @@ def test_the_first_byte_decides_and_may_come_alone(server: RunningServer) -> Non
         assert normal(wire.exactly(24)) == [stored()]
 
 
-def test_pipelines_come_in_order(server: RunningServer) -> None:
+def test_pipelined_replies_are_in_order(server: RunningServer) -> None:
     with server.connect() as wire:
         for part in range(10):
             keys = [b"p%d" % (part * 200 + index) for index in range(200)]
@@ -632,7 +634,7 @@ def test_pipelines_come_in_order(server: RunningServer) -> None:
             assert replies(wire.exactly(24)) == [DONE]
 
 
-def test_a_reader_that_is_slow_gets_all(server: RunningServer) -> None:
+def test_a_slow_reader_gets_all_replies(server: RunningServer) -> None:
     value = bytes(range(256)) * 2000
     with server.connect(30) as wire:
         wire.send(store(Opcode.SETQ, b"big", value) + packet(Opcode.GET, b"big") * 60 + NOOP)
@@ -642,7 +644,7 @@ def test_a_reader_that_is_slow_gets_all(server: RunningServer) -> None:
         assert replies(wire.exactly(24)) == [DONE]
 
 
-def test_floods_of_bad_packets_harm_nobody(server: RunningServer) -> None:
+def test_floods_of_invalid_packets_do_no_harm(server: RunningServer) -> None:
     with server.connect() as other:
         for index in range(200):
             body = packet(index, b"k" * (index % 260), bytes(index % 40), body=index * 977 % 4096)
@@ -651,7 +653,7 @@ def test_floods_of_bad_packets_harm_nobody(server: RunningServer) -> None:
         assert replies(other.exactly(24)) == [DONE]
 
 
-def test_a_value_announced_and_not_sent_takes_no_memory(memlite: RunningServer) -> None:
+def test_a_value_that_is_announced_but_not_sent_takes_no_memory(memlite: RunningServer) -> None:
     before = memlite.resident_kib()
     wires = [memlite.connect() for _ in range(50)]
     for wire in wires:

@@ -1,4 +1,4 @@
-"""Large values, which are read straight into the memory where their items are going to be."""
+"""Large values, which are read directly into the memory of the new item."""
 
 import random
 import signal
@@ -30,7 +30,7 @@ def block(key: bytes, value: bytes) -> bytes:
 
 
 def send_in_pieces(wire: Wire, data: bytes, ends: list[int]) -> None:
-    """Send with a pause behind each piece, for the server to see it alone."""
+    """Send pieces with a pause after each, so that the server reads them separately."""
     begin = 0
     for end in [*ends, len(data)]:
         wire.send(data[begin:end])
@@ -40,7 +40,9 @@ def send_in_pieces(wire: Wire, data: bytes, ends: list[int]) -> None:
 
 @pytest.mark.parametrize("size", [63 * KILOBYTE, 64 * KILOBYTE, 300 * KILOBYTE, 1_000_000])
 @pytest.mark.parametrize("pieces", range(6))
-def test_a_value_is_kept_however_it_comes(server: RunningServer, size: int, pieces: int) -> None:
+def test_a_value_is_stored_however_it_is_split(
+    server: RunningServer, size: int, pieces: int
+) -> None:
     value = ANY_BYTES[:size]
     request = set_line(b"large", size) + value + b"\r\nget large\r\n"
     begin, end = request.index(b"\n") + 1, request.index(b"\n") + 1 + size
@@ -48,8 +50,8 @@ def test_a_value_is_kept_however_it_comes(server: RunningServer, size: int, piec
         [],
         [begin],  # the line alone
         [begin + 1, end - 1],  # all but the last byte
-        [begin + 1000, end],  # all but the line's end
-        [begin, end + 1],  # half of that
+        [begin + 1000, end],  # all but the line end
+        [begin, end + 1],  # half of the line end
         sorted(random.Random(size).choices(range(1, len(request)), k=10)),
     ][pieces]
     with server.connect() as wire:
@@ -72,7 +74,7 @@ def test_small_commands_between_large_sets(start: Start, kind: str) -> None:
         replies += [b"STORED\r\n", block(key, value), b"END\r\nTOUCHED\r\n"]
     sent, expected = b"".join(requests), b"".join(replies)
     with server.connect(30) as wire:
-        # Meanwhile, or both sides would wait for the other to take something.
+        # A thread reads the replies. Otherwise both sides would wait for the other one to read.
         sender = threading.Thread(target=wire.send, args=(sent,))
         sender.start()
         assert wire.exactly(len(expected)) == expected
@@ -80,13 +82,13 @@ def test_small_commands_between_large_sets(start: Start, kind: str) -> None:
     assert int(server.stats()["bytes_read"]) - before == len(sent) + len(b"stats\r\n")
 
 
-@pytest.mark.parametrize("behind", [b"xy", b"\rx", b"x\n"])
-def test_a_value_without_its_line_end_is_refused(server: RunningServer, behind: bytes) -> None:
+@pytest.mark.parametrize("ending", [b"xy", b"\rx", b"x\n"])
+def test_a_value_without_its_line_end_is_refused(server: RunningServer, ending: bytes) -> None:
     value = ANY_BYTES[:500_000]
     with server.connect() as wire:
         wire.send(set_line(b"bad", len(value)) + value + b"\r\n")
         assert wire.line() == b"STORED\r\n"
-        request = set_line(b"bad", len(value)) + value[::-1] + behind
+        request = set_line(b"bad", len(value)) + value[::-1] + ending
         send_in_pieces(wire, request, [100_000, len(request) - 2])
         assert wire.line() == b"CLIENT_ERROR bad data chunk\r\n"
         reply = block(b"bad", value) + b"END\r\n"
@@ -104,9 +106,7 @@ def test_noreply(start: Start, kind: str) -> None:
 
 
 @BOTH_LOOPS
-def test_replies_to_earlier_commands_wait_for_a_peer_that_sends_first(
-    start: Start, kind: str
-) -> None:
+def test_replies_to_earlier_commands_wait_until_the_client_reads(start: Start, kind: str) -> None:
     value = ANY_BYTES[:1_000_000]
     with start(kind=kind).connect(30) as wire:
         wire.send(set_line(b"large", len(value)) + value + b"\r\n")
@@ -115,7 +115,7 @@ def test_replies_to_earlier_commands_wait_for_a_peer_that_sends_first(
         request = b"get large\r\n" * 20 + set_line(b"other", len(other)) + other + b"\r\n"
         sender = threading.Thread(target=wire.send, args=(request,))
         sender.start()
-        time.sleep(0.3)  # meanwhile the server has more to send than the kernel takes
+        time.sleep(0.3)  # meanwhile the server has more to send than the kernel accepts
         expected = (block(b"large", value) + b"END\r\n") * 20 + b"STORED\r\n"
         assert wire.exactly(len(expected)) == expected
         sender.join()
@@ -124,7 +124,7 @@ def test_replies_to_earlier_commands_wait_for_a_peer_that_sends_first(
         assert wire.exactly(len(expected)) == expected
 
 
-def test_who_sends_slowly_is_not_idle(start: Start) -> None:
+def test_a_client_that_sends_slowly_is_not_idle(start: Start) -> None:
     server = start("-o", "idle_timeout=2")
     value = ANY_BYTES[:500_000]
     with server.connect() as wire:
@@ -137,7 +137,7 @@ def test_who_sends_slowly_is_not_idle(start: Start) -> None:
 
 
 @BOTH_LOOPS
-def test_who_stops_in_the_middle_is_idle(start: Start, kind: str) -> None:
+def test_a_client_that_stops_in_the_middle_is_idle(start: Start, kind: str) -> None:
     server = start("-o", "idle_timeout=1", kind=kind)
     with server.connect() as wire:
         wire.send(set_line(b"half", 500_000) + ANY_BYTES[:1000])
@@ -147,7 +147,9 @@ def test_who_stops_in_the_middle_is_idle(start: Start, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-file"])
 @pytest.mark.parametrize("reset", [False, True])
-def test_who_goes_in_the_middle_leaves_nothing_behind(start: Start, kind: str, reset: bool) -> None:
+def test_a_client_that_disconnects_in_the_middle_leaves_nothing_behind(
+    start: Start, kind: str, reset: bool
+) -> None:
     server = start(kind=kind)
     grown = []
     for _ in range(3):
@@ -161,13 +163,13 @@ def test_who_goes_in_the_middle_leaves_nothing_behind(start: Start, kind: str, r
         while server.stats()["curr_connections"] != "1" and time.monotonic() < deadline:
             time.sleep(0.02)
         grown.append(server.resident_kib())
-    # Half of what the last two hundred would take.
+    # Half of the memory that the last two hundred values would take.
     assert grown[-1] - grown[0] < 100 * KILOBYTE
     assert server.ask(b"get half\r\n") == b"END\r\n"
     assert "Traceback" not in server.log.read_text()
 
 
-def test_promises_alone_take_no_more_than_so_much_memory(start: Start) -> None:
+def test_memory_for_announced_values_is_bounded(start: Start) -> None:
     server = start("-c", "1000")
     value = ANY_BYTES[:1_000_000]
     before = server.resident_kib()
@@ -175,7 +177,7 @@ def test_promises_alone_take_no_more_than_so_much_memory(start: Start) -> None:
     try:
         for wire in crowd:
             wire.send(set_line(b"promised", len(value)))
-        # Others are served as ever, and so are those of whom there are too many.
+        # Other clients are served as usual, and so are the clients over the bound.
         with server.connect() as wire:
             wire.send(set_line(b"kept", len(value)) + value + b"\r\n")
             assert wire.line() == b"STORED\r\n"
@@ -189,7 +191,7 @@ def test_promises_alone_take_no_more_than_so_much_memory(start: Start) -> None:
     finally:
         for wire in crowd:
             wire.sock.close()
-    # All promises are off: the next large set is read as the first was.
+    # All announced values are gone: the next large set is read like the first.
     with server.connect() as wire:
         wire.send(set_line(b"kept", len(value)) + value + b"\r\n")
         assert wire.line() == b"STORED\r\n"
@@ -200,7 +202,7 @@ LIMIT = 16
 
 
 def fill(wire: Wire, uses: int) -> None:
-    """Fill a cache of `LIMIT` MB with small items, and use those that are there."""
+    """Fill a cache of `LIMIT` MB with small items, and read the items that were kept."""
     for begin in range(0, SMALL, 1000):
         numbers = range(begin, begin + 1000)
         lines = (b"set small%d 0 0 100 noreply\r\n%b\r\n" % (n, b"x" * 100) for n in numbers)
@@ -215,7 +217,7 @@ def fill(wire: Wire, uses: int) -> None:
 @BOTH_LOOPS
 @pytest.mark.parametrize("policy", ["s3fifo", "lru"])
 def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy: str) -> None:
-    """Each waits until there is room for it, from however many connections they come."""
+    """Each large value waits until there is room for it, on however many connections."""
     server = start("-m", str(LIMIT), "--eviction", policy, kind=kind)
     with server.connect() as wire:
         fill(wire, 3)
@@ -228,7 +230,7 @@ def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy
                 wire.send(set_line(b"large%d.%d" % (number, turn), len(value)) + value + b"\r\n")
         for wire in crowd:
             assert wire.exactly(16) == b"STORED\r\n" * 2
-        # One that goes while it waits takes nothing with it.
+        # A connection that closes while it waits frees its memory.
         with server.connect() as gone:
             gone.send(set_line(b"gone", len(ANY_BYTES)) + ANY_BYTES)
         value = ANY_BYTES[:700_000]
@@ -244,12 +246,12 @@ def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy
     assert "Traceback" not in server.log.read_text()
 
 
-def test_a_graceful_end_waits_for_the_rest(start: Start) -> None:
+def test_a_graceful_stop_waits_for_the_rest(start: Start) -> None:
     end_in_the_middle(start(), signal.SIGUSR1)
 
 
-@patiently  # it has a second
-def test_any_other_end_waits_for_it_too(start: Start) -> None:
+@patiently  # it has a second to arrive
+def test_a_normal_stop_waits_for_it_too(start: Start) -> None:
     end_in_the_middle(start(), signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""The lite dialect over sockets: its acceptance cases on every backend, and hostile input."""
+"""The lite dialect over sockets: the acceptance cases on every backend, and hostile input."""
 
 import contextlib
 import socket
@@ -27,7 +27,7 @@ LARGE = b"\r\n" * 100_000
 
 @contextlib.contextmanager
 def bucket() -> Iterator[str]:
-    """Give the URL of a bucket of its own."""
+    """Yield the URL of a bucket for the test."""
     pytest.importorskip("aiohttp", reason="needs memlite-cache[gcs]")
     pytest.importorskip("google.cloud.storage", reason="needs memlite-cache[gcs]")
     from memlite.testing.gcs_emulator import emulator_thread
@@ -47,7 +47,7 @@ BACKENDS = ["memory", "file", "bucket", "near"]
 def lite(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningServer]:
-    """A server that speaks it, on each backend and event loop."""
+    """A server with the lite dialect, on each backend and event loop."""
     backend, loop = request.param
     arguments = ["--dialect", "lite", "--loop", loop]
     with contextlib.ExitStack() as stack:
@@ -65,7 +65,7 @@ def test_the_acceptance_cases(lite: RunningServer) -> None:
         for request, reply in ACCEPTANCE:
             wire.send(request)
             assert wire.exactly(len(reply)) == reply
-    # Pipelined, and with a second connection that sees the same.
+    # The cases are pipelined, and a second connection must see the same items.
     assert lite.ask(b"".join(request for request, _ in ACCEPTANCE)) == b"".join(
         reply for _, reply in ACCEPTANCE
     )
@@ -100,7 +100,7 @@ def test_conversations(lite: RunningServer, request_: bytes, reply: bytes) -> No
     assert lite.ask(request_) == reply
 
 
-def test_a_value_that_comes_bit_by_bit(lite: RunningServer) -> None:
+def test_a_value_that_arrives_in_pieces(lite: RunningServer) -> None:
     with lite.connect() as wire:
         wire.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in b"set slow 7\r\nsl\r\now!!!\r\nget slow\r\n":
@@ -120,7 +120,7 @@ def test_a_value_that_comes_bit_by_bit(lite: RunningServer) -> None:
     ],
     ids=["binary", "binary later", "http", "endless", "long"],
 )
-def test_what_is_cut(lite: RunningServer, attack: bytes) -> None:
+def test_hostile_input_closes_the_connection(lite: RunningServer, attack: bytes) -> None:
     with lite.connect() as wire:
         with contextlib.suppress(ConnectionError):
             wire.send(attack)
@@ -137,7 +137,7 @@ def send_until_cut(wire: Wire, chunk: bytes, times: int) -> None:
 @pytest.mark.parametrize(
     "begin", [b"set a 1\r\nx", b"set a 2000000000\r\n"], ids=["rest of a line", "refused value"]
 )
-def test_what_is_discarded_takes_no_memory(start: Start, begin: bytes) -> None:
+def test_discarded_input_takes_no_memory(start: Start, begin: bytes) -> None:
     server = start("--dialect", "lite")
     with server.connect() as wire:
         wire.send(begin)
@@ -147,7 +147,7 @@ def test_what_is_discarded_takes_no_memory(start: Start, begin: bytes) -> None:
         assert server.ask(b"get nothing\r\n") == b"END\r\n"
 
 
-def test_who_does_not_read_is_not_served_on(start: Start) -> None:
+def test_a_client_that_does_not_read_is_not_served_further(start: Start) -> None:
     server = start("--dialect", "lite")
     value = b"v" * 500_000
     assert server.ask(b"set a 500000\r\n" + value + b"\r\n") == b"STORED\r\n"
@@ -164,7 +164,7 @@ def test_who_does_not_read_is_not_served_on(start: Start) -> None:
         asking.join()
 
 
-def test_many_clients_one_key(lite: RunningServer) -> None:
+def test_many_clients_use_one_key(lite: RunningServer) -> None:
     def work(number: int) -> None:
         with lite.connect(30) as wire:
             for _ in range(10):
@@ -184,8 +184,8 @@ def test_many_clients_one_key(lite: RunningServer) -> None:
     assert set(seen) <= {b"%03d\r\n" % number for number in range(8)}
 
 
-def test_items_are_those_of_the_other_dialect(tmp_path: Path) -> None:
-    """One file, first with memcached's dialect, which knows flags, and then with this one."""
+def test_items_are_shared_with_memcacheds_dialect(tmp_path: Path) -> None:
+    """A file is written with memcached's dialect, which has flags, and read with lite."""
     backend = ["--backend", f"file://{tmp_path}/cache.json"]
     with running("memlite", *backend) as server, server.connect() as wire:
         assert wire.ask(b"set a 7 0 5\r\nhello\r\n") == b"STORED\r\n"
@@ -226,7 +226,7 @@ def test_over_tls_and_a_unix_socket(start: Start, tmp_path: Path) -> None:
         assert wire.exactly(len(expected)) == expected
 
 
-def test_memcached_s_dialect_is_as_before(memlite: RunningServer) -> None:
+def test_memcacheds_dialect_is_unchanged(memlite: RunningServer) -> None:
     assert memlite.ask(b"set greeting 5\r\nget greeting\r\n") == (
         b"CLIENT_ERROR bad command line format\r\nEND\r\n"
     )
@@ -244,7 +244,7 @@ def shell(
     )  # fmt: skip
 
 
-def test_the_shell(start: Start) -> None:
+def test_the_shell_speaks_the_lite_dialect(start: Start) -> None:
     server = start("--dialect", "lite", unix=True)
     for words, lines, output, code in (
         (["set", "greeting", "hello"], b"", b"STORED\n", 0),
@@ -263,7 +263,7 @@ def test_the_shell(start: Start) -> None:
         assert (run.stdout, run.stderr, run.returncode) == (output, b"", code), words
 
 
-def test_the_shell_does_not_send_what_is_longer_than_announced(start: Start) -> None:
+def test_the_shell_does_not_send_values_longer_than_announced(start: Start) -> None:
     server = start("--dialect", "lite")
     run = shell(server, lines=b"set word 4\r\nletters\r\nget word\r\n")
     assert run.stdout == b"(not found)\n"

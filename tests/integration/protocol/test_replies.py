@@ -1,7 +1,7 @@
-"""The wire cases, byte for byte, against memlite and against the real memcached.
+"""The text protocol's cases, byte for byte, against memlite and against the real memcached.
 
-memlite follows memcached 1.6.45. Where the memcached at hand is older and answers otherwise, the
-case says so by `since`, and is skipped on it.
+memlite follows memcached 1.6.45. If an older memcached replies differently, the case has a `since`
+and is skipped on it.
 """
 
 import re
@@ -60,14 +60,14 @@ CASES = [
     Case(b"gets \r\n", BAD, NEW),
     Case(b"set a 5 0 1\r\n1\r\nget a b a\r\n", STORED + value(b"a", 5, b"1") * 2 + END),
     Case(b"get " + K250 + b"\r\n", END),
-    # 1.6.45 itself sends an empty line behind these errors; memlite, like 1.6.18, does not.
+    # 1.6.45 sends an empty line after these errors; memlite, like 1.6.18, does not.
     Case(b"get " + K251 + b"\r\n", BAD),
     Case(b"gets " + K251 + b" a\r\n", BAD),
     Case(b"set a\tb 0 0 1\r\n1\r\nget a\tb\r\n", STORED + value(b"a\tb", 0, b"1") + END),
     Case(
         b"set \x01\xff 0 0 1\r\n1\r\nget \x01\xff\r\n", STORED + value(b"\x01\xff", 0, b"1") + END
     ),
-    # set and its kin
+    # set, add, replace, append, prepend
     Case(b"set a 0 0 0\r\n\r\nget a\r\n", STORED + value(b"a", 0, b"") + END),
     Case(
         b"set a 0 0 6\r\n\r\n\0\r\n\xff\r\nget a\r\n",
@@ -115,7 +115,7 @@ CASES = [
     Case(b"cas a 0 0 1 x\r\n1\r\nget a\r\n", BAD + END, NEW),
     Case(b"cas a 0 0 1\r\n1\r\nget a\r\n", BAD + END, NEW),
     Case(b"cas a 0 0 1 noreply\r\n1\r\nget a\r\n", END, NEW),
-    # Too large: the value is swallowed; for set an old item is removed, else it stays.
+    # Values that are too large are skipped. set also removes the old item; other commands keep it.
     Case(b"set a 0 0 2000000\r\n" + b"x" * 2000000 + b"\r\nget a\r\n", LARGE + END),
     Case(
         b"set a 0 0 1\r\n1\r\nset a 0 0 2000000\r\n" + b"x" * 2000000 + b"\r\nget a\r\n",
@@ -130,7 +130,8 @@ CASES = [
         + b"\r\ndelete a\r\n",
         STORED + b"NOT_STORED\r\nDELETED\r\n",
     ),
-    # 1 MiB less memcached's 60 bytes for this key, a byte more, and flags' four.
+    # 1 MiB less the 60 bytes that memcached adds for this key; one byte more; the four bytes of
+    # flags.
     Case(b"set a 0 0 1048516\r\n" + b"x" * 1048516 + b"\r\n", STORED),
     Case(b"set a 0 0 1048517\r\n" + b"x" * 1048517 + b"\r\n", LARGE),
     Case(b"set a 1 0 1048512\r\n" + b"x" * 1048512 + b"\r\n", STORED),
@@ -179,7 +180,7 @@ CASES = [
     Case(b"gat 0\r\n", BAD, NEW),
     Case(b"gat 0 " + K251 + b"\r\n", BAD),
     Case(b"gats 0 a\r\n", END),
-    # The rest
+    # Other commands
     Case(b"flush_all 0\r\nflush_all noreply\r\nflush_all 0 noreply\r\n", b"OK\r\n"),
     Case(b"flush_all x\r\n", EXPTIME),
     Case(b"flush_all -1\r\n", b"OK\r\n"),
@@ -203,7 +204,7 @@ CASES = [
     Case(b"stats cachedump 1 x\r\n", BAD),
     Case(b"stats cachedump 70 1\r\n", b"CLIENT_ERROR Illegal slab id\r\n"),
     Case(b"debugtime 1\r\n", b"ERROR\r\n"),
-    # Times that 64 bits do not hold
+    # Times that do not fit into 64 bits
     *(
         Case(b"set a 0 %b 1\r\n1\r\nget a\r\n" % exptime, BAD + END, NEW)
         for exptime in (b"9223372036854775808", b"12345678901234567890", b"99999999999999999999",
@@ -214,7 +215,7 @@ CASES = [
 
 def applies(case: Case, server: RunningServer) -> None:
     if server.kind == "memcached" and memcached_version() < case.since:
-        pytest.skip(f"memcached {'.'.join(map(str, memcached_version()))} answers otherwise")
+        pytest.skip(f"memcached {'.'.join(map(str, memcached_version()))} replies differently")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case.request[:60]))
@@ -223,8 +224,8 @@ def test_reply(case: Case, server: RunningServer) -> None:
     server.ask(b"flush_all\r\n")
     reply = server.ask(case.request)
     if server.kind == "memcached":
-        # When an expired or flushed item is the one dumped, its time is shown; and 1.6.45 adds
-        # an empty line to the error of an over-long key.
+        # If the dumped item has expired or was flushed, its time is shown; and 1.6.45 adds an empty
+        # line to the error for an over-long key.
         reply = re.sub(rb"; \d+ s\]", b"; 0 s]", reply)
         if memcached_version() >= NEW:
             reply = reply.replace(BAD + b"\r\n", BAD)
@@ -245,15 +246,16 @@ def test_reply_when_the_request_arrives_byte_by_byte(case: Case, memlite: Runnin
         for index in range(len(case.request)):
             wire.send(case.request[index : index + 1])
         assert wire.exactly(len(case.reply)) == case.reply
-        # Nothing more, and the stream is where a next command is understood.
+        # No more replies arrive, and the next command is understood.
         wire.send(b"get nothing\r\n")
         assert wire.line() == END
 
 
-def test_a_multiget_with_an_overlong_key_answers_only_the_error(server: RunningServer) -> None:
+def test_a_multiget_with_an_overlong_key_gets_only_the_error(server: RunningServer) -> None:
     with server.connect() as wire:
         assert wire.ask(b"set a 0 0 1\r\n1\r\n") == STORED
-        # Not sent together: memcached would forget the set's reply over the get's error.
+        # The two are sent separately: memcached would lose the set's reply because of the get's
+        # error.
         assert wire.ask(b"get a " + K251 + b"\r\n") == BAD
 
 
@@ -299,7 +301,7 @@ def test_a_get_line_of_180_kilobytes(server: RunningServer) -> None:
         assert wire.exactly(len(expected)) == expected
 
 
-def test_without_cas(start) -> None:
+def test_without_cas_uniques(start) -> None:
     for kind in ("memlite", *(["memcached"] if memcached_version() > (0,) else [])):
         server = start("-C", kind=kind)
         reply = server.ask(b"set a 0 0 1\r\n1\r\ngets a\r\ncas a 0 0 1 0\r\n2\r\n")
@@ -317,7 +319,7 @@ def test_out_of_memory(start) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-near", "memlite-file"])
-def test_what_does_not_fit_leaves_what_is_there_but_for_set(start, kind: str) -> None:
+def test_a_value_that_does_not_fit_keeps_the_old_item_except_for_set(start, kind: str) -> None:
     server = start("-M", "-m", "1", kind=kind)
     full = b"SERVER_ERROR out of memory storing object\r\n"
     with server.connect() as wire:

@@ -1,4 +1,4 @@
-"""UDP: the same datagrams as from the real memcached, and what a flood cannot do."""
+"""UDP: the same datagrams as from the real memcached, and resistance to floods."""
 
 import contextlib
 import itertools
@@ -56,7 +56,7 @@ def pair() -> Iterator[tuple[RunningServer, RunningServer]]:
         yield ours, theirs
 
 
-# As memcached
+# The same as memcached
 
 VALUE = bytes(itertools.islice(itertools.cycle(range(256)), 20_000))
 SETS = b"".join(
@@ -74,7 +74,7 @@ SETS = b"".join(
 REQUESTS = [
     b"get a\r\n", b"get nope\r\n", b"get big\r\n", b"get c\r\n", b"get d\r\n", b"get e\r\n",
     b"get " + b"k" * 250 + b"\r\n", b"get a\n", b"gat 0 b\r\n",
-    # Several commands: a message each.
+    # Several commands get a message each.
     b"get a\r\nget b\r\nget nope\r\n", b"get a\r\nget big\r\nget b\r\n",
     b"set f 0 0 1 noreply\r\n1\r\nget f\r\n", b"delete a noreply\r\ndelete b noreply\r\n",
     b"set a 1 0 2\r\nhi\r\n", b"add a 0 0 1\r\n1\r\n", b"replace a 0 0 1\r\n2\r\n",
@@ -88,7 +88,7 @@ REQUESTS = [
     b"touch b x\r\n", b"delete " + b"k" * 251 + b"\r\n", b"x" * 3000 + b"\r\n",
     b"verbosity 0\r\n", b"verbosity 0 noreply\r\n", b"stats nonsense\r\n", b"stats reset\r\n",
     b"flush_all 1000000 noreply\r\n", b"cache_memlimit 64\r\n",
-    # What is not whole is not kept.
+    # Incomplete commands are not kept.
     b"get a", b"\0", b"x" * 3000, b"set a 0 0 1", b"get big\r\nget a",
     *([b"\r\n", b"get\r\n", b"shutdown\r\n"] if RECENT else []),
 ]  # fmt: skip
@@ -100,9 +100,9 @@ HEADERS = [
 
 
 def unpadded(datagrams: list[Datagram]) -> list[Datagram]:
-    """Take the spaces behind numbers away.
+    """Remove the padding of numbers.
 
-    memcached changes a number in its place, and pads a shorter one, unless its other thread holds
+    memcached changes a number in place and pads a shorter one, unless its other thread refers to
     the item at this moment, as after a get.
     """
     return [
@@ -112,7 +112,7 @@ def unpadded(datagrams: list[Datagram]) -> list[Datagram]:
 
 
 @needs_memcached
-def test_datagrams_are_memcacheds(pair: tuple[RunningServer, RunningServer]) -> None:
+def test_datagrams_equal_memcacheds(pair: tuple[RunningServer, RunningServer]) -> None:
     for server in pair:
         assert server.ask(SETS) == b"STORED\r\n" * SETS.count(b"set ")
     with Datagrams(pair[0]) as ours, Datagrams(pair[1]) as theirs:
@@ -129,7 +129,7 @@ def test_datagrams_are_memcacheds(pair: tuple[RunningServer, RunningServer]) -> 
 
 @needs_memcached
 @pytest.mark.parametrize("header", HEADERS, ids=str)
-def test_frames_are_understood_as_memcached_does(
+def test_frames_are_parsed_as_by_memcached(
     header: dict[str, int], pair: tuple[RunningServer, RunningServer]
 ) -> None:
     with Datagrams(pair[0]) as ours, Datagrams(pair[1]) as theirs:
@@ -143,10 +143,10 @@ def test_frames_are_understood_as_memcached_does(
 
 @needs_memcached
 @pytest.mark.parametrize("command", [b"get", b"gat 0"])
-def test_several_keys_are_one_message_as_documented(
+def test_a_reply_for_several_keys_is_one_message(
     command: bytes, pair: tuple[RunningServer, RunningServer]
 ) -> None:
-    """memcached 1.6 sends one per key, and an empty one for the first miss; the bytes are those."""
+    """memcached 1.6 sends one per key, and an empty one for the first miss; the bytes are equal."""
     found = []
     for server in pair:
         server.ask(SETS)
@@ -159,7 +159,7 @@ def test_several_keys_are_one_message_as_documented(
     assert sum(8 + len(data) for _, data in ours) <= sum(8 + len(data) for _, data in theirs)
 
 
-def test_a_conversation(server: RunningServer) -> None:
+def test_commands_in_sequence(server: RunningServer) -> None:
     with Datagrams(server) as client:
         assert client.ask(b"set a 3 0 5\r\nhello\r\n", 1) == b"STORED\r\n"
         assert client.ask(b"get a\r\n", 2) == b"VALUE a 3 5\r\nhello\r\nEND\r\n"
@@ -173,7 +173,7 @@ def test_a_conversation(server: RunningServer) -> None:
 
 
 @needs_memcached
-def test_statistics_are_memcacheds(pair: tuple[RunningServer, RunningServer]) -> None:
+def test_statistics_equal_memcacheds(pair: tuple[RunningServer, RunningServer]) -> None:
     shown = []
     for server in pair:
         with server.connect() as wire, Datagrams(server) as client:
@@ -203,7 +203,7 @@ def test_statistics_are_memcacheds(pair: tuple[RunningServer, RunningServer]) ->
 
 
 def test_memcacheds_own_test(tmp_path: Path) -> None:
-    """All of it, binary requests too."""
+    """The whole test, including binary requests."""
     path = memcached_path()
     script = Path(path or "").parent / "t" / "udp.t"
     perl = shutil.which("perl")
@@ -224,10 +224,10 @@ def test_memcacheds_own_test(tmp_path: Path) -> None:
     assert sum(line.startswith("ok ") for line in lines) >= 50, done.stdout + done.stderr
 
 
-# Bounds
+# Limits
 
 
-def test_replies_to_one_datagram_are_bounded(memlite: RunningServer) -> None:
+def test_the_length_of_replies_to_one_datagram_is_limited(memlite: RunningServer) -> None:
     value = b"x" * 1_000_000
     assert memlite.ask(b"set huge 0 0 1000000\r\n%b\r\n" % value) == b"STORED\r\n"
     with Datagrams(memlite) as client:
@@ -246,17 +246,17 @@ def test_half_a_value_is_not_kept(memlite: RunningServer) -> None:
         client.send(b"set half 0 0 100\r\nabc")
         client.send(b"x" * 97 + b"\r\n")
         client.send(b"set half 0 0 100 noreply\r\n")
-        # The rest of it is a command, and no such one is known.
+        # The rest of the value is parsed as a command, which is unknown.
         assert client.until_quiet(1, first=20) == [((7, 0, 1, 0), b"ERROR\r\n")]
         assert client.ask(b"get half\r\n") == b"VALUE half 0 3\r\nold\r\nEND\r\n"
-        # As over TCP, a value that cannot be stored takes the old one with it.
+        # As over TCP, a set with a value that cannot be stored removes the old item.
         reply = client.ask(b"set large 0 0 2000000\r\n" + b"x" * 1000)
         assert reply == b"SERVER_ERROR object too large for cache\r\n"
         assert client.ask(b"get large\r\n") == b"END\r\n"
 
 
 def test_a_server_does_not_answer_replies(start: Start) -> None:
-    """Or two would go on for ever, once somebody has forged the address of one."""
+    """Otherwise two servers could exchange datagrams for ever after one with a forged sender."""
     server = start("-U", "-1")
     with Datagrams(server) as client:
         for reply in (b"ERROR\r\n", b"CLIENT_ERROR x\r\n", b"END\r\n", b"STORED\r\n", b"HD\r\n"):
@@ -270,7 +270,7 @@ def test_a_server_does_not_answer_itself(start: Start) -> None:
     try:
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     except PermissionError:
-        pytest.skip("forging a sender takes CAP_NET_RAW")
+        pytest.skip("forging a sender requires CAP_NET_RAW")
     address = socket.inet_aton("127.0.0.1")
     payload = framed(b"nonsense\r\n")
     header = struct.pack(
@@ -345,10 +345,10 @@ FLOODS = [
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__.strip("_"))
-def test_a_flood_harms_nobody(
+def test_a_flood_does_not_harm_other_clients(
     flood: Callable[[random.Random], bytes], memlite: RunningServer
 ) -> None:
-    """From 250 addresses and without a pause, while a client goes on over TCP."""
+    """The flood comes from 250 addresses, without a pause, while a client continues over TCP."""
     huge = b"set huge 0 0 1000000\r\n%b\r\n" % (b"x" * 1_000_000)
     assert memlite.ask(huge + b"set tcp 0 0 1\r\n1\r\n") == b"STORED\r\n" * 2
     rng = random.Random(1)
@@ -392,7 +392,7 @@ def test_a_flood_harms_nobody(
 
 
 def _ask_for(seconds: float, server: RunningServer) -> None:
-    """Ask over TCP, one request at a time; none takes as long as the socket waits."""
+    """Send requests over TCP, one at a time; none takes as long as the socket's timeout."""
     with server.connect() as wire:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -404,17 +404,17 @@ def _get(wire: Wire) -> None:
     assert wire.until(b"END\r\n") == b"VALUE tcp 0 1\r\n1\r\nEND\r\n"
 
 
-# Starting and stopping
+# Start and stop
 
 
-def test_off_unless_asked_for(start: Start) -> None:
+def test_udp_is_off_by_default(start: Start) -> None:
     server = start()
     assert server.udp_port == 0
     assert server.stats("settings")["udpport"] == "0"
     assert not [name for name in server.stats("conns") if name.endswith(":UDP")]
 
 
-def test_says_who_may_come(start: Start) -> None:
+def test_a_warning_about_access_is_logged(start: Start) -> None:
     text = start("-U", "-1", "-l", "0.0.0.0").log.read_text()
     assert "without authentication" in text
     assert "(UDP) without authentication" in text
@@ -454,7 +454,7 @@ def test_shutdown(start: Start, kind: str, mode: bytes) -> None:
     assert server.log.read_text() == ""
 
 
-def test_traced_with_vv(start: Start) -> None:
+def test_traces_with_vv(start: Start) -> None:
     server = start("-U", "-1", "-vv")
     with Datagrams(server) as client:
         assert client.ask(b"get traced\r\n") == b"END\r\n"

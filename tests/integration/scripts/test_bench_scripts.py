@@ -1,4 +1,4 @@
-"""The scripts that measure servers: that they run and say what they should, not what they find."""
+"""The benchmark scripts run and print what they should; their results are not tested."""
 
 import importlib
 import json
@@ -21,14 +21,17 @@ from tests.support.servers import needs_memcached
 
 PAGE = ROOT / "docs" / "how-to" / "measure-a-server.md"
 COMPILER = shutil.which("cc")
-# As good as memcached where it is not started.
+# This stands in for memcached in runs that do not start it.
 NO_MEMCACHED = "--memcached", "true"
 
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.skipif(COMPILER is None, reason="no C compiler for the load generator"),
     pytest.mark.skipif(sys.platform != "linux", reason="the scripts read /proc"),
-    pytest.mark.skipif(os.cpu_count() == 1, reason="one core for a server, one for the load"),
+    pytest.mark.skipif(
+        os.cpu_count() == 1,
+        reason="needs two cores: one for the server, one for the load generator",
+    ),
 ]
 
 
@@ -43,7 +46,7 @@ def loadgen(tmp_path_factory):
 
 @pytest.fixture
 def scripts(monkeypatch):
-    """A function that imports a module of the scripts."""
+    """Return a function that imports a module of the scripts."""
     monkeypatch.syspath_prepend(ROOT / "scripts" / "benchmarks")
     return importlib.import_module
 
@@ -58,7 +61,7 @@ def run(script, *arguments, code=0):
 
 
 def rows(text, first):
-    """The words of each line that begins so."""
+    """Return the words of each line that begins with `first`."""
     return [line.split() for line in text.splitlines() if line.startswith(first)]
 
 
@@ -72,7 +75,7 @@ def generate(loadgen, server, *arguments):
 # The load generator
 
 
-def test_keys_of_a_size_and_a_time_to_live(loadgen, start):
+def test_key_size_and_time_to_live(loadgen, start):
     server = start()
     generate(loadgen, server, "--keys=100", "--key-size=20", "--exptime=100", "--prefill")
     with server.connect() as wire:
@@ -83,7 +86,7 @@ def test_keys_of_a_size_and_a_time_to_live(loadgen, start):
         assert wire.stats()["curr_items"] == "100"
 
 
-def test_sets_that_are_refused(loadgen, start):
+def test_refused_sets_are_counted(loadgen, start):
     load = ["--gets=0", "--keys=100000", "--value-size=1000", "--operations=20000"]
     server = start("-M", "-m", "2")
     found = generate(loadgen, server, *load, "--refusals")
@@ -95,7 +98,7 @@ def test_sets_that_are_refused(loadgen, start):
 
 
 @pytest.mark.parametrize("size", ["11", "251", "x"])
-def test_keys_of_no_possible_size(loadgen, size):
+def test_impossible_key_sizes_are_refused(loadgen, size):
     done = subprocess.run(
         [loadgen, "--port=1", f"--key-size={size}"], capture_output=True, text=True
     )
@@ -112,7 +115,7 @@ def test_open_loop_keeps_its_rate(loadgen, start, load):
 
 
 @patiently
-def test_open_loop_leaves_nothing_out_while_the_server_stands_still(loadgen, start):
+def test_open_loop_counts_all_requests_while_the_server_is_stopped(loadgen, start):
     server = start()
 
     def stand_still():
@@ -125,16 +128,16 @@ def test_open_loop_leaves_nothing_out_while_the_server_stands_still(loadgen, sta
     thread.start()
     found = generate(loadgen, server, "--rate=2000", "--seconds=2")
     thread.join()
-    # A quarter of the requests were due meanwhile, on average with half of the time before them;
-    # a closed loop would have seen four slow ones.
+    # A quarter of the requests were due during the stop, and waited for half of it on average. A
+    # closed loop would have seen four slow requests.
     assert found["operations"] == pytest.approx(4000, rel=0.2)
     assert found["max_us"] > 400_000
     assert found["p99_us"] > 300_000
-    assert found["late_p99_us"] < 100_000  # that is not its own fault
+    assert found["late_p99_us"] < 100_000  # that is not the generator's fault
 
 
 @patiently
-def test_open_loop_says_how_late_it_was_itself(loadgen, start):
+def test_open_loop_reports_the_generators_own_delays(loadgen, start):
     command = [loadgen, f"--port={start().port}", "--rate=2000", "--seconds=2", "--connections=4"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     time.sleep(0.5)
@@ -142,14 +145,14 @@ def test_open_loop_says_how_late_it_was_itself(loadgen, start):
     time.sleep(0.5)
     process.send_signal(signal.SIGCONT)
     found = json.loads(process.communicate(timeout=30)[0])
-    # A thousand batches were due meanwhile, most of them more than four connections can take.
+    # A thousand batches were due during the stop, most of them more than four connections can take.
     assert found["p99_us"] > 300_000
     assert found["late_max_us"] > 400_000
     assert found["late_p99_us"] > 300_000
 
 
 @patiently
-def test_it_says_what_it_found_when_it_is_ended(loadgen, start):
+def test_an_interrupted_run_prints_its_results(loadgen, start):
     command = [loadgen, f"--port={start().port}", "--rate=1000", "--seconds=3600"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     time.sleep(1)
@@ -159,7 +162,7 @@ def test_it_says_what_it_found_when_it_is_ended(loadgen, start):
     assert json.loads(said)["operations"] > 300
 
 
-# The servers beside one another
+# Comparisons of servers
 
 
 LOADS = [
@@ -183,14 +186,14 @@ def of_scenarios(names, *arguments):
 @pytest.mark.slow
 @needs_memcached
 @patiently
-def test_what_every_load_costs(tmp_path):
+def test_every_load_is_measured(tmp_path):
     text = of_scenarios(LOADS, "--json", tmp_path / "found.json")
     assert re.search(r"^memcached: memcached \d", text, re.MULTILINE)
     assert re.search(r"^memlite: memlite .*; Python .*; in ", text, re.MULTILINE)
     for name in LOADS:
         peer, ours = rows(text, f"{name} ")
         assert (peer[1], ours[1]) == ("memcached", "memlite")
-        assert (peer[5], peer[7]) == ("1.00", "1.00")  # efficiency and throughput of memcached's
+        assert (peer[5], peer[7]) == ("1.00", "1.00")  # memcached's efficiency and throughput
         assert float(ours[2]) == pytest.approx(float(ours[3]) + float(ours[4]), abs=0.02)
         assert float(ours[5]) == pytest.approx(float(peer[2]) / float(ours[2]), rel=0.05)
     found = json.loads((tmp_path / "found.json").read_text())
@@ -244,7 +247,7 @@ def test_variants_and_the_minimum(tmp_path):
         (["--memcached", "no-memcached"], "no-memcached is not installed"),
     ],
 )
-def test_servers_that_there_are_not(arguments, message):
+def test_missing_servers_are_reported(arguments, message):
     said = run("bench_server.py", *NO_MEMCACHED, *arguments, code=2)
     assert len(said.splitlines()) == 1
     assert message in said
@@ -254,7 +257,7 @@ def test_servers_that_there_are_not(arguments, message):
 
 
 def half_load_rounds(scripts, *rounds):
-    """What a run measured; per round, of memcached and of memlite: a p99 and its lateness."""
+    """Build results with a p99 and a lateness of memcached and of memlite for each round."""
     scenarios = scripts("harness.scenarios")
     cpu = scripts("harness.processes").CpuSeconds(0.1, 0.1)
     return [
@@ -269,7 +272,7 @@ def half_load_rounds(scripts, *rounds):
     ]  # fmt: skip
 
 
-def test_rounds_in_which_the_generator_was_late_do_not_count(scripts):
+def test_rounds_in_which_the_generator_was_late_are_left_out(scripts):
     latency = scripts("harness.latency")
     measured = half_load_rounds(
         scripts,
@@ -287,14 +290,14 @@ def test_rounds_in_which_the_generator_was_late_do_not_count(scripts):
     assert (ours.capacity, ours.rate) == (80_000, 40_000)
 
 
-def test_where_no_round_counts_medians_are_of_all(scripts):
+def test_if_all_rounds_are_left_out_medians_are_of_all(scripts):
     latency = scripts("harness.latency")
     measured = half_load_rounds(scripts, ((200, 900), (300, 30)), ((200, 30), (500, 900)))
     assert latency.rounds_that_count(measured) == set()
     assert [one.ratio for one in latency.response_times(measured)] == [1, 2]
 
 
-def test_what_runs_before_everything_else(scripts):
+def test_real_time_scheduling_applies_to_child_processes_only(scripts):
     before = os.sched_getscheduler(0)
     with scripts("harness.processes").real_time() as allowed:
         asked = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"]
@@ -332,7 +335,7 @@ def test_memory(tmp_path):
     assert len(rows(text, "memlite")) == 1 + 1 + 1 + 9 + 1  # itself, item, connection, budget
 
 
-def test_the_churn_writes_what_it_says(scripts):
+def test_the_churn_stores_the_right_sizes(scripts):
     churn = scripts("harness.churn")
 
     class Sink:
@@ -359,7 +362,7 @@ def test_the_churn_writes_what_it_says(scripts):
         assert expiring == pytest.approx(phase.expiring, abs=0.1)
 
 
-def test_more_connections_than_files_are_allowed():
+def test_more_connections_than_file_descriptors():
     figure = "--figure", "connections", "--connections", 10**9
     said = run("bench_memory.py", *NO_MEMCACHED, *figure, code=2)
     assert "bench_memory: 1000000000 connections need 1000000100 open files" in said
@@ -388,7 +391,7 @@ def test_stalls(tmp_path):
 
 
 @patiently
-def test_a_stall_shows(scripts, loadgen, start):
+def test_a_stall_is_detected(scripts, loadgen, start):
     processes = scripts("harness.processes")
     server = start()
     core = processes.two_cores()[1]
@@ -413,15 +416,15 @@ def test_commands(scripts):
         assert int(figure.replace(",", "")) > 0
 
 
-def test_a_command_that_fails_is_not_measured(scripts):
+def test_a_failing_command_is_not_measured(scripts):
     with pytest.raises(RuntimeError, match="bad command line"):
         scripts("bench_commands").measure([], [b"set a 0 0 x\r\n"], 1, 1)
 
 
-# The page about them
+# The page about the scripts
 
 
-def test_commands_on_the_page_are_well_formed(scripts):
+def test_commands_on_the_page_are_valid(scripts):
     commands = [
         shlex.split(line, comments=True)
         for text in re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -438,7 +441,7 @@ def test_commands_on_the_page_are_well_formed(scripts):
     assert {"bench_server", "bench_memory", "bench_stalls", "bench_commands"} <= named
 
 
-def test_the_page_names_every_scenario_and_situation(scripts):
+def test_the_page_lists_every_scenario_and_situation(scripts):
     page = PAGE.read_text()
     names = [*scripts("harness.scenarios").SCENARIOS, *scripts("bench_server").OTHERS]
     names += scripts("bench_stalls").SITUATIONS

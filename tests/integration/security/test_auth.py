@@ -1,4 +1,4 @@
-"""Authentication in text and with SASL, on each event loop and backend, and beside memcached."""
+"""Authentication in text and with SASL, on each event loop and backend, and on memcached."""
 
 import os
 import shutil
@@ -31,13 +31,13 @@ KINDS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"]
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A users file that no test changes."""
+    """Return a users file that no test changes."""
     return write_users(tmp_path_factory.mktemp("auth"), USERS)
 
 
 @pytest.fixture(scope="module", params=[*KINDS, pytest.param("memcached", marks=needs_memcached)])
 def asking(request: pytest.FixtureRequest, users: Path) -> Iterator[RunningServer]:
-    """A server with -Y: memlite in its forms, and memcached."""
+    """A server with -Y: memlite in its variants, and memcached."""
     with running(request.param, "-Y", str(users)) as server:
         yield server
 
@@ -89,7 +89,7 @@ OTHERWISE_BEFORE = [
 def test_the_first_request(asking: RunningServer, request_: bytes, reply: bytes) -> None:
     old = asking.kind == "memcached" and memcached_version() < (1, 6, 45)
     if old and request_ in OTHERWISE_BEFORE:
-        pytest.skip("memcached answered otherwise before 1.6.45, or crashed")
+        pytest.skip("memcached replied differently before 1.6.45, or crashed")
     with asking.connect() as wire:
         assert wire.ask(request_) == reply
         if reply == STORED:
@@ -99,7 +99,7 @@ def test_the_first_request(asking: RunningServer, request_: bytes, reply: bytes)
             assert wire.ask(LOGIN) == STORED
 
 
-def test_byte_by_byte_and_with_commands_behind(asking: RunningServer) -> None:
+def test_byte_by_byte_and_followed_by_commands(asking: RunningServer) -> None:
     with asking.connect() as wire:
         for byte in LOGIN:
             wire.send(bytes([byte]))
@@ -109,11 +109,11 @@ def test_byte_by_byte_and_with_commands_behind(asking: RunningServer) -> None:
         assert wire.exactly(8 + 8 + 2 * 21) == STORED * 2 + b"VALUE k 0 1\r\n1\r\nEND\r\n" * 2
 
 
-def test_who_has_authenticated_is_not_asked_again(asking: RunningServer) -> None:
+def test_after_authentication_a_set_is_a_set(asking: RunningServer) -> None:
     with asking.connect() as wire:
         assert wire.ask(LOGIN) == STORED
         assert wire.ask(b"get x\r\n") == b"END\r\n"
-        # Now it is a set like any other.
+        # Now a set is an ordinary set.
         assert wire.ask(LOGIN) == STORED
         wire.send(b"get x\r\nget x\r\n")
         assert wire.exactly(2 * 27) == b"VALUE x 0 7\r\nfoo bar\r\nEND\r\n" * 2
@@ -138,7 +138,7 @@ def test_attempts_are_counted(asking: RunningServer) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_pipelined_request_is_answered(users: Path, kind: str) -> None:
-    # memcached answers the last of them only.
+    # memcached answers only the last of them.
     with running(kind, "-Y", str(users)) as server, server.connect() as wire:
         wire.send(b"get x\r\n" * 100 + b"set x 0 0 1\r\nx\r\n" + LOGIN + b"version\r\n")
         expected = UNAUTHENTICATED * 100 + b"CLIENT_ERROR bad authentication token format\r\n"
@@ -154,15 +154,15 @@ def test_on_a_unix_socket(users: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x80", b"\x80\x0b" + bytes(22)])
-def test_a_binary_client_is_not_kept_waiting(users: Path, data: bytes) -> None:
+def test_a_binary_client_gets_an_immediate_reply(users: Path, data: bytes) -> None:
     with running("memlite", "-Y", str(users)) as server:
         assert server.ask(data) == b""
 
 
-# The file
+# The users file
 
 
-def test_it_is_read_again_on_sighup(start: Start, tmp_path: Path) -> None:
+def test_the_file_is_read_again_on_sighup(start: Start, tmp_path: Path) -> None:
     path = write_users(tmp_path, USERS)
     server = start("-Y", str(path), "-v")
     with server.connect() as before:
@@ -192,7 +192,7 @@ def test_a_broken_new_file_changes_nothing(start: Start, tmp_path: Path) -> None
 
 
 def start_fails(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
-    """Return the exit code and the one line of a server that cannot start."""
+    """Return the exit code and the error line of a server that cannot start."""
     done = subprocess.run(
         [sys.executable, "-m", "memlite", "-p", "0", *arguments],
         env={**os.environ, **(environment or {})},
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: bytes | None, said: st
     assert start_fails("-Y", str(path)) == (71, f"-Y: {path}: {said}")
 
 
-def test_options_that_do_not_go_together(users: Path) -> None:
+def test_options_that_exclude_each_other(users: Path) -> None:
     for arguments, said in [
         (["-Y", str(users), "-B", "binary"], "-Y: password files are for the text protocol"),
         (["-Y", str(users), "-B", "auto"], "-Y: password files are for the text protocol"),
@@ -239,7 +239,7 @@ def test_options_that_do_not_go_together(users: Path) -> None:
     assert text.endswith("memlite cannot read the sasldb that SASL_CONF_PATH leads to")
 
 
-def test_what_is_said_at_the_start(tmp_path: Path) -> None:
+def test_warnings_at_start_up(tmp_path: Path) -> None:
     path = write_users(tmp_path, USERS)
     with running("memlite", "-Y", str(path)) as server:
         assert server.log.read_text() == ""
@@ -310,8 +310,8 @@ def sasl(request: pytest.FixtureRequest, users: Path) -> Iterator[RunningServer]
         yield server
 
 
-# As memcached 1.6.45 answers, built with --enable-sasl-pwdb: what is sent, and each reply's status;
-# -1 at the end where it closes the connection.
+# The replies of memcached 1.6.45, built with --enable-sasl-pwdb: what is sent, and the status of
+# each reply; a final -1 if it closes the connection.
 SASL_CASES = {
     "mechanisms": ([(LIST,)], [0]),
     "version": ([(VERSION,)], [0]),
@@ -359,7 +359,7 @@ def test_sasl_texts(sasl: RunningServer) -> None:
         assert ask(wire, AUTH, b"PLAIN", b"\0foo\0bar") == (0, b"Authenticated")
 
 
-def test_sasl_byte_by_byte_and_with_commands_behind(sasl: RunningServer) -> None:
+def test_sasl_byte_by_byte_and_followed_by_commands(sasl: RunningServer) -> None:
     data = packet(AUTH, b"PLAIN", b"\0foo\0bar")
     with sasl.connect() as wire:
         for byte in data:
@@ -385,14 +385,14 @@ def test_text_is_refused_with_sasl(sasl: RunningServer, data: bytes) -> None:
     assert sasl.ask(data) == b""
 
 
-def test_users_of_memcacheds_variable(start: Start, users: Path) -> None:
+def test_users_from_memcacheds_variable(start: Start, users: Path) -> None:
     server = start("-S", environment={"MEMCACHED_SASL_PWDB": str(users)})
     with server.connect() as wire:
         assert ask(wire, AUTH, b"PLAIN", b"\0baaaz\0quux")[0] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_protocols_each_in_its_way(users: Path, kind: str) -> None:
+def test_each_protocol_has_its_own_authentication(users: Path, kind: str) -> None:
     with running(kind, "-S", "-B", "auto", "-Y", str(users)) as server:
         with server.connect() as wire:
             assert wire.ask(b"get x\r\n") == UNAUTHENTICATED
@@ -406,7 +406,7 @@ def test_both_protocols_each_in_its_way(users: Path, kind: str) -> None:
             assert ask(wire, GET, b"k") == (AUTH_ERROR, b"Auth failure.")
 
 
-def test_without_sasl_it_is_unknown(memlite: RunningServer) -> None:
+def test_without_s_sasl_commands_are_unknown(memlite: RunningServer) -> None:
     with memlite.connect() as wire:
         assert ask(wire, LIST) == (0x81, b"Unknown command")
         assert ask(wire, AUTH, b"PLAIN", b"\0foo\0bar") == (0x81, b"Unknown command")
@@ -432,10 +432,14 @@ else:
 _PLUGINS = sorted(Path("/usr/lib").glob("*/sasl2/libplain.so*"))
 
 
-@pytest.mark.skipif(not _PLUGINS, reason="no plug-in for PLAIN (apt install libsasl2-modules)")
+@pytest.mark.skipif(
+    not _PLUGINS,
+    reason="the SASL plug-in for PLAIN is not installed (apt install libsasl2-modules)",
+)
 def test_pylibmc(sasl: RunningServer) -> None:
     pytest.importorskip("pylibmc")
-    # Its own libsasl looks for mechanisms where it was built, unless told.
+    # pylibmc's own libsasl looks for mechanisms in the folder where it was built, unless
+    # configured.
     done = subprocess.run(
         [sys.executable, "-c", _PYLIBMC, f"127.0.0.1:{sasl.port}"],
         env={**os.environ, "SASL_PATH": str(_PLUGINS[0].parent)},
@@ -494,8 +498,10 @@ def test_the_load_tester(users: Path, tmp_path: Path) -> None:
     ("name", "count", "failing"),
     [("ascii-auth", 10, []), ("ascii-auth2", 4, []), ("binary-sasl", 33, ["list_mechs PLAIN"])],
 )
-def test_memcacheds_own_tests(tmp_path: Path, name: str, count: int, failing: list[str]) -> None:
-    """All of them; only that there should be CRAM-MD5, too, is not so."""
+def test_memcacheds_own_sasl_tests(
+    tmp_path: Path, name: str, count: int, failing: list[str]
+) -> None:
+    """All tests pass, except for the one that expects CRAM-MD5 too."""
     script = Path(memcached_path() or "").parent / "t" / f"{name}.t"
     perl = shutil.which("perl")
     if not script.is_file() or perl is None:

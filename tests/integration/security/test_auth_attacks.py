@@ -1,4 +1,4 @@
-"""Who may not use the server tries to get in, or to keep others out."""
+"""Unauthorized clients that try to gain access, or to lock others out."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ Start = Callable[..., RunningServer]
 
 WRONG = b"set x 0 0 7\r\nfoo bab\r\n"
 TOO_MANY = b"CLIENT_ERROR too many failed authentications, try again later\r\n"
-# A million takes minutes: MEMLITE_TEST_BAD_LOGINS=1000000.
+# A million attempts take minutes: MEMLITE_TEST_BAD_LOGINS=1000000.
 BAD_LOGINS = int(os.environ.get("MEMLITE_TEST_BAD_LOGINS", "20000"))
 
 
@@ -31,7 +31,7 @@ def users(tmp_path: Path) -> str:
 
 
 def connect_from(host: str, server: RunningServer) -> Wire:
-    """Connect from another of this machine's loopback addresses."""
+    """Connect from a given loopback address of this machine."""
     sock = socket.socket()
     sock.settimeout(20)
     sock.bind((host, 0))
@@ -49,11 +49,11 @@ def is_closed(wire: Wire) -> bool:
         return True
 
 
-# Half-open authentication
+# Unfinished authentication
 
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-near"])
-def test_who_does_not_authenticate_in_time_is_closed(users: str, kind: str) -> None:
+def test_a_client_that_does_not_authenticate_in_time_is_closed(users: str, kind: str) -> None:
     with running(kind, "-Y", users, "--auth-timeout", "1") as server:
         good, silent, half_a_line, half_a_token, failed = (server.connect() for _ in range(5))
         half_a_line.send(b"set x 0")
@@ -68,7 +68,7 @@ def test_who_does_not_authenticate_in_time_is_closed(users: str, kind: str) -> N
             assert good.stats()["curr_connections"] == "1"
 
 
-def test_a_byte_now_and_then_does_not_help(users: str) -> None:
+def test_sending_bytes_slowly_does_not_extend_the_time_limit(users: str) -> None:
     with running("memlite", "-Y", users, "--auth-timeout", "1") as server, server.connect() as wire:
         wire.send(b"set x 0 0 1000\r\n")
         deadline = time.monotonic() + 5
@@ -79,12 +79,12 @@ def test_a_byte_now_and_then_does_not_help(users: str) -> None:
                 time.sleep(0.1)
 
 
-def test_no_timeout(users: str) -> None:
+def test_without_a_time_limit(users: str) -> None:
     with running("memlite", "-Y", users, "--auth-timeout", "0") as server, server.connect() as wire:
         assert not wait_until(lambda: is_closed(wire), 2.5, 0.2)
 
 
-def test_strangers_do_not_take_all_connections(users: str) -> None:
+def test_unauthenticated_clients_cannot_take_all_connections(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "20") as server:
         with server.connect() as first:
             assert first.ask(LOGIN) == STORED
@@ -93,13 +93,13 @@ def test_strangers_do_not_take_all_connections(users: str) -> None:
                 assert good.ask(LOGIN) == STORED
                 assert int(good.stats()["curr_connections"]) <= 20
                 assert sum(map(is_closed, strangers)) >= 60 - 18
-            # Who has authenticated does not give way.
+            # An authenticated client keeps its connection.
             assert first.ask(b"get x\r\n") == b"END\r\n"
         for wire in strangers:
             wire.sock.close()
 
 
-def test_who_gives_way_is_seen_to_go(users: str) -> None:
+def test_watchers_see_connections_that_give_way(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "3") as server, server.connect() as watcher:
         assert watcher.ask(LOGIN) == STORED
         assert watcher.ask(b"watch connevents\r\n") == b"OK\r\n"
@@ -113,7 +113,7 @@ def test_who_gives_way_is_seen_to_go(users: str) -> None:
         assert closed == opened[:3]
 
 
-def test_those_who_have_authenticated_can_fill_the_server(users: str) -> None:
+def test_authenticated_clients_may_take_all_connections(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "5") as server:
         good = [server.connect() for _ in range(5)]
         for wire in good:
@@ -129,7 +129,7 @@ def test_those_who_have_authenticated_can_fill_the_server(users: str) -> None:
 
 @pytest.mark.alone
 @patiently
-def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
+def test_attempts_are_delayed_per_address(users: str) -> None:
     with running("memlite", "-Y", users) as server:
         with connect_from("127.0.0.9", server) as bad, connect_from("127.0.0.9", server) as worse:
             bad.send(WRONG * (FAILURES + 2))
@@ -138,11 +138,12 @@ def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
             assert time.monotonic() - began < SECONDS_EACH
             assert bad.exactly(2 * len(FAILURE)) == FAILURE * 2
             assert time.monotonic() - began >= SECONDS_EACH * 0.9
-            # More of them at once than may wait: the rest is refused, and cut off.
+            # More attempts than may wait at once: the others are refused, and their connections
+            # closed.
             flood = [connect_from("127.0.0.9", server) for _ in range(30)]
             for wire in flood:
                 wire.send(WRONG)
-            # Another address is let in at once.
+            # Another address has no delay.
             began = time.monotonic()
             with connect_from("127.0.0.8", server) as good:
                 assert good.ask(LOGIN) == STORED
@@ -152,7 +153,7 @@ def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
             assert worse.rest() == TOO_MANY
             for wire in flood:
                 wire.sock.close()
-        # And this one, too, when others behind it have given up.
+        # Neither has this address, after the connections ahead of it have given up.
         began = time.monotonic()
         while True:
             with connect_from("127.0.0.9", server) as wire:
@@ -163,7 +164,7 @@ def test_one_address_is_slowed_down_and_others_are_not(users: str) -> None:
 
 
 @pytest.mark.timeout(120 + BAD_LOGINS / 500)
-def test_bad_logins_from_everywhere(users: str) -> None:
+def test_bad_logins_from_many_addresses_take_little_memory(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "200") as server, server.connect() as good:
         assert good.ask(LOGIN + b"set k 0 0 1\r\n1\r\n") == STORED
         assert good.line() == STORED
@@ -189,7 +190,7 @@ def test_bad_logins_from_everywhere(users: str) -> None:
     assert statistics.median(times) < 0.1
 
 
-def test_what_strangers_send_is_bounded(users: str) -> None:
+def test_input_before_authentication_is_bounded(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "300") as server:
         before = server.resident_kib()
         strangers = [server.connect() for _ in range(200)]
@@ -202,7 +203,7 @@ def test_what_strangers_send_is_bounded(users: str) -> None:
             wire.sock.close()
 
 
-def test_asking_and_not_reading(users: str) -> None:
+def test_requests_without_reading_the_replies(users: str) -> None:
     with running("memlite", "-Y", users) as server, server.connect() as wire:
         before = server.resident_kib()
         wire.sock.settimeout(1)
@@ -216,7 +217,7 @@ def test_asking_and_not_reading(users: str) -> None:
         assert wire.line() == UNAUTHENTICATED
 
 
-def test_an_attempt_that_waits_when_the_server_stops(users: str) -> None:
+def test_the_server_stops_while_an_attempt_is_delayed(users: str) -> None:
     with running("memlite", "-Y", users) as server, server.connect() as wire:
         wire.send(WRONG * (FAILURES + 2))
         assert wire.exactly(FAILURES * len(FAILURE)) == FAILURE * FAILURES
@@ -227,7 +228,7 @@ def test_an_attempt_that_waits_when_the_server_stops(users: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"set x 0 0", b"set x 0 0 7\r\nfoo", WRONG * (FAILURES + 2)])
-def test_strangers_do_not_hold_up_a_graceful_stop(users: str, sent: bytes) -> None:
+def test_unauthenticated_clients_do_not_delay_a_graceful_stop(users: str, sent: bytes) -> None:
     with running("memlite", "-Y", users) as server, server.connect() as wire:
         wire.send(sent)
         with server.connect() as good:
@@ -237,13 +238,14 @@ def test_strangers_do_not_hold_up_a_graceful_stop(users: str, sent: bytes) -> No
             assert time.monotonic() - began < 5
 
 
-def test_who_goes_while_an_attempt_waits(users: str) -> None:
+def test_a_client_disconnects_while_its_attempt_is_delayed(users: str) -> None:
     with running("memlite", "-Y", users, "--auth-timeout", "3") as server:
         for _ in range(3):
             with connect_from("127.0.0.9", server) as wire:
                 wire.send(WRONG * (FAILURES + 1))
         with server.connect() as good:
             assert good.ask(LOGIN) == STORED
-            # The first goes when it has been answered; the others have too much to wait for.
+            # The first connection closes after the reply to its attempt; for the others the delay
+            # is too long.
             assert wait_until(lambda: good.stats()["curr_connections"] == "1", 6)
         assert "Traceback" not in server.log.read_text()

@@ -1,4 +1,4 @@
-"""TLS: real servers and clients on both event loops, and beside the real memcached."""
+"""TLS: real servers and clients on both event loops, and the real memcached."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ MEGABYTE = 1024 * 1024
 OURS = ("memlite", "memlite-asyncio")
 needs_tls_memcached = pytest.mark.skipif(
     not memcached_has_tls(),
-    reason="the memcached to compare with is built without TLS, or there is none",
+    reason="no memcached to compare with, or it was built without TLS",
 )
 ALL = [*OURS, pytest.param("memcached", marks=needs_tls_memcached)]
 
@@ -62,13 +62,13 @@ def server(request: pytest.FixtureRequest, served: Issued) -> Iterator[RunningSe
 
 
 def version_over(context: ssl.SSLContext, port: int) -> str:
-    """Return what comes of a connection: ``VERSION``, or ``refused``."""
+    """Return the outcome of a connection: ``VERSION``, or ``refused``."""
     with socket.create_connection(("127.0.0.1", port), 10) as sock:
         try:
             with context.wrap_socket(sock, server_hostname="127.0.0.1") as encrypted:
                 encrypted.sendall(b"version\r\n")
                 return encrypted.recv(100).split(b" ")[0].decode() or "refused"
-        except (ssl.SSLError, ConnectionError):  # for with TLS 1.3 a client learns it late
+        except (ssl.SSLError, ConnectionError):  # with TLS 1.3 a client learns of a refusal late
             return "refused"
 
 
@@ -77,7 +77,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-# What it is like
+# Connections
 
 
 def test_values_of_all_sizes_and_pipelines(server: RunningServer) -> None:
@@ -104,7 +104,7 @@ def test_replies_larger_than_buffers(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_versions_spoken(server: RunningServer, served: Issued, version: ssl.TLSVersion) -> None:
+def test_supported_versions(server: RunningServer, served: Issued, version: ssl.TLSVersion) -> None:
     context = client_context(served.ca)
     context.minimum_version = context.maximum_version = version
     context.set_alpn_protocols(["h2", "memcached"])
@@ -130,7 +130,9 @@ def test_older_versions_are_refused_with_an_alert(server: RunningServer, served:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_oldest_version_and_ciphers_can_be_chosen(start: Start, served: Issued, kind: str) -> None:
+def test_the_minimum_version_and_ciphers_can_be_set(
+    start: Start, served: Issued, kind: str
+) -> None:
     context = client_context(served.ca)
     server = start(*served.flags, "-o", "ssl_min_version=3", kind=kind, tls=context)
     context = client_context(served.ca)
@@ -160,7 +162,7 @@ def test_sessions_are_resumed(
             after = Wire(encrypted).stats()
             encrypted.close()
         assert ("ssl_new_sessions" in after) == bool(options)
-        if options and kind != "memcached":  # which counts tickets, two for each with TLS 1.3
+        if options and kind != "memcached":  # counts tickets, two for each connection with TLS 1.3
             assert before["ssl_new_sessions"] == after["ssl_new_sessions"] == "2"
 
 
@@ -197,7 +199,7 @@ def test_modes(
 @pytest.mark.parametrize("kind", ALL)
 def test_prefixes_of_addresses(start: Start, served: Issued, known: Issued, kind: str) -> None:
     if kind == "memcached" and memcached_version() < (1, 6, 45):
-        pytest.skip("before 1.6.45 memcached has not all of them")
+        pytest.skip("before 1.6.45 memcached does not have all prefixes")
     server = start(
         *served.flags, "-o", f"ssl_verify_mode=1,ssl_ca_cert={served.ca}",
         "-l", "notls:127.0.0.1:0,btls:127.0.0.1:0", "-l", "mtls:127.0.0.1:0",
@@ -213,13 +215,13 @@ def test_prefixes_of_addresses(start: Start, served: Issued, known: Issued, kind
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_unix_socket_has_none(start: Start, served: Issued, kind: str) -> None:
+def test_unix_sockets_do_not_use_tls(start: Start, served: Issued, kind: str) -> None:
     server = start(*served.flags, unix=True, kind=kind)
     with server.connect() as wire:
         assert wire.ask(b"version\r\n").startswith(b"VERSION ")
 
 
-def test_who_can_connect_is_told(served: Issued) -> None:
+def test_warnings_about_access_are_logged(served: Issued) -> None:
     for options, says in (
         (["-l", "mtls:127.0.0.1:0"], "no client can connect to 127.0.0.1"),
         (["-l", "0.0.0.0:0"], "without authentication"),
@@ -231,7 +233,7 @@ def test_who_can_connect_is_told(served: Issued) -> None:
             assert says in log if says else log == ""
 
 
-# New certificates
+# Reloading certificates
 
 
 def replace(issued: Issued, by: Issued) -> None:
@@ -240,7 +242,7 @@ def replace(issued: Issued, by: Issued) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_certificates_read_again(start: Start, tmp_path: Path, kind: str) -> None:
+def test_certificates_are_reloaded(start: Start, tmp_path: Path, kind: str) -> None:
     authority = Authority(tmp_path)
     served, renewed = authority.issue("old"), authority.issue("new")
     server = start(*served.flags, kind=kind, tls=client_context(authority.path))
@@ -260,7 +262,8 @@ def test_certificates_read_again(start: Start, tmp_path: Path, kind: str) -> Non
         assert wire.ask(b"refresh_certs\r\n") == b"OK\r\n"
         assert shown() == "new"
         replace(served, kept)
-        if kind == "memcached" and memcached_version() < (1, 6, 45):  # knows only the command
+        # Memcached has only the command.
+        if kind == "memcached" and memcached_version() < (1, 6, 45):
             assert wire.ask(b"refresh_certs\r\n") == b"OK\r\n"
         else:
             server.process.send_signal(signal.SIGHUP)
@@ -268,7 +271,7 @@ def test_certificates_read_again(start: Start, tmp_path: Path, kind: str) -> Non
         served.cert.write_text("nonsense")
         reply = wire.ask(b"refresh_certs\r\n")
         assert reply.startswith(b"Error loading the certificate chain: %b : " % bytes(served.cert))
-        if kind != "memcached":  # whose certificate is the old one, and its key as well, by luck
+        if kind != "memcached":  # it uses the old certificate, and by chance the old key
             assert shown() == "old"
             server.process.send_signal(signal.SIGHUP)
             assert wait_until(lambda: "certificates not reloaded" in server.log.read_text())
@@ -279,12 +282,12 @@ def test_certificates_read_again(start: Start, tmp_path: Path, kind: str) -> Non
                 b"Error loading the key: %b : key values mismatch\r\n" % bytes(served.key)
             )
             assert shown() == "old"
-        # All the while that one has gone on.
+        # The first connection has continued all the while.
         wire.send(b"get a\r\n")
         assert wire.exactly(21) == b"VALUE a 0 1\r\n1\r\nEND\r\n"[:21]
 
 
-def test_relative_paths_of_a_daemon(served: Issued, tmp_path: Path) -> None:
+def test_a_daemon_resolves_relative_paths(served: Issued, tmp_path: Path) -> None:
     shutil.copy(served.cert, tmp_path / "cert.pem")
     shutil.copy(served.key, tmp_path / "key.pem")
     port = free_port()
@@ -308,11 +311,11 @@ def test_relative_paths_of_a_daemon(served: Issued, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [*OURS])
-def test_without_tls_there_is_nothing_to_read(start: Start, kind: str) -> None:
+def test_refresh_certs_without_tls_is_an_error(start: Start, kind: str) -> None:
     assert start(kind=kind).ask(b"refresh_certs\r\n") == b"Error TLS not enabled\r\n"
 
 
-def test_files_that_are_no_good(authority: Authority, served: Issued, tmp_path: Path) -> None:
+def test_invalid_certificate_files(authority: Authority, served: Issued, tmp_path: Path) -> None:
     other, locked = authority.issue("other"), authority.issue("locked", b"secret")
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
@@ -353,7 +356,9 @@ def test_key_and_certificate_in_one_file(start: Start, served: Issued, tmp_path:
     "options", ["ssl_wbuf_size=64", "ssl_session_cache,ssl_kernel_tls,ssl_min_version=3",
                 "ssl_verify_mode=1,ssl_ciphers=HIGH", "ssl_verify_mode=2", "ssl_verify_mode=3"],
 )  # fmt: skip
-def test_same_settings(start: Start, served: Issued, known: Issued, options: str) -> None:
+def test_settings_have_the_same_fields_as_memcacheds(
+    start: Start, served: Issued, known: Issued, options: str
+) -> None:
     context = client_context(served.ca, known)
     found = []
     for kind in ("memlite", "memcached"):
@@ -363,22 +368,22 @@ def test_same_settings(start: Start, served: Issued, known: Issued, options: str
         settings, general = server.stats("settings"), server.stats()
         tls = [(key, value) for key, value in settings.items() if key.startswith("ssl_")]
         names = [key for key in general if key.startswith(("ssl_", "time_since_server_cert"))]
-        if memcached_version() < (1, 6, 45):  # it is newer than Debian's
+        if memcached_version() < (1, 6, 45):  # Debian's memcached does not have it yet
             names = [name for name in names if name != "ssl_proto_errors"]
-        behind = list(general)[list(general).index(names[-1]) + 1]
-        found.append((tls, names, behind))
+        following = list(general)[list(general).index(names[-1]) + 1]
+        found.append((tls, names, following))
     assert found[0] == found[1]
     assert len(found[0][0]) == 11
 
 
-def test_settings_without_it(memlite: RunningServer) -> None:
+def test_settings_without_tls(memlite: RunningServer) -> None:
     settings = memlite.stats("settings")
     assert settings["ssl_enabled"] == "no"
     assert settings["ssl_chain_cert"] == settings["ssl_key"] == "(null)"
     assert not any(key.startswith("ssl_") for key in memlite.stats())
 
 
-def test_time_since_the_certificates_were_read(start: Start, served: Issued) -> None:
+def test_time_since_the_certificates_were_loaded(start: Start, served: Issued) -> None:
     server = start(*served.flags, "--debug-commands", tls=client_context(served.ca))
     with server.connect() as wire:
         wire.ask(b"debugtime 1000\r\n")

@@ -1,4 +1,4 @@
-"""TLS clients that stall, vanish, speak something else, or break rules: others notice nothing."""
+"""TLS clients that stall, vanish, or violate the protocol do not affect other clients."""
 
 import os
 import random
@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Issued:
 
 @pytest.fixture(scope="module", params=OURS)
 def server(request: pytest.FixtureRequest, served: Issued) -> Iterator[RunningServer]:
-    """One for the tests of a module, which in the end has said nothing and still serves."""
+    """A server for the tests of a module, which must serve and log nothing until the end."""
     with running(request.param, *served.flags, tls=client_context(served.ca)) as server:
         yield server
         assert server.stats()["curr_connections"] == "1"
@@ -37,7 +37,7 @@ def server(request: pytest.FixtureRequest, served: Issued) -> Iterator[RunningSe
 
 
 class Half:
-    """A client's end of TLS without its socket: what it wants to send can be looked at first."""
+    """A TLS client without a socket, so that its messages can be inspected before they are sent."""
 
     def __init__(self, port: int, served: Issued) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 10)
@@ -53,7 +53,7 @@ class Half:
         self.sock.close()
 
     def until_done(self, step: Callable[[], object]) -> object:
-        """Do something that takes messages there and back."""
+        """Execute an operation that exchanges messages with the server."""
         while True:
             try:
                 result = step()
@@ -69,13 +69,13 @@ class Half:
                 return result
 
     def read(self) -> bytes:
-        """Return what has come, when something has."""
+        """Return the received data, once there is some."""
         data = self.until_done(lambda: self.tls.read(65536))
         assert isinstance(data, bytes)
         return data
 
     def send(self) -> None:
-        """Send what it wants to, if anything."""
+        """Send the pending output, if any."""
         if data := self.wanted():
             self.sock.sendall(data)
 
@@ -83,7 +83,7 @@ class Half:
         return self._outgoing.read()
 
     def hello(self) -> bytes:
-        """Return its first message."""
+        """Return the client's first message."""
         with pytest.raises(ssl.SSLWantReadError):
             self.tls.do_handshake()
         return self.wanted()
@@ -103,7 +103,7 @@ def errors(server: RunningServer) -> int:
 
 
 def closed(sock: socket.socket, within: float = 5) -> bool:
-    """Whether the server closes so soon, in seconds (handshakes have ten), whatever it says."""
+    """Return whether the server closes the connection within some seconds (handshakes have ten)."""
     sock.settimeout(within)
     try:
         while sock.recv(65536):
@@ -116,7 +116,7 @@ def closed(sock: socket.socket, within: float = 5) -> bool:
 # Handshakes
 
 
-def test_plaintext(server: RunningServer) -> None:
+def test_plaintext_on_a_tls_port(server: RunningServer) -> None:
     before = errors(server)
     for request in (b"get foo\r\n", b"\x80" + bytes(23), b"GET / HTTP/1.1\r\n\r\n", b"\r\n" * 9000):
         with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
@@ -125,7 +125,7 @@ def test_plaintext(server: RunningServer) -> None:
     assert wait_until(lambda: errors(server) == before + 4)
 
 
-def test_handshakes_that_break_off_anywhere(server: RunningServer, served: Issued) -> None:
+def test_handshakes_that_end_at_any_point(server: RunningServer, served: Issued) -> None:
     whole = hello(server, served)
     before = errors(server)
     cuts = [0, 1, 2, 4, 5, 6, 50, len(whole) - 1, len(whole)]
@@ -139,7 +139,7 @@ def test_handshakes_that_break_off_anywhere(server: RunningServer, served: Issue
     assert wait_until(lambda: server.stats()["curr_connections"] == "1")
 
 
-def test_handshakes_with_bytes_changed(server: RunningServer, served: Issued) -> None:
+def test_handshakes_with_changed_bytes(server: RunningServer, served: Issued) -> None:
     whole = bytearray(hello(server, served))
     source = random.Random(7)
     for _ in range(150):
@@ -165,7 +165,7 @@ def test_a_handshake_in_single_bytes(server: RunningServer, served: Issued) -> N
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OURS)
-def test_a_thousand_that_never_finish(start: Start, served: Issued, kind: str) -> None:
+def test_a_thousand_unfinished_handshakes(start: Start, served: Issued, kind: str) -> None:
     server = start(*served.flags, "-c", "2000", kind=kind, tls=client_context(served.ca))
     begun = hello(server, served)
     resident = server.resident_kib()
@@ -183,14 +183,15 @@ def test_a_thousand_that_never_finish(start: Start, served: Issued, kind: str) -
             assert wire.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
             stats = wire.stats()
             assert stats["curr_connections"] == "1001"
-            assert stats["total_connections"] == "2"  # this and the one that saw it listen
+            # This one, and the one that checked that the server listens.
+            assert stats["total_connections"] == "2"
             shown = wire.stats("conns")
             assert sum(key.endswith(":listen_addr") for key in shown) == 1001
-        # 3 KB for who is silent, OpenSSL's buffers for others.
+        # 3 KB for each silent client; OpenSSL's buffers for the others.
         assert server.resident_kib() - resident < 40_000
         assert closed(silent[0], within=20)
         assert closed(started[-1], within=20)
-        assert 9 < time.monotonic() - began < 20  # the ten seconds they have
+        assert 9 < time.monotonic() - began < 20  # the time limit of ten seconds
         assert wait_until(lambda: server.stats()["curr_connections"] == "1")
         assert server.log.read_text() == ""
     finally:
@@ -199,7 +200,9 @@ def test_a_thousand_that_never_finish(start: Start, served: Issued, kind: str) -
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_handshakes_count_and_the_oldest_gives_way(start: Start, served: Issued, kind: str) -> None:
+def test_unfinished_handshakes_count_as_connections_and_the_oldest_gives_way(
+    start: Start, served: Issued, kind: str
+) -> None:
     server = start(*served.flags, "-c", "3", kind=kind, tls=client_context(served.ca))
     silent = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(3)]
     first = server.connect()
@@ -210,7 +213,8 @@ def test_handshakes_count_and_the_oldest_gives_way(start: Start, served: Issued,
     assert all(closed(sock) for sock in silent)
     stats = first.stats()
     assert (stats["ssl_handshake_errors"], stats["rejected_connections"]) == ("3", "0")
-    # Those that are agreed on do not; and who is one too many is told so, as by memcached.
+    # Connections with a finished handshake do not give way. A client over the limit is told so, as
+    # by memcached.
     with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
         assert sock.recv(100) == b"ERROR Too many open connections\r\n"
         assert closed(sock)
@@ -234,7 +238,10 @@ def test_tls_on_a_plaintext_port(start: Start, kind: str) -> None:
 # After the handshake
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl command, which can do it")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None,
+    reason="the openssl command, which can renegotiate, is not installed",
+)
 def test_renegotiation_is_refused(server: RunningServer) -> None:
     with subprocess.Popen(
         ["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", "-tls1_2"],
@@ -254,7 +261,7 @@ def test_renegotiation_is_refused(server: RunningServer) -> None:
     assert process.returncode != 0
 
 
-def test_what_is_not_tls_behind_the_handshake(server: RunningServer, served: Issued) -> None:
+def test_plaintext_after_the_handshake(server: RunningServer, served: Issued) -> None:
     before = int(server.stats()["ssl_proto_errors"])
     for garbage in (b"get foo\r\n", os.urandom(100_000), b"\x17\x03\x03\x00\x20" + bytes(32)):
         with Half(server.port, served).agree() as half:
@@ -263,7 +270,7 @@ def test_what_is_not_tls_behind_the_handshake(server: RunningServer, served: Iss
     assert wait_until(lambda: int(server.stats()["ssl_proto_errors"]) == before + 3)
 
 
-def test_who_leaves_without_a_word_has_broken_no_rule(
+def test_disconnecting_without_close_notify_is_not_an_error(
     server: RunningServer, served: Issued
 ) -> None:
     before = server.stats()
@@ -300,7 +307,9 @@ def test_half_closed_connections_are_answered(start: Start, served: Issued, kind
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_who_does_not_read_does_not_fill_memory(start: Start, served: Issued, kind: str) -> None:
+def test_a_client_that_does_not_read_does_not_fill_memory(
+    start: Start, served: Issued, kind: str
+) -> None:
     server = start(*served.flags, kind=kind, tls=client_context(served.ca))
     with server.connect() as wire:
         wire.ask(b"set k 0 0 1000000\r\n" + bytes(1_000_000) + b"\r\n")
@@ -324,13 +333,15 @@ def test_idle_connections_are_closed(start: Start, served: Issued, kind: str) ->
     server = start(*served.flags, "-o", "idle_timeout=1", kind=kind, tls=client_context(served.ca))
     with server.connect() as wire:
         assert wire.ask(b"version\r\n").startswith(b"VERSION ")
-        assert wire.line() == b""  # told, by a close_notify: else an SSLEOFError
+        assert wire.line() == b""  # with a close_notify; otherwise this raises SSLEOFError
     assert server.stats()["idle_kicks"] == "1"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("kind", OURS)
-def test_stops_at_once(start: Start, served: Issued, kind: str, number: signal.Signals) -> None:
+def test_a_server_stops_at_once(
+    start: Start, served: Issued, kind: str, number: signal.Signals
+) -> None:
     server = start(*served.flags, kind=kind, tls=client_context(served.ca))
     idle, begun = server.connect(), socket.create_connection(("127.0.0.1", server.port), 10)
     assert idle.ask(b"version\r\n").startswith(b"VERSION ")
@@ -346,7 +357,7 @@ def test_stops_at_once(start: Start, served: Issued, kind: str, number: signal.S
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_a_failed_handshake_is_told_with_v(start: Start, served: Issued, kind: str) -> None:
+def test_a_failed_handshake_is_logged_with_v(start: Start, served: Issued, kind: str) -> None:
     server = start(*served.flags, "-v", kind=kind, tls=client_context(served.ca))
     with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
         sock.sendall(b"get foo\r\n")

@@ -1,4 +1,4 @@
-"""The shell as a program, with real servers and with servers that are none."""
+"""The shell as a program, with real servers and with servers of other protocols."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def address(server: RunningServer) -> str:
 
 
 def said(run: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the one line of error, with which the program failed."""
+    """Return the one line of the error with which the program failed."""
     text = run.stderr.decode()
     assert run.returncode == 1, (run.stdout, text)
     assert text.startswith("(error) "), text
@@ -60,10 +60,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
         yield server
 
 
-# One command
+# Single commands
 
 
-def test_one_command(server: RunningServer) -> None:
+def test_a_single_command(server: RunningServer) -> None:
     at = address(server)
     for words, output in (
         (["set", "one", 'a "b"', "3", "60"], b"STORED\n"),
@@ -82,7 +82,7 @@ def test_one_command(server: RunningServer) -> None:
         assert (run.returncode, run.stdout) == (0 if output else 1, output), (words, run.stderr)
 
 
-def test_errors_are_the_exit_code(memlite: RunningServer) -> None:
+def test_an_error_reply_sets_the_exit_code(memlite: RunningServer) -> None:
     assert shell(address(memlite), "incr", "n").returncode == 1
     assert shell(address(memlite), "nonsense").stdout == b"ERROR\n"
     assert shell(address(memlite), "nonsense").returncode == 1
@@ -92,7 +92,7 @@ def test_errors_are_the_exit_code(memlite: RunningServer) -> None:
     assert wrong.stderr.startswith(b"memlite: shell: ")
 
 
-def test_a_file_as_value_and_back(memlite: RunningServer) -> None:
+def test_a_value_from_a_file_and_back(memlite: RunningServer) -> None:
     data = os.urandom(300_000) + b"\r\nEND\r\n"
     assert shell("-x", address(memlite), "set", "file", "7", lines=data).stdout == b"STORED\n"
     assert shell("--raw", address(memlite), "get", "file").stdout == data
@@ -110,7 +110,7 @@ def test_a_unix_socket(start: Callable[..., RunningServer]) -> None:
     assert shell(address(start(unix=True)), "version").stdout.startswith(b"VERSION ")
 
 
-def test_numbers_in_a_pipe_are_as_they_are(memlite: RunningServer) -> None:
+def test_numbers_are_not_formatted_in_a_pipe(memlite: RunningServer) -> None:
     lines = shell(address(memlite), "stats").stdout.decode().splitlines()
     values = dict(line.split(maxsplit=1) for line in lines)
     assert values["limit_maxbytes"] == "67108864"
@@ -129,7 +129,7 @@ def test_raw_memcached_text(server: RunningServer) -> None:
     assert (run.returncode, run.stderr) == (0, b"")
 
 
-def test_quoted_values_and_what_goes_wrong_in_a_pipe(server: RunningServer) -> None:
+def test_quoted_values_and_errors_in_a_pipe(server: RunningServer) -> None:
     lines = b'set a "1 2"\nset b 0 0 1\nlong\nset c 0 0 99999999999\nflush_all\n'
     run = shell(address(server), lines=lines)
     assert run.returncode == 1
@@ -149,26 +149,26 @@ def test_quoted_values_and_what_goes_wrong_in_a_pipe(server: RunningServer) -> N
     [b"set %b 0 0 9" % (b"k" * 251), b"set k zero 0 9", b"cas k 0 0 9", b"set k 9999999999 0 9",
      b"ms %b 9 T0" % (b"k" * 251)],
 )  # fmt: skip
-def test_a_value_is_never_taken_for_commands(server: RunningServer, line: bytes) -> None:
+def test_a_value_is_never_executed_as_commands(server: RunningServer, line: bytes) -> None:
     lines = b'set kept "x"\n' + line + b"\r\nflush_all\r\nget kept\n"
     run = shell(address(server), lines=lines)
     assert run.stdout == b"STORED\nkept: 1 byte, flags 0\nx\n"
     assert said(run)
 
 
-def test_complaints_do_not_reach_the_terminal_as_controls(memlite: RunningServer) -> None:
+def test_control_characters_in_error_messages_are_escaped(memlite: RunningServer) -> None:
     run = shell(address(memlite), lines=b'set k "\\\x1b"\nset \xff "x"y\n')
     assert b"unknown escape \\\\x1b" in run.stderr
     assert b"\x1b" not in run.stderr
 
 
-def test_lines_without_end_are_bounded(memlite: RunningServer) -> None:
+def test_the_length_of_lines_is_limited(memlite: RunningServer) -> None:
     run = shell(address(memlite), lines=b"get " + b"k" * 9_000_000 + b"\nversion\n")
     assert run.stdout.startswith(b"VERSION")
     assert "line 1 is longer than 4,194,304 bytes" in said(run)
 
 
-def test_no_prompt_toolkit_is_needed_for_a_pipe(memlite: RunningServer, tmp_path: Path) -> None:
+def test_a_pipe_does_not_need_prompt_toolkit(memlite: RunningServer, tmp_path: Path) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ModuleNotFoundError(name='prompt_toolkit')")
     path = f"{tmp_path}{os.pathsep}{ROOT}"
     run = shell(address(memlite), lines=b"version\n", PYTHONPATH=path)
@@ -200,7 +200,7 @@ def test_meta_commands_and_dumps(start: Callable[..., RunningServer]) -> None:
 
 
 @needs_memcached
-def test_watching(start: Callable[..., RunningServer]) -> None:
+def test_watch(start: Callable[..., RunningServer]) -> None:
     server = start(kind="memcached")
     watcher = subprocess.Popen(
         [sys.executable, "-m", "memlite", "shell", address(server), "watch", "mutations"],
@@ -217,7 +217,7 @@ def test_watching(start: Callable[..., RunningServer]) -> None:
     assert (watcher.returncode, errors) == (130, b"")
 
 
-# Servers that are none, or go away
+# Missing and foreign servers
 
 
 def test_no_server() -> None:
@@ -228,7 +228,7 @@ def test_no_server() -> None:
         shell("no-such-host.invalid", "version")
     )
     assert "No such file" in said(shell("/no/such/socket", "version"))
-    # Said once: the lines behind it are not tried.
+    # The error is printed once; later lines are not tried.
     assert "Connection refused" in said(shell(f"127.0.0.1:{port}", lines=b"get a\nget b\n"))
 
 
@@ -252,7 +252,7 @@ def test_a_foreign_server(reply: bytes, words: str) -> None:
         assert b"\x1b" not in run.stdout + run.stderr
 
 
-def test_a_server_that_drips_does_not_hold_the_shell() -> None:
+def test_a_server_that_sends_single_bytes_does_not_block_the_shell() -> None:
     def drip(connection: object) -> None:
         while True:
             connection.sendall(b"x")  # type: ignore[attr-defined]
@@ -264,7 +264,7 @@ def test_a_server_that_drips_does_not_hold_the_shell() -> None:
         )
 
 
-def test_endless_statistics_are_shown_as_they_come_and_end_with_the_reader() -> None:
+def test_endless_statistics_are_shown_as_they_arrive_and_end_with_the_reader() -> None:
     def pour(connection: object) -> None:
         while True:
             connection.sendall(b"STAT a 1\r\n" * 1000)  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ def test_endless_statistics_are_shown_as_they_come_and_end_with_the_reader() -> 
         process.stderr.close()
 
 
-def test_a_server_that_went_away_is_found_again(start: Callable[..., RunningServer]) -> None:
+def test_reconnects_after_the_server_has_restarted(start: Callable[..., RunningServer]) -> None:
     server = start()
     process = subprocess.Popen(
         [sys.executable, "-m", "memlite", "shell", address(server)],
@@ -320,7 +320,7 @@ def test_a_server_that_went_away_is_found_again(start: Callable[..., RunningServ
         again.wait(20)
 
 
-def test_json_of_a_real_client(memlite: RunningServer) -> None:
+def test_json_of_a_real_client_is_displayed(memlite: RunningServer) -> None:
     value = json.dumps({"name": "Ada", "tags": []})
     shell(address(memlite), "set", "user:1", value)
     assert (
@@ -330,7 +330,7 @@ def test_json_of_a_real_client(memlite: RunningServer) -> None:
     )
 
 
-# TLS and authentication, on a server that has them
+# TLS and authentication, on a server that supports them
 
 
 def speaks_tls_and_passwords() -> bool:
@@ -349,7 +349,7 @@ needs_tls = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A certificate of its own authority, for localhost and cache.test, and its key."""
+    """Return a CA, and a certificate and key for localhost and cache.test."""
     folder = tmp_path_factory.mktemp("certificate")
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout key.pem "
@@ -390,13 +390,13 @@ def test_a_client_certificate(certificate: tuple[str, str]) -> None:
     more = f",ssl_verify_mode=2,ssl_ca_cert={cert}"
     with running("memcached", *tls(certificate, more)) as server:
         flags = ["--tls", "--cacert", cert, f"localhost:{server.port}"]
-        # The server's alert, unless the end of the connection overtakes it.
+        # The error is the server's alert, unless the connection ends before it is read.
         assert re.search("TLS: .*certificate|closed the connection", said(shell(*flags, "version")))
         run = shell("--cert", cert, "--key", key, *flags, "version")
         assert run.stdout.startswith(b"VERSION")
 
 
-def test_tls_to_a_server_without(memlite: RunningServer) -> None:
+def test_tls_to_a_server_without_tls(memlite: RunningServer) -> None:
     run = shell("--tls", "--tls-skip-verify", address(memlite), "version")
     assert "it does not speak TLS" in said(run)
 
@@ -419,7 +419,7 @@ def test_authentication(tmp_path: Path) -> None:
         run = shell("--user", "ada", at, "get", "k")
         assert (run.returncode, run.stdout) == (64, b"")
         assert b"--password-file or MEMLITE_SHELL_PASSWORD" in run.stderr
-        # By hand, as other clients do; and without.
+        # Authentication by hand, as with other clients, and commands without authentication.
         run = shell(at, lines=b'set k "v"\nget k\nset auth "ada se-cret"\nget k\n')
         assert run.stdout.decode() == (
             "CLIENT_ERROR unauthenticated\n" * 2 + "STORED\nk: 1 byte, flags 0\nv\n"

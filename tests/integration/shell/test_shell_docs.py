@@ -1,4 +1,4 @@
-"""The page on the shell: its conversations, its commands and its options are so."""
+"""The how-to page about the shell: its sessions, commands and options are correct."""
 
 import os
 import re
@@ -24,7 +24,7 @@ CONVERSATIONS = [text for text in blocks("text") if text.startswith(PROMPT)]
 
 
 def talk(conversation: str, server: RunningServer) -> None:
-    """Type what the page types, and compare all that is shown."""
+    """Type the lines of the page's sessions, and compare everything that is shown."""
     typed, shown = [], []
     for line in conversation.splitlines():
         by_person = re.match(rf"{PROMPT}|\d+ bytes> ", line)
@@ -44,7 +44,7 @@ def talk(conversation: str, server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
-def test_conversations(conversation: str) -> None:
+def test_sessions(conversation: str) -> None:
     assert len(CONVERSATIONS) >= 3
     with running("memlite") as server:
         talk(conversation, server)
@@ -73,7 +73,7 @@ def test_commands(memlite: RunningServer, tmp_path: Path) -> None:
     assert outputs[1] == b"STORED\na: 1 byte, flags 0\nx\nSTORED\nx\nquoted"
 
 
-def test_other_command_lines_are_well_formed() -> None:
+def test_other_command_lines_are_valid() -> None:
     lines = [line for text in blocks("text") for line in text.splitlines()
              if line.startswith("memlite shell")]  # fmt: skip
     assert len(lines) >= 7
@@ -81,7 +81,7 @@ def test_other_command_lines_are_well_formed() -> None:
         assert parse(line.partition("  #")[0].split()[2:])
 
 
-def test_the_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert parse(["--help"]) is None
     text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The contract suite over every backend."""
+"""The contract suite for backends, run on every backend."""
 
 import sys
 
@@ -41,7 +41,7 @@ class TestNearFile(TestFile):
 
 
 class TestHeldFile(TestFile):
-    """Behind write-back, alone and with a near cache in between."""
+    """With write-back, alone and with a near cache in between."""
 
     options = {"write_back": True}  # noqa: RUF012 - a constant
 
@@ -51,7 +51,7 @@ class TestHeldNearFile(TestFile):
 
 
 class TestPlugin(BackendContract):
-    """A backend that another package registers, found by its entry point."""
+    """A backend that another package registers, found through its entry point."""
 
     persistent = True
     examples = 10

@@ -1,7 +1,8 @@
-"""kill -9 at random moments: what was acknowledged is there, and every start succeeds.
+"""kill -9 at random moments: acknowledged changes survive, and every start succeeds.
 
-Each writer has keys of its own and so knows what they must be: what the last acknowledged command
-left, or one of those under way. ``MEMLITE_TEST_SEED`` repeats a run, as far as kills can be.
+Each writer has keys of its own and so knows their possible values: the result of the last
+acknowledged command, or of one of those under way. ``MEMLITE_TEST_SEED`` repeats a run, as far as
+the timing of kills allows.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ State = dict[bytes, bytes]
 
 
 class Killed(Exception):  # noqa: N818 - what happens, not what went wrong
-    """The server has gone."""
+    """The server has been killed."""
 
 
 class Gate:
-    """Lets many in, or one alone: for flush_all, which is about everybody's keys."""
+    """A lock that admits many writers, or a single one for flush_all, which affects all keys."""
 
     def __init__(self) -> None:
         self._inside = 0
@@ -61,14 +62,14 @@ class Gate:
 
 
 class Writer:
-    """Sends changes of its own keys, several at a time.
+    """Changes its own keys, several at a time.
 
     Attributes:
-        state: what the acknowledged ones have left.
-        possible: that, and what each of those under way would leave.
-        acknowledged: how many were.
-        maybe_flushed: whether the server was killed in a flush. What was begun after it, on a
-            connection that was dead, changes nothing in that.
+        state: the result of the acknowledged changes.
+        possible: that, and the results of each change under way.
+        acknowledged: the number of acknowledged changes.
+        maybe_flushed: whether the server was killed during a flush. Commands that began after it,
+            on a dead connection, do not change that.
     """
 
     def __init__(self, number: int, seed: str, keys: int, sizes: list[int]) -> None:
@@ -81,7 +82,7 @@ class Writer:
         self._random = random.Random(f"{seed}-{number}")
 
     def _change(self, state: State) -> tuple[bytes, bytes, State]:
-        """Return a request, its reply, and what it leaves of `state`."""
+        """Return a request, its reply, and the state after it."""
         rng = self._random
         key = rng.choice(self.keys)
         old = state.get(key)
@@ -115,7 +116,7 @@ class Writer:
                     done = b"NOT_FOUND"
                 elif old.isdigit() and len(old) < 19:
                     done = new = b"%d" % (int(old) + 7)
-                else:  # not for numbers: change something else
+                else:  # not for numbers: choose another change
                     return self._change(state)
                 return b"incr %b 7\r\n" % key, done + b"\r\n", _with(state, key, new)
         if what == "delete":
@@ -126,7 +127,7 @@ class Writer:
         return request, done + b"\r\n", _with(state, key, new)
 
     async def write(self, port: int, gate: Gate) -> None:
-        """Write until the server has gone."""
+        """Write until the server is killed."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
         except OSError:
@@ -177,7 +178,7 @@ class Writer:
         self.acknowledged += 1
 
     async def flush(self, reader, writer, everybody: "list[Writer]") -> None:
-        """Flush, for everybody, none of whom waits for an answer."""
+        """Flush everything, while no writer waits for a reply."""
         for one in everybody:
             one.maybe_flushed = True
         writer.write(b"flush_all\r\n")
@@ -188,7 +189,7 @@ class Writer:
             one.possible = [{}]
 
     def check(self, server: RunningServer) -> None:
-        """Compare with what is there now, and take it from there."""
+        """Compare the state with the items on the server, and continue from these."""
         found = {}
         with server.connect() as wire:
             for key in self.keys:
@@ -241,11 +242,11 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 class Crashes:
-    """Rounds of a server that is killed, on one file.
+    """Repeatedly starts and kills a server on one file.
 
     Attributes:
-        folder: where it is.
-        inside: how many kills came during a compaction.
+        folder: the folder of the file.
+        inside: the number of kills during a compaction.
     """
 
     def __init__(
@@ -263,11 +264,11 @@ class Crashes:
         return (self.folder / "cache.json.tmp").exists()
 
     def round(self, longest: float, *, compacting: bool = False) -> None:
-        """Start, check, write, kill.
+        """Start a server, check its items, write, and kill it.
 
         Args:
-            longest: seconds after which the kill comes at the latest.
-            compacting: kill soon after a compaction has begun, if one does.
+            longest: the maximum number of seconds before the kill.
+            compacting: kill soon after a compaction has begun, if one begins.
         """
         with running("memlite", "--backend", self._url, *self._options) as server:
             for writer in self.writers:
@@ -303,7 +304,7 @@ class Crashes:
         try:
             async with gate.alone():
                 await self.writers[0].flush(reader, writer, self.writers)
-            while True:  # the rest of the round without
+            while True:  # the rest of the round without compaction
                 writer.write(b"version\r\n")
                 await _line(reader)
                 await asyncio.sleep(0.02)
@@ -311,7 +312,7 @@ class Crashes:
             writer.transport.abort()
 
     def finish(self) -> None:
-        """Check once more, twice: the first start may have compacted."""
+        """Check the items twice more: the first start may have compacted the file."""
         for _ in range(2):
             with running("memlite", "--backend", self._url, *self._options) as server:
                 for writer in self.writers:
@@ -322,7 +323,7 @@ class Crashes:
 
 @pytest.fixture
 def seed() -> str:
-    """The run's seed; pytest shows what a test that failed has printed."""
+    """Return the run's seed; it is printed, so pytest shows it if the test fails."""
     seed = os.environ.get(SEED_VARIABLE) or str(random.SystemRandom().randrange(10**9))
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
     return seed
@@ -330,7 +331,7 @@ def seed() -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_what_was_acknowledged_survives_kills(tmp_path, seed):
+def test_acknowledged_changes_survive_kills(tmp_path, seed):
     crashes = Crashes(tmp_path, seed, compact=100_000, keys=12, sizes=[0, 10, 100, 3000])
     for _ in range(50):
         crashes.round(0.25)
@@ -339,7 +340,7 @@ def test_what_was_acknowledged_survives_kills(tmp_path, seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_what_was_acknowledged_survives_kills_during_compaction(tmp_path, seed):
+def test_acknowledged_changes_survive_kills_during_compaction(tmp_path, seed):
     crashes = Crashes(
         tmp_path, seed, "-m", "1024", compact=1000, keys=20, sizes=[10_000, 200_000, 400_000]
     )
@@ -354,8 +355,8 @@ def test_what_was_acknowledged_survives_kills_during_compaction(tmp_path, seed):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("durability", ["everysec", "none"])
-def test_without_always_a_kill_loses_nothing_either(tmp_path, seed, durability):
-    """The process is killed, not the machine: what was written is with the system."""
+def test_a_kill_loses_nothing_with_other_durabilities_either(tmp_path, seed, durability):
+    """Only the process is killed, not the machine: the system has what was written."""
     crashes = Crashes(
         tmp_path, seed, "--durability", durability, compact=100_000, keys=12, sizes=[0, 100, 3000]
     )

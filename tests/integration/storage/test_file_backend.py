@@ -1,4 +1,4 @@
-"""The JSON file backend in this process: what fails, what is undone, and what compaction keeps."""
+"""The JSON file backend in the test's process: failures, undone changes, and compaction."""
 
 import asyncio
 import errno
@@ -42,10 +42,10 @@ def path(tmp_path):
 
 
 class Disk:
-    """Lets calls to the system fail, for files whose name ends as told."""
+    """Makes system calls fail for files with given names."""
 
     def __init__(self, monkeypatch):
-        self.fail = {}  # call to (errno, end of the name)
+        self.fail = {}  # from call to (errno, end of the name)
         for name in ("fsync", "write", "ftruncate"):
             monkeypatch.setattr(os, name, self._guard(name, getattr(os, name)))
 
@@ -78,11 +78,11 @@ async def outcome(future):
     return "done"
 
 
-# What cannot be written
+# Failed writes
 
 
 @pytest.mark.parametrize("call", ["fsync", "write"])
-async def test_what_is_not_written_is_undone_and_never_seen(path, disk, call):
+async def test_a_failed_write_is_undone_and_never_seen(path, disk, call):
     async with opened(path, kill=True) as backend:
         for key in (b"kept", b"deleted", b"replaced"):
             await put(backend, key, b"old")
@@ -107,7 +107,7 @@ async def test_what_is_not_written_is_undone_and_never_seen(path, disk, call):
         assert state(backend) == before
         assert backend.stats()["last_write_error"] == "Input/output error"
         disk.fail.clear()
-        if call == "fsync":  # what the system has dropped is known to nobody: a new journal
+        if call == "fsync":  # it is unknown what the system has dropped: a new journal is needed
             with pytest.raises(StorageError):
                 await put(backend, b"later", b"1")
             backend.tick()
@@ -119,8 +119,8 @@ async def test_what_is_not_written_is_undone_and_never_seen(path, disk, call):
     assert await reopened(path) == expected
 
 
-async def test_a_broken_journal_with_half_a_record_opens(path, disk, monkeypatch):
-    """The journal that takes its place must not make damage of the torn end."""
+async def test_a_broken_journal_with_part_of_a_record_can_be_opened(path, disk, monkeypatch):
+    """The journal that replaces it must not turn its torn end into damage."""
     real = os.write
 
     def half(descriptor, data):
@@ -140,7 +140,8 @@ async def test_a_broken_journal_with_half_a_record_opens(path, disk, monkeypatch
             await put(backend, b"lost", b"x" * 1000)
         monkeypatch.setattr(os, "write", real)
         disk.fail.clear()
-        # The new journal is begun, but the snapshot that makes the old one superfluous fails.
+        # The new journal has been started, but the snapshot that would replace the old journal
+        # fails.
         disk.fail["fsync"] = (errno.EIO, ".tmp")
         backend.tick()
         await settled(backend)
@@ -152,7 +153,7 @@ async def test_a_broken_journal_with_half_a_record_opens(path, disk, monkeypatch
     assert await reopened(path) == expected
 
 
-async def test_a_delayed_flush_that_was_refused_does_not_happen(path, disk):
+async def test_a_refused_delayed_flush_does_not_happen(path, disk):
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:
         await put(backend, b"key", b"1")
@@ -165,11 +166,11 @@ async def test_a_delayed_flush_that_was_refused_does_not_happen(path, disk):
         backend.tick()
         assert backend.peek(b"key") is not None
         disk.fail.clear()
-        clock.advance(60)  # the one that was accepted does
+        clock.advance(60)  # the accepted one does
         assert backend.peek(b"key") is None
 
 
-async def test_what_a_refused_flush_took_does_not_come_back(path, disk):
+async def test_items_removed_by_a_refused_flush_do_not_come_back(path, disk):
     async with opened(path, kill=True) as backend:
         await put(backend, b"old", b"1")
         disk.fail["write"] = (errno.ENOSPC, ".journal.")
@@ -183,7 +184,7 @@ async def test_what_a_refused_flush_took_does_not_come_back(path, disk):
     assert await reopened(path) == expected
 
 
-async def test_a_flush_due_while_the_journal_is_broken_happens(path, disk):
+async def test_a_flush_that_is_due_while_the_journal_is_broken_happens(path, disk):
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:
         await put(backend, b"old", b"1")
@@ -205,7 +206,7 @@ async def test_a_flush_due_while_the_journal_is_broken_happens(path, disk):
     assert await reopened(path, clock=clock) == expected
 
 
-async def test_evictions_are_undone_with_what_they_made_room_for(path, disk):
+async def test_evictions_are_undone_with_the_store_that_caused_them(path, disk):
     async with opened(path, kill=True, memory_limit=10_000) as backend:
         for number in range(20):
             await put(backend, b"key%d" % number, b"x" * 500)
@@ -239,8 +240,8 @@ async def test_a_full_disk_is_logged_once(path, disk, caplog):
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
-async def test_a_pipeline_into_a_full_disk_ends_where_it_was_acknowledged(path, disk, call):
-    """A chain of incr, of which each builds on the one before, cut somewhere in the middle."""
+async def test_a_pipeline_into_a_full_disk_keeps_acknowledged_commands(path, disk, call):
+    """Each incr of a chain builds on the one before; the chain is cut somewhere in the middle."""
     tested = TestedServer(lambda context: FileBackend(path, context))
     rng = random.Random(1)
     async with tested.running() as client:
@@ -270,7 +271,7 @@ async def test_a_pipeline_into_a_full_disk_ends_where_it_was_acknowledged(path, 
                 setattr(os, call, real)
             numbers = [int(reply) for reply in replies if not reply.startswith(b"SERVER_ERROR")]
             refused += len(replies) - len(numbers)
-            # Each acknowledged number once, in order, and the rest never happened.
+            # Each acknowledged number appears once, in order; the others never appear.
             assert numbers == list(range(value + 1, value + 1 + len(numbers)))
             value += len(numbers)
             if call == "fsync":
@@ -284,7 +285,7 @@ async def test_a_pipeline_into_a_full_disk_ends_where_it_was_acknowledged(path, 
 # Reading
 
 
-async def test_a_key_that_is_always_being_stored_can_be_read(path):
+async def test_a_key_that_is_written_all_the_time_can_be_read(path):
     async with opened(path, kill=True) as backend:
         stop = False
 
@@ -301,8 +302,8 @@ async def test_a_key_that_is_always_being_stored_can_be_read(path):
         await asyncio.gather(*writers)
 
 
-async def test_what_was_read_had_been_written(path, disk):
-    """A reader that waits beside a writer whose disk fails now and then."""
+async def test_only_written_values_are_read(path, disk):
+    """A reader runs beside a writer whose disk sometimes fails."""
     async with opened(path, kill=True) as backend:
         stop = False
         written = {b"start"}
@@ -351,7 +352,7 @@ async def test_what_was_read_had_been_written(path, disk):
         (b"delete old", b"delete old", b"NOT_FOUND"),
     ],
 )
-async def test_no_reply_tells_of_what_is_not_written(
+async def test_no_reply_contains_an_unwritten_value(
     path, monkeypatch, change, command, reply, fails
 ):
     tested = TestedServer(lambda context: FileBackend(path, context))
@@ -382,7 +383,7 @@ async def test_no_reply_tells_of_what_is_not_written(
         if not fails:
             assert line.startswith(reply)
         elif command.startswith(b"get "):
-            assert line == b"END\r\n"  # it looks again
+            assert line == b"END\r\n"  # it reads again
         else:
             assert line == b"SERVER_ERROR not stored: Input/output error\r\n"
 
@@ -394,7 +395,7 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(module, "_CHUNK", 200)
 
 
-async def test_changes_of_every_kind_during_compaction_are_kept(path, monkeypatch):
+async def test_changes_during_compaction_are_kept(path, monkeypatch):
     small_chunks(monkeypatch)
     rng = random.Random(7)
     clock = Clock(lambda: 0.0, lambda: START)
@@ -435,7 +436,7 @@ async def test_changes_of_every_kind_during_compaction_are_kept(path, monkeypatc
                 assert await reopened(copy / path.name, **options) == state(backend)
 
 
-async def test_what_is_refused_just_before_a_snapshot_is_installed_is_not_in_it(
+async def test_a_refused_change_before_the_snapshot_is_installed_is_not_in_it(
     path, disk, monkeypatch
 ):
     async with opened(path, kill=True) as backend:
@@ -449,7 +450,7 @@ async def test_what_is_refused_just_before_a_snapshot_is_installed_is_not_in_it(
             raise OSError(errno.EIO, "too late")
 
         def list_keys(table, real_list=ItemTable.list_keys):
-            # After the new journal was begun, before the first item is looked at.
+            # This is after the start of the new journal, before the first item is written.
             nonlocal change
             monkeypatch.setattr(os, "write", failing_later)
             change = backend.put(Record(b"key", b"refused"))
@@ -500,7 +501,7 @@ async def test_a_snapshot_that_does_not_fit_leaves_nothing_behind(path, disk, mo
         monkeypatch.undo()
         after = set(contents(path))
         assert "cache.json.tmp" not in after
-        # One more journal, however often it was tried.
+        # There is one more journal, however many attempts there were.
         assert len(after) == len(before) + 1
         assert open_files() == count
         assert backend._compactions == 0
@@ -511,7 +512,7 @@ async def test_a_snapshot_that_does_not_fit_leaves_nothing_behind(path, disk, mo
         assert len(contents(path)) == 2
 
 
-async def test_a_compaction_that_was_cut_short_is_made_up_for_at_start(path, monkeypatch):
+async def test_an_interrupted_compaction_is_completed_at_start(path, monkeypatch):
     async with opened(path, kill=True) as backend:
         await put(backend, b"key", b"1")
         monkeypatch.setattr(backend, "_install", lambda number: 1 / 0)
@@ -555,7 +556,7 @@ async def test_expired_items_are_dropped_by_compaction_and_freed(path):
     assert await reopened(path, clock=clock) == expected
 
 
-async def test_expired_items_make_room_where_nothing_is_evicted(path):
+async def test_expired_items_make_room_if_eviction_is_disabled(path):
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock, memory_limit=10_000, evict=False) as backend:
         with pytest.raises(OutOfMemoryError):
@@ -589,7 +590,7 @@ async def test_a_delayed_flush_survives_compaction_and_restart(path):
     assert await reopened(path, clock=clock) == expected
 
 
-async def test_a_flush_that_fell_due_while_the_server_was_down(path):
+async def test_a_flush_that_was_due_while_the_server_was_down(path):
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:
         await put(backend, b"key", b"1")
@@ -603,8 +604,8 @@ async def test_a_flush_that_fell_due_while_the_server_was_down(path):
     assert await reopened(path, clock=clock) == expected
 
 
-async def test_compaction_lets_others_go_on_when_there_is_nothing_to_write(path, monkeypatch):
-    """As of a great many items that have all expired."""
+async def test_compaction_yields_to_other_tasks_even_if_it_writes_nothing(path, monkeypatch):
+    """For example, when a great many items have expired."""
     small_chunks(monkeypatch)
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:
@@ -628,7 +629,7 @@ async def test_compaction_lets_others_go_on_when_there_is_nothing_to_write(path,
 # Memory
 
 
-async def test_less_memory_than_before_leaves_some_out_for_good(path, caplog):
+async def test_items_that_do_not_fit_into_less_memory_are_removed_for_good(path, caplog):
     caplog.set_level(logging.WARNING)
     async with opened(path, kill=True) as backend:
         for number in range(100):
@@ -646,12 +647,12 @@ async def test_less_memory_than_before_leaves_some_out_for_good(path, caplog):
         assert 10 < len(expected) == 100 - int(left_out)
         assert expected.items() <= everything.items()
         assert backend.table.used <= 20_000
-    # Nobody has seen the others any more; with more memory they would be back, and be stale.
+    # No client has seen the other items since. With more memory they would come back, stale.
     assert await reopened(path) == expected
 
 
 @pytest.mark.parametrize("kill", [True, False], ids=["journal", "snapshot"])
-async def test_with_less_memory_what_was_stored_last_is_kept(path, kill):
+async def test_with_less_memory_the_newest_items_are_kept(path, kill):
     async with opened(path, kill=kill) as backend:
         for number in [*range(100), *range(5)]:
             await put(backend, b"key%d" % number, b"x" * 5000)
@@ -661,7 +662,7 @@ async def test_with_less_memory_what_was_stored_last_is_kept(path, kill):
         assert not kept & {b"key%d" % number for number in range(5, 50)}
 
 
-async def test_what_was_evicted_does_not_come_back(path):
+async def test_evicted_items_do_not_come_back(path):
     rng = random.Random(3)
     async with opened(path, kill=True, memory_limit=30_000) as backend:
         for _ in range(2000):
@@ -684,7 +685,7 @@ async def test_what_was_evicted_does_not_come_back(path):
     assert await reopened(path) == expected
 
 
-async def test_a_huge_value_goes_through_the_journal(path):
+async def test_a_huge_value_is_written_to_the_journal(path):
     value = bytes(range(256)) * (32 * MEGABYTE // 256)
     options = {"memory_limit": 256 * MEGABYTE, "item_size": 64 * MEGABYTE}
     async with opened(path, kill=True, **options) as backend:
@@ -702,7 +703,7 @@ async def test_a_huge_value_goes_through_the_journal(path):
         assert (await backend.get(b"escaped")).value == b"\1" * (4 * MEGABYTE)
 
 
-async def test_nothing_is_left_to_undo_once_all_is_written(path):
+async def test_no_undo_information_is_kept_once_everything_is_written(path):
     async with opened(path, kill=True) as backend:
         for _ in range(5):
             for number in range(50):
@@ -713,7 +714,7 @@ async def test_nothing_is_left_to_undo_once_all_is_written(path):
         assert backend._journal.unwritten == {}
 
 
-async def test_statistics_tell_what_is_stored_and_where(path):
+async def test_statistics_of_the_backend(path):
     async with opened(path, kill=True, durability="none") as backend:
         await put(backend, b"key", b"x")
         journal = path.with_name("cache.json.journal.1")
@@ -733,11 +734,11 @@ async def test_statistics_tell_what_is_stored_and_where(path):
         assert backend.stats()["snapshot_bytes"] == path.stat().st_size
 
 
-# Cost
+# Processor time
 
 
-async def test_a_durable_set_costs_the_same_however_many_are_stored(path):
-    """Processor time, not the clock's; a factor that no noise makes."""
+async def test_the_cost_of_a_durable_set_does_not_depend_on_the_number_of_items(path):
+    """Measured in processor time, with a tolerance larger than the noise."""
 
     async def cost(backend):
         best = float("inf")

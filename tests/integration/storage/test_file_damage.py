@@ -1,4 +1,4 @@
-"""Files that are not as they were written: torn ends are dropped, all else is refused."""
+"""Damaged files: torn ends are dropped, any other damage is refused."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ ITEMS = {b"text": b"value", b"\xff": bytes(range(256)), b"big": b"x" * 300, "ü"
 
 
 class Store:
-    """A snapshot, two journals that go on from it, and what they hold."""
+    """A snapshot, two journals that continue it, and their contents."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "cache.json"
-        self.after: list[State] = []  # each line of the last journal, the header first
+        self.after: list[State] = []  # each line of the last journal, including the header
         self.state: State = {}
         asyncio.run(self._fill())
         self.files = contents(self.path)
@@ -36,7 +36,7 @@ class Store:
         async with opened(self.path, kill=True) as backend:
             await put(backend, b"first", b"1")
             await put(backend, b"text", b"changed")
-            # As a compaction that is cut short leaves it.
+            # The files as an interrupted compaction leaves them.
             backend._snapshot_owed = False
             real, backend._install = backend._install, None  # type: ignore[method-assign]
             with pytest.raises(TypeError):
@@ -62,7 +62,7 @@ class Store:
         return self
 
     def loaded(self) -> State:
-        """As `read`, without a backend around it: quick enough for thousands of files."""
+        """Read the files without a backend, which is fast enough for thousands of them."""
         return {
             key: (item.value, item.flags, item.expires, item.version)
             for key, item in load(self.path).items.items()
@@ -79,12 +79,12 @@ def _whole(store):
     store.write(store.files)
 
 
-def test_whole_files_open(store):
+def test_undamaged_files_can_be_opened(store):
     assert store.loaded() == store.state
     assert read(store.path) == store.state
 
 
-# Every byte
+# Single bytes
 
 
 def flips(data: bytes, mask: int) -> list[bytes]:
@@ -93,7 +93,7 @@ def flips(data: bytes, mask: int) -> list[bytes]:
 
 @pytest.mark.parametrize("mask", [1, 4, 0x20, 0x80])
 @pytest.mark.parametrize("which", ["snapshot", "first", "last"])
-def test_a_flipped_bit_is_refused_or_does_no_harm(store, which, mask):
+def test_a_flipped_bit_is_refused_or_harmless(store, which, mask):
     name = {"snapshot": "cache.json", "first": store.first, "last": store.last}[which]
     refused = 0
     for number, data in enumerate(flips(store.files[name], mask)):
@@ -106,22 +106,22 @@ def test_a_flipped_bit_is_refused_or_does_no_harm(store, which, mask):
             assert file.read_bytes() == data
         else:
             assert found == store.state, f"byte {number}: {data[max(0, number - 30) :][:60]!r}"
-    # What does no harm is the name of a checksum, or white space at the end of a snapshot.
+    # The harmless ones are in the name of a checksum, or in white space at the end of a snapshot.
     assert refused >= len(store.files[name]) - 8
 
 
 @settings(max_examples=150)
 @given(st.data())
-def test_damage_anywhere_is_refused_or_does_no_harm(store, data):
+def test_damage_anywhere_is_refused_or_harmless(store, data):
     name = data.draw(st.sampled_from(sorted(store.files)))
     original = store.files[name]
     at = data.draw(st.integers(0, len(original) - 1))
     size = data.draw(st.integers(1, 40))
-    # No zeros: those are what a power failure leaves.
+    # Zeros are not used, because a power failure leaves zeros.
     other = data.draw(st.binary(max_size=40).map(lambda part: part.replace(b"\0", b"\1")))
     damaged = original[:at] + other + original[at + size :]
     if name == store.last and at + size >= len(original):
-        return  # torn, as far as anybody can tell
+        return  # indistinguishable from a torn end
     store.with_changed(name, damaged)
     try:
         found = store.loaded()
@@ -132,7 +132,7 @@ def test_damage_anywhere_is_refused_or_does_no_harm(store, data):
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0" * 2, b"\0" * 5000, b'{"crc":12', b"\0\0\n\0\0"])
-def test_a_torn_end_opens_with_everything_before(store, caplog, rest):
+def test_everything_before_a_torn_end_is_loaded(store, caplog, rest):
     caplog.set_level(logging.WARNING)
     data = store.files[store.last]
     ends = [at + 1 for at, byte in enumerate(data) if byte == ord("\n")]
@@ -153,7 +153,7 @@ def test_a_torn_end_opens_with_everything_before(store, caplog, rest):
 
 
 @pytest.mark.parametrize("back", [1, 10, 40, 200])
-def test_after_a_torn_end_the_server_goes_on(store, back):
+def test_after_a_torn_end_the_server_continues(store, back):
     store.with_changed(store.last, store.files[store.last][:-back])
 
     async def body():
@@ -167,18 +167,18 @@ def test_after_a_torn_end_the_server_goes_on(store, back):
     assert read(store.path) == expected
 
 
-def test_cut_snapshots_are_refused(store):
+def test_truncated_snapshots_are_refused(store):
     data = store.files["cache.json"]
     for length in range(len(data) - 1):
         store.with_changed("cache.json", data[:length])
         with pytest.raises(StartError):
             store.loaded()
         assert contents(store.path) == {**store.files, "cache.json": data[:length]}
-    store.with_changed("cache.json", data[:-1])  # editors do that
+    store.with_changed("cache.json", data[:-1])  # editors remove it
     assert store.loaded() == store.state
 
 
-def test_cut_journals_before_the_last_are_refused(store):
+def test_truncated_journals_before_the_last_are_refused(store):
     data = store.files[store.first]
     ends = {at + 1 for at, byte in enumerate(data) if byte == ord("\n")}
     for length in range(1, len(data)):
@@ -195,7 +195,7 @@ def test_cut_journals_before_the_last_are_refused(store):
 
 @pytest.mark.parametrize("which", ["snapshot", "first", "last"])
 @pytest.mark.parametrize("how", ["removed", "doubled", "swapped"])
-def test_lines_removed_doubled_or_swapped_are_refused(store, which, how):
+def test_removed_duplicated_or_swapped_lines_are_refused(store, which, how):
     name = {"snapshot": "cache.json", "first": store.first, "last": store.last}[which]
     lines = store.files[name].splitlines(keepends=True)
     for at in range(len(lines) - 1):
@@ -214,7 +214,7 @@ def test_lines_removed_doubled_or_swapped_are_refused(store, which, how):
         assert "Nothing was changed" in message
 
 
-def test_a_last_line_that_is_doubled_is_refused(store):
+def test_a_duplicated_last_line_is_refused(store):
     last = store.files[store.last].splitlines(keepends=True)[-1]
     store.with_changed(store.last, store.files[store.last] + last)
     assert "its checksum does not match" in refusal(store.path)
@@ -236,7 +236,7 @@ def test_a_journal_missing_in_the_middle_is_refused(store):
     store.write(files)
     message = refusal(store.path)
     assert f"{store.first} is missing, but a later one is there" in message
-    # The cure it prints:
+    # The error message says how to repair it:
     (store.path.parent / store.last).rename(store.path.parent / "away")
     assert set(read(store.path)) == {*ITEMS, b"flushed later"}
 
@@ -252,7 +252,7 @@ def test_a_missing_snapshot_is_refused(store):
     assert read(store.path) == {}
 
 
-def test_older_journals_and_temporary_files_are_cleared_away(store):
+def test_older_journals_and_temporary_files_are_removed(store):
     number = int(store.first.rpartition(".")[2])
     store.write({
         **store.files,
@@ -268,15 +268,15 @@ def test_older_journals_and_temporary_files_are_cleared_away(store):
     assert {"cache.json.journal.x", "cache.json.journal.007"} <= names
 
 
-def test_a_refused_start_leaves_the_temporary_file_too(store):
+def test_a_refused_start_keeps_the_temporary_file_too(store):
     store.write({**store.files, "cache.json": b"{}", "cache.json.tmp": b"half a snapshot"})
     assert "damaged, or not memlite's" in refusal(store.path)
 
 
 @pytest.mark.parametrize("begun", [b"", b'{"crc":12', b"\0" * 100])
 @pytest.mark.parametrize("torn", [0, 10])
-def test_a_journal_that_was_never_begun_does_not_count(store, begun, torn):
-    """Left by a full disk or a kill: the one before is the last, and may have a torn end."""
+def test_a_journal_without_a_complete_header_does_not_count(store, begun, torn):
+    """A full disk or a kill leaves it. The one before it is the last, and may have a torn end."""
     number = int(store.last.rpartition(".")[2])
     data = store.files[store.last]
     store.write({
@@ -297,7 +297,7 @@ def test_a_journal_that_was_never_begun_does_not_count(store, begun, torn):
         (b'{"memlite":"journal","format":1,"items":[\n', "not a snapshot of memlite"),
     ],
 )
-def test_what_is_no_snapshot_is_refused(store, data, says):
+def test_other_files_are_refused_as_snapshots(store, data, says):
     store.with_changed("cache.json", data)
     message = refusal(store.path)
     assert says in message
@@ -307,7 +307,7 @@ def test_what_is_no_snapshot_is_refused(store, data, says):
     assert read(store.path) == {}
 
 
-def test_a_newer_format_is_refused_with_the_cure(store):
+def test_a_newer_format_is_refused_with_advice(store):
     data = store.files["cache.json"].replace(b'"format":1', b'"format":2')
     store.with_changed("cache.json", data)
     message = refusal(store.path)
@@ -315,7 +315,7 @@ def test_a_newer_format_is_refused_with_the_cure(store):
     assert "Start the version of memlite that wrote it" in message
 
 
-# Cures
+# Repairs that error messages suggest
 
 
 def follow_truncate(message: str) -> None:
@@ -324,7 +324,7 @@ def follow_truncate(message: str) -> None:
     subprocess.run(command[0], shell=True, check=True)
 
 
-def test_the_cure_for_a_damaged_journal_works(store):
+def test_the_repair_of_a_damaged_journal_works(store):
     lines = store.files[store.last].splitlines(keepends=True)
     lines[2] = lines[2].replace(b"delete", b"dElete")
     store.with_changed(store.last, b"".join(lines))
@@ -334,7 +334,7 @@ def test_the_cure_for_a_damaged_journal_works(store):
     assert read(store.path) == store.after[1]
 
 
-def test_the_cure_for_a_damaged_journal_before_the_last_works(store):
+def test_the_repair_of_a_damaged_journal_before_the_last_works(store):
     data = store.files[store.first]
     store.with_changed(store.first, data[:-20] + b"#" + data[-19:])
     message = refusal(store.path)
@@ -346,15 +346,15 @@ def test_the_cure_for_a_damaged_journal_before_the_last_works(store):
     assert found[b"text"][0] == b"value"
 
 
-def test_the_cure_for_a_damaged_header_works(store):
+def test_the_repair_of_a_damaged_header_works(store):
     data = store.files[store.last]
     store.with_changed(store.last, data.replace(b'"journal"', b'"Journal"', 1))
     follow_truncate(refusal(store.path))
     assert read(store.path) == store.after[0]
 
 
-def test_a_snapshot_changed_by_hand_is_refused_and_the_cure_works(store):
-    """By hand: another value, and an item added; then the checksum is taken out."""
+def test_a_snapshot_changed_by_hand_is_refused_and_the_repair_works(store):
+    """A value is changed and an item added; then the checksum is removed."""
     data = store.files["cache.json"].replace(b'"value":"value"', b'"value":"by hand"')
     data = data.replace(b'"items":[\n', b'"items":[\n{"key":"added","value":"too","cas":1},\n')
     store.write({"cache.json": data})
@@ -371,7 +371,7 @@ def test_a_snapshot_changed_by_hand_is_refused_and_the_cure_works(store):
     assert read(store.path) == found
 
 
-def test_a_mistake_by_hand_is_refused(store):
+def test_an_invalid_change_by_hand_is_refused(store):
     data = re.sub(rb',"crc":\d+', b"", store.files["cache.json"])
     assert data != store.files["cache.json"]
     number = next(
@@ -390,7 +390,7 @@ def test_a_mistake_by_hand_is_refused(store):
         assert f"at line {number}: " in message
 
 
-def test_line_ends_of_windows(store):
+def test_line_ends_of_windows_are_accepted(store):
     data = store.files["cache.json"].replace(b"\n", b"\r\n")
     store.with_changed("cache.json", data)
     message = refusal(store.path)
@@ -402,11 +402,11 @@ def test_line_ends_of_windows(store):
     assert "is damaged at line 1" in refusal(store.path)
 
 
-# What is lost is not given out again
+# Lost versions are not reused
 
 
-def test_versions_lost_with_the_machine_are_not_given_out_again(tmp_path):
-    """A client may hold a unique of a change that no file has: its cas must not succeed."""
+def test_versions_lost_with_the_machine_are_not_reused(tmp_path):
+    """A client may hold the cas unique of a change that is in no file: its cas must not succeed."""
     path = tmp_path / "cache.json"
 
     async def body():

@@ -1,4 +1,4 @@
-"""Servers on a JSON file as processes: full disks, what is in the way, two on one file, signals."""
+"""Server processes on a JSON file: full disks, invalid paths, two servers on one file, signals."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.support.servers import RunningServer, Wire, running
 SECONDS = 30
 NOBODY = 65534
 needs_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can mount a file system of its own, or become another user"
+    os.geteuid() != 0, reason="only root can mount a file system or switch to another user"
 )
 
 
@@ -30,7 +30,7 @@ def url(path: Path, options: str = "") -> tuple[str, str]:
 
 @contextlib.contextmanager
 def small_disk(size: str) -> Iterator[Path]:
-    """Mount a file system that is soon full."""
+    """Mount a small file system, which is soon full."""
     folder = Path(tempfile.mkdtemp(prefix="memlite-disk-"))
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True)
@@ -46,7 +46,7 @@ def small_disk(size: str) -> Iterator[Path]:
 
 
 def fails_to_start(*arguments: str) -> tuple[int, str]:
-    """Return the exit code and the one line of a server that does not start."""
+    """Return the exit code and the error line of a server that does not start."""
     done = subprocess.run(
         [sys.executable, "-m", "memlite", "-l", "127.0.0.1", "-p", "0", *arguments],
         capture_output=True,
@@ -79,19 +79,19 @@ def value_of(wire: Wire, key: bytes) -> bytes | None:
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 
 def ready(server: RunningServer) -> RunningServer:
-    """Return once the files are read; connections are accepted before."""
+    """Wait until the files have been read; connections are accepted before that."""
     with server.connect(60) as wire:
         wire.stats()
     return server
 
 
 def first_journal(path: Path) -> int:
-    """Return the number of the first journal, which is another after each compaction."""
+    """Return the number of the first journal, which changes with each compaction."""
     return min(int(file.suffix[1:]) for file in path.parent.glob(f"{path.name}.journal.*"))
 
 
@@ -118,7 +118,7 @@ def test_a_full_disk(durability):
                     refused += 1
             assert refused > 10
             assert len(expected) - refused > 10
-            # Overwriting fails as well, and the old value stays.
+            # Overwriting a value fails too, and keeps the old one.
             assert store(wire, b"key0", b"x" * 900_000).startswith(b"SERVER_ERROR")
             for key, value in expected.items():
                 assert value_of(wire, key) == value
@@ -130,7 +130,7 @@ def test_a_full_disk(durability):
             )
             server.process.kill()
             server.process.wait()
-        # A server starts on a full disk, and serves what is there.
+        # A server can start on a full disk, and serves the stored items.
         filler.touch()
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
@@ -155,19 +155,19 @@ def test_a_full_disk(durability):
 
 
 @needs_root
-def test_a_disk_that_is_full_during_compaction():
+def test_a_disk_that_becomes_full_during_compaction():
     with small_disk("3m") as folder:
         path, filler = folder / "cache.json", folder / "filler"
         with running("memlite", *url(path, "?compact=1000")) as server, server.connect() as wire:
             expected = {b"key%d" % number: b"%d" % number * 2000 for number in range(100)}
             for key, value in expected.items():
                 assert store(wire, key, value) == b"STORED\r\n"
-            # Room for a little more of journal, and not for a snapshot.
+            # There is room for more of the journal, but not for a snapshot.
             filler.write_bytes(b"x" * (_free(folder) - 40_000))
             deadline = time.monotonic() + SECONDS
             while "could not be compacted: No space" not in server.log.read_text():
                 assert time.monotonic() < deadline
-                # It looks once a second, and may have compacted just before that.
+                # The server checks once a second, and may have compacted just before that.
                 assert store(wire, b"small", b"1") == b"STORED\r\n"
                 time.sleep(0.05)
             expected[b"small"] = b"1"
@@ -193,7 +193,7 @@ def _free(folder: Path) -> int:
 
 
 @needs_root
-def test_a_disk_too_full_to_begin():
+def test_a_disk_too_full_to_start():
     with small_disk("64k") as folder:
         (folder / "filler").write_bytes(b"x" * (_free(folder)))
         _, line = fails_to_start(*url(folder / "cache.json"))
@@ -204,8 +204,8 @@ def test_a_disk_too_full_to_begin():
 
 
 @needs_root
-def test_a_disk_that_is_full_at_the_end():
-    """The snapshot at the end does not fit; the journal has everything."""
+def test_a_disk_that_is_full_when_the_server_stops():
+    """The final snapshot does not fit; the journal has all changes."""
     with small_disk("1m") as folder:
         path, filler = folder / "cache.json", folder / "filler"
         with running("memlite", *url(path)) as server, server.connect() as wire:
@@ -218,10 +218,10 @@ def test_a_disk_that_is_full_at_the_end():
             assert value_of(wire, b"key") == b"x" * 100_000
 
 
-# What is in the way
+# Invalid paths
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_path_that_is_a_folder(tmp_path):
     code, line = fails_to_start(*url(tmp_path))
     assert (code, line) == (
         64, f"memlite: --backend: {tmp_path} is a directory; name a file in it"
@@ -234,30 +234,30 @@ def test_a_missing_folder(tmp_path):
     assert line == f"memlite: --backend: there is no folder {tmp_path}/none; make it first"
 
 
-def test_a_file_in_the_place_of_a_folder(tmp_path):
+def test_a_path_below_a_file(tmp_path):
     (tmp_path / "file").touch()
     _, line = fails_to_start(*url(tmp_path / "file" / "cache.json"))
     assert "Not a directory" in line
 
 
-def test_a_pipe_is_no_file(tmp_path):
+def test_a_path_that_is_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "cache.json")
     _, line = fails_to_start(*url(tmp_path / "cache.json"))
     assert line == f"memlite: --backend: {tmp_path}/cache.json is not a file"
 
 
-def test_links_in_a_circle(tmp_path):
+def test_circular_links(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     fails_to_start(*url(tmp_path / "a"))
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a%00b"])
-def test_names_that_no_file_has(tmp_path, name):
+def test_invalid_file_names(tmp_path, name):
     fails_to_start(*url(tmp_path / name))
 
 
-def test_a_link_to_nothing_is_followed(tmp_path):
+def test_a_dangling_link_is_followed(tmp_path):
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.json"
     link.symlink_to("real/cache.json")
@@ -274,7 +274,7 @@ def test_a_link_to_nothing_is_followed(tmp_path):
 
 @needs_root
 @pytest.mark.parametrize("which", ["folder", "snapshot", "journal", "lock", "not even to be seen"])
-def test_what_another_user_may_not_do(which):
+def test_files_that_another_user_may_not_access(which):
     with tempfile.TemporaryDirectory(prefix="memlite-test-") as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -334,19 +334,19 @@ def test_a_second_server_fails_at_once(tmp_path):
         assert value_of(wire, b"key") == b"changed"
         server.process.kill()
         server.process.wait()
-    # The lock went with the process, whose number is still in its file.
+    # The lock was released with the process, whose id is still in the file.
     assert (tmp_path / "cache.json.lock").exists()
     with running("memlite", *url(path)) as server, server.connect() as wire:
         assert value_of(wire, b"key") == b"changed"
 
 
-def test_a_server_that_is_started_while_the_old_one_drains(tmp_path):
+def test_a_server_started_while_the_old_one_drains_is_refused(tmp_path):
     path = tmp_path / "cache.json"
     with running("memlite", *url(path)) as server, server.connect() as wire:
         assert store(wire, b"key", b"1") == b"STORED\r\n"
         wire.send(b"set key 0 0 5\r\nab")
         wait_until(lambda: "conn_nread" in str(server.stats("conns")))
-        server.process.send_signal(signal.SIGUSR1)  # waits for the rest of the command
+        server.process.send_signal(signal.SIGUSR1)  # the server waits for the rest of the command
         _, line = fails_to_start(*url(path))
         assert "is in use by another server" in line
         wire.send(b"cde\r\n")
@@ -392,7 +392,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def fill(server: RunningServer, first: int, count: int, size: int = 100) -> None:
-    """Store ``key<number>``s, a thousand at a time."""
+    """Store the keys ``key<number>``, a thousand at a time."""
     value = b"x" * size
     with server.connect(60) as wire:
         for start in range(first, first + count, 1000):
@@ -471,7 +471,7 @@ def test_a_signal_during_compaction(tmp_path, number):
 # Memory
 
 
-def test_less_memory_than_before(tmp_path):
+def test_a_start_with_less_memory_than_before(tmp_path):
     path = tmp_path / "cache.json"
     with running("memlite", *url(path), "-m", "64") as server:
         fill(server, 0, 300, 50_000)
@@ -490,7 +490,7 @@ def test_less_memory_than_before(tmp_path):
         assert {number for number in range(300) if value_of(wire, b"key%d" % number)} == there
 
 
-def test_what_cache_memlimit_evicts_is_gone(tmp_path):
+def test_items_evicted_by_cache_memlimit_do_not_come_back(tmp_path):
     path = tmp_path / "cache.json"
     with running("memlite", *url(path), "-m", "64") as server:
         fill(server, 0, 300, 50_000)
@@ -498,7 +498,7 @@ def test_what_cache_memlimit_evicts_is_gone(tmp_path):
             assert wire.ask(b"cache_memlimit 8\r\n") == b"OK\r\n"
             deadline = time.monotonic() + 10
             items, before = int(wire.stats()["curr_items"]), 0
-            while items != before or items == 300:  # they go bit by bit
+            while items != before or items == 300:  # they are evicted step by step
                 assert time.monotonic() < deadline
                 time.sleep(0.3)
                 items, before = int(wire.stats()["curr_items"]), items
@@ -513,7 +513,7 @@ def test_what_cache_memlimit_evicts_is_gone(tmp_path):
 # Connections
 
 
-def test_clients_that_leave_in_the_middle_leave_nothing_behind(tmp_path):
+def test_clients_that_disconnect_in_the_middle_leave_nothing_behind(tmp_path):
     path = tmp_path / "cache.json"
 
     async def client(port: int, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Store with a real client, stop the server, start it again, read with a real client."""
+"""Store with a real client, restart the server, and read with a real client."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ from tests.support.servers import RunningServer, running
 
 @pytest.fixture(params=["file", "gs", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Give a store's URL, the same for as long as the test."""
+    """Yield the URL of a store, which is the same for the whole test."""
     if request.param == "gs":
         pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
         from memlite.testing.gcs_emulator import emulator_thread
@@ -40,7 +40,7 @@ def serving(url: str, *arguments: str) -> Iterator[tuple[RunningServer, Client]]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
-def test_what_was_stored_is_there_after_a_restart(
+def test_stored_items_are_there_after_a_restart(
     url: str, near: tuple[str, ...], number: int
 ) -> None:
     large = bytes(range(256)) * 2000

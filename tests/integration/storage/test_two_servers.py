@@ -1,4 +1,4 @@
-"""Two servers on one store: what one shows of the other's changes, and how both meet an outage."""
+"""Two servers on one store: visibility of each other's changes, and outages."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ TTL = 30
 
 
 class Shared(SlowBackend):
-    """One store for several servers; each closes it, which does nothing."""
+    """A store for several servers; a server's close has no effect on it."""
 
     async def close(self):
         pass
 
 
 class Both:
-    """Two servers on one store, by one clock, and a client of each."""
+    """Two servers on one store with one clock, and a client of each."""
 
     def __init__(self):
         self.store = Shared()
@@ -78,19 +78,19 @@ async def both(**options):
             two.store.gate.set()
 
 
-async def test_what_the_other_has_changed_is_seen_within_the_bound():
+async def test_changes_by_the_other_server_are_seen_within_the_bound():
     async with both() as two:
         await two.set(0, b"1")
         assert await two.get(1) == b"1"
         await two.set(0, b"2")
-        assert await two.get(0) == b"2"  # one's own at once
+        assert await two.get(0) == b"2"  # own changes at once
         two.wait(TTL - 0.1)
         assert await two.get(1) == b"1"
         two.wait(0.2)
         assert await two.get(1) == b"2"
 
 
-async def test_what_changes_depend_on_is_never_from_a_copy():
+async def test_conditional_changes_never_use_copies():
     async with both() as two:
         await two.set(0, b"1")
         assert await two.get(1) == b"1"
@@ -108,7 +108,7 @@ async def test_what_changes_depend_on_is_never_from_a_copy():
         assert await two.ask(0, b"add k 0 0 1\r\n9") == b"NOT_STORED\r\n"
 
 
-async def test_counting_on_both_at_once_loses_nothing():
+async def test_no_increment_on_two_servers_is_lost():
     async with both() as two:
         await two.set(0, b"0")
 
@@ -120,7 +120,7 @@ async def test_counting_on_both_at_once_loses_nothing():
         assert sum(server.counters.incr_hits for server in two.servers) == 60
 
 
-async def test_the_other_sees_a_held_set_when_it_is_stored_and_a_condition_at_once():
+async def test_deferred_sets_appear_when_stored_and_conditional_ones_at_once():
     async with both(write_back=True) as two:
         await two.set(0, b"1")
         assert await two.get(0) == b"1"
@@ -130,13 +130,13 @@ async def test_the_other_sees_a_held_set_when_it_is_stored_and_a_condition_at_on
         await two.set(0, b"3")
         two.wait(1.5)
         async with asyncio.timeout(10):
-            while await two.store.value(b"k") != b"3":  # noqa: ASYNC110 - nobody tells
+            while await two.store.value(b"k") != b"3":  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("write_back", [False, True])
 async def test_an_outage(write_back):
-    """Errors for what needs the store, copies for the rest; then all is well, and all is there."""
+    """Requests that need the store fail, others get copies. Afterwards all writes are stored."""
     async with both(write_back=write_back) as two:
         for number in range(20):
             assert await two.set(0, b"before", b"k%d" % number) == b"STORED\r\n"
@@ -163,7 +163,7 @@ async def test_an_outage(write_back):
                 assert await two.get(0, b"k%d" % number) == b"before"
             await asyncio.sleep(0.01)
         if write_back:
-            assert unsure  # after some seconds clients are told
+            assert unsure  # after some seconds clients get errors
         two.store.failing = False
         two.wait(1)
         assert await two.set(0, b"after", b"new") == b"STORED\r\n"
@@ -172,8 +172,8 @@ async def test_an_outage(write_back):
             allowed = {value, *unsure.get(key, ())}
             assert await two.get(0, key) in allowed
             async with asyncio.timeout(20):
-                while await two.store.value(key) not in allowed:  # noqa: ASYNC110 - nobody tells
+                while await two.store.value(key) not in allowed:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
         async with asyncio.timeout(20):
-            while two.servers[0].scheduler._tasks:  # noqa: ASYNC110 - nobody tells
+            while two.servers[0].scheduler._tasks:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The command line: what it prints, and the exit codes of what goes wrong."""
+"""The command line: its output, and the exit codes for errors."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from memlite.core.build import running_build
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
-    """Keep the environment out, and put logging back as it was."""
+    """Ignore the environment, and restore the logging configuration after each test."""
     for variable in [name for name in os.environ if name.startswith("MEMLITE_")]:
         monkeypatch.delenv(variable)
     loggers = [logging.getLogger(), logging.getLogger("memlite")]
@@ -36,7 +36,7 @@ def never_serves(monkeypatch):
 
 
 def only_error_line(captured):
-    """Return the one line on stderr; nothing else may have been printed."""
+    """Return the one line on stderr, after checking that nothing else was printed."""
     assert captured.out == ""
     assert captured.err.endswith("\n")
     lines = captured.err.splitlines()
@@ -69,7 +69,7 @@ def test_help_explains_every_option():
      "-i, --license", "-V, --version", f"memlite {__version__}", "MEMLITE_", *EXTENDED,
      *(f"-{letter}, --{name}" for letter, (name, _) in REFUSED.items())],
 )  # fmt: skip
-def test_help_mentions(words):
+def test_help_mentions_important_facts(words):
     assert words in help_text()
 
 
@@ -84,12 +84,12 @@ def test_help_fits_a_terminal():
     [("port", "11211"), ("memory-limit", "64"), ("conn-limit", "1024"), ("unix-mask", "700"),
      ("max-item-size", "1m"), ("max-reqs-per-event", "20"), ("slab-growth-factor", "1.25")],
 )  # fmt: skip
-def test_help_tells_defaults(name, default):
+def test_help_states_defaults(name, default):
     flat = " ".join(help_text().split())
     assert f"(default: {default}" in flat.partition(f"--{name}=")[2].partition(" --")[0]
 
 
-# Answers
+# Options that print something and exit
 
 
 @pytest.mark.usefixtures("never_serves")
@@ -115,7 +115,7 @@ def test_license(capsys):
 
 
 @pytest.mark.usefixtures("never_serves")
-def test_arguments_are_the_process_s_by_default(monkeypatch, capsys):
+def test_arguments_default_to_those_of_the_process(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["memlite", "-V"])
     assert main() == 0
     assert capsys.readouterr().out == f"memlite {__version__} ({running_build()})\n"
@@ -139,7 +139,7 @@ def test_arguments_are_the_process_s_by_default(monkeypatch, capsys):
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_wrong_settings(arguments, says, capsys):
+def test_invalid_settings(arguments, says, capsys):
     assert main(arguments) == 64
     line = only_error_line(capsys.readouterr())
     assert line.startswith("memlite: ")
@@ -147,7 +147,7 @@ def test_wrong_settings(arguments, says, capsys):
 
 
 @pytest.mark.usefixtures("never_serves")
-def test_wrong_environment(monkeypatch, capsys):
+def test_invalid_environment_variables(monkeypatch, capsys):
     monkeypatch.setenv("MEMLITE_PROT", "5")
     assert main([]) == 64
     assert "MEMLITE_PROT" in only_error_line(capsys.readouterr())
@@ -163,18 +163,18 @@ def test_a_port_in_use(capsys):
     )
 
 
-def test_a_unix_socket_that_cannot_be_made(tmp_path, capsys):
+def test_a_unix_socket_that_cannot_be_created(tmp_path, capsys):
     path = tmp_path / "none" / "s"
     assert main(["-s", str(path)]) == 71
     assert str(path) in only_error_line(capsys.readouterr())
 
 
-def test_an_address_that_is_none(capsys):
+def test_an_invalid_address(capsys):
     assert main(["-l", "[::1"]) == 71
     assert "[::1" in only_error_line(capsys.readouterr())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
-def test_a_user_that_is_none(capsys):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+def test_an_unknown_user(capsys):
     assert main(["-u", "no such user", "-l", "127.0.0.1:0"]) == 71
     assert "no such user" in only_error_line(capsys.readouterr())

@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Server addresses in the forms that users write."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_addresses(text, address):
 
 
 @pytest.mark.parametrize("text", ["", ":", ":1", "a:0", "a:65536", "a:x", "a b:1", "a\x1b[:1"])
-def test_addresses_that_are_none(text):
+def test_invalid_addresses(text):
     with pytest.raises(ConfigError, match="not HOST:PORT"):
         parse_address(text)
 

@@ -1,4 +1,4 @@
-"""Replies read into values, however they arrive."""
+"""Replies parsed into values, in whatever pieces they arrive."""
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ def reader_of(*shapes, **limits):
 
 
 def parts_of(reader, pieces):
-    """Return the parts as a stream takes them: before the reply is complete, too."""
+    """Return the parts as a stream yields them, including those of an incomplete reply."""
     found = []
     for piece in pieces:
         for reply in reader.feed(piece):
@@ -79,7 +79,7 @@ def bytes_of(data):
 
 
 @pytest.mark.parametrize(("shape", "data", "parts"), CASES)
-def test_a_reply_whole_and_byte_by_byte(shape, data, parts):
+def test_a_reply_in_one_piece_and_byte_by_byte(shape, data, parts):
     reader = reader_of(shape)
     assert list(reader.feed(data)) == [Reply(tuple(parts))]
     assert not reader.in_reply
@@ -94,12 +94,12 @@ def test_a_reply_whole_and_byte_by_byte(shape, data, parts):
 
 
 @pytest.mark.parametrize(("shape", "data", "parts"), CASES)
-def test_more_than_was_asked_for(shape, data, parts):
+def test_data_after_the_reply_is_refused(shape, data, parts):
     reader = reader_of(shape)
     replies = reader.feed(data + b"ERROR\r\n")
     assert next(replies) == Reply(tuple(parts))
     if reader.spent:
-        # The connection ends with this reply anyway.
+        # The connection ends after this reply anyway.
         assert list(replies) == []
         return
     with pytest.raises(ReplyError, match="unexpected data after the reply") as caught:
@@ -108,7 +108,7 @@ def test_more_than_was_asked_for(shape, data, parts):
 
 
 @given(st.lists(st.sampled_from(CASES), max_size=6), st.data())
-def test_pipelined_replies_cut_anywhere(cases, data):
+def test_pipelined_replies_split_anywhere(cases, data):
     cases = [case for case in cases if case[0] is not Shape.STREAM and b"unauth" not in case[1]]
     whole = b"".join(reply for _, reply, _ in cases)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
@@ -118,7 +118,7 @@ def test_pipelined_replies_cut_anywhere(cases, data):
     assert found == [Reply(tuple(parts)) for _, _, parts in cases]
 
 
-def test_a_default_shape_is_for_replies_that_were_not_announced():
+def test_a_default_shape_parses_unannounced_replies():
     reader = reader_of(Shape.LINE, default=Shape.ITEMS)
     replies = list(reader.feed(b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nNOT_FOUND\r\n"))
     assert [reply.line for reply in replies] == [b"STORED", b"END", b"NOT_FOUND"]
@@ -132,7 +132,7 @@ def test_the_end_is_always_the_same_object(shape):
         assert end is END
 
 
-def test_a_stream_goes_on():
+def test_a_stream_continues():
     reader = reader_of(Shape.STREAM)
     assert not reader.streaming
     assert list(reader.feed(b"OK\r\nts=1 gid=1 type=item_store\r\nnew words [x]\r\nts")) == []
@@ -159,7 +159,7 @@ def test_large_values_are_not_searched_again_for_each_piece():
     ]
 
 
-# What parts say
+# The contents of parts
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_lines_and_replies():
     assert (Reply(()).items, Reply(()).line, Reply(()).error) == ([], b"", None)
 
 
-# What is none
+# Invalid replies
 
 
 @pytest.mark.parametrize("shape", [Shape.LINE, Shape.ITEMS, Shape.META, Shape.ROWS, Shape.FENCED,
@@ -227,7 +227,7 @@ def test_lines_and_replies():
         (b"x" * 70_000, "not memcached"),
     ],
 )
-def test_what_no_memcached_says(shape, data, said):
+def test_invalid_replies_are_refused(shape, data, said):
     with pytest.raises(ReplyError) as caught:
         list(reader_of(shape).feed(data))
     assert said in str(caught.value)
@@ -248,12 +248,12 @@ def test_what_no_memcached_says(shape, data, said):
         (Shape.META, b"VA x\r\n", "not memcached"),
     ],
 )
-def test_values_that_are_none(shape, data, said):
+def test_invalid_values_are_refused(shape, data, said):
     with pytest.raises(ReplyError, match=said):
         list(reader_of(shape).feed(data))
 
 
-def test_parts_before_a_violation_are_seen():
+def test_parts_before_a_violation_are_returned():
     reader = reader_of(Shape.LINE, Shape.ITEMS)
     replies = reader.feed(b"STORED\r\nVALUE a 0 1\r\nx\r\nhello?\r\n")
     assert next(replies).line == b"STORED"
@@ -263,7 +263,7 @@ def test_parts_before_a_violation_are_seen():
 
 
 @given(st.sampled_from(list(Shape)), st.lists(st.binary(max_size=30), max_size=6))
-def test_nothing_but_a_violation_escapes(shape, pieces):
+def test_only_violations_are_raised(shape, pieces):
     reader = reader_of(shape)
     try:
         for piece in pieces:
@@ -272,7 +272,7 @@ def test_nothing_but_a_violation_escapes(shape, pieces):
         assert str(error).isprintable()
 
 
-def test_errors_are_told_from_answers():
+def test_errors_are_distinguished_from_other_replies():
     for text in (b"ERROR", b"ERROR Too many open connections", b"CLIENT_ERROR x", b"SERVER_ERROR x",
                  b"SERVER_ERROR: shutdown not enabled"):  # fmt: skip
         assert is_error(Line(text))

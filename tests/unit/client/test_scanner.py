@@ -1,4 +1,4 @@
-"""Replies found without building objects, however they arrive."""
+"""The scanner finds replies without building objects, in whatever pieces they arrive."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from memlite.client import Fault, ReplyError, ReplyReader, ReplyScanner, Shape, 
 HIT = b"VALUE k 0 5\r\nvalue\r\nEND\r\n"
 LITE = b"VALUE k 5\r\nvalue\r\nEND\r\n"
 
-# Replies, and what they say.
+# Replies, and what the scanner reports about them
 CASES = [
     ([b"STORED\r\n"], [b"STORED"]),
     ([b"END\r\n"], [0]),
@@ -40,7 +40,7 @@ def outcomes(data):
 
 
 @pytest.mark.parametrize(("replies", "expected"), CASES)
-def test_whole_byte_by_byte_and_with_more_after_it(replies, expected):
+def test_in_one_piece_byte_by_byte_and_followed_by_more(replies, expected):
     data = b"".join(replies)
     assert ReplyScanner().feed(data) == expected
     assert ReplyScanner().split(data) == replies
@@ -56,7 +56,7 @@ def test_whole_byte_by_byte_and_with_more_after_it(replies, expected):
 
 
 @given(replies_of_cases, st.data())
-def test_cut_anywhere(replies, data):
+def test_split_anywhere(replies, data):
     whole = b"".join(replies)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
@@ -67,7 +67,7 @@ def test_cut_anywhere(replies, data):
 
 
 @given(replies_of_cases)
-def test_it_finds_the_replies_that_a_reader_reads(replies):
+def test_it_finds_the_same_replies_as_the_reader(replies):
     for reply in replies:
         shape = Shape.META if reply.startswith(b"VA ") else Shape.ITEMS
         if LITE in reply:
@@ -113,7 +113,7 @@ def test_many_large_values_are_not_copied_again_for_each_item():
     ],
 )
 @pytest.mark.parametrize("pieces", [100_000, 1000])
-def test_what_no_server_sends(data, pieces):
+def test_invalid_replies_are_refused(data, pieces):
     scanner = ReplyScanner()
     with pytest.raises(ReplyError, match="not a memcached reply") as caught:
         for at in range(0, len(data), pieces):
@@ -122,20 +122,20 @@ def test_what_no_server_sends(data, pieces):
 
 
 @pytest.mark.parametrize("data", [b"VALUE k 0 101\r\n", b"VALUE k 0 101 1\r\n", b"VA 101\r\n"])
-def test_values_have_a_limit(data):
+def test_the_length_of_values_is_limited(data):
     with pytest.raises(ReplyError, match="a value of 101 bytes exceeds the limit of 100") as caught:
         ReplyScanner(value_length=100).feed(data)
     assert caught.value.fault is Fault.TOO_LARGE
 
 
-def test_lines_have_a_limit():
+def test_the_length_of_lines_is_limited():
     assert ReplyScanner(line_length=10).feed(b"SERVER_ERR") == []
     with pytest.raises(ReplyError):
         ReplyScanner(line_length=10).feed(b"SERVER_ERRO")
 
 
 @given(replies_of_cases, st.data())
-def test_a_matcher_says_what_the_scanner_says_or_nothing(replies, data):
+def test_a_matcher_reports_the_same_as_the_scanner_or_nothing(replies, data):
     whole = b"".join(replies)
     whole = whole[: data.draw(st.integers(0, len(whole)))]
     letters = fixed_size_matcher(5)(whole)

@@ -1,4 +1,4 @@
-"""Settings from flags, environment, file and defaults."""
+"""Settings from flags, environment variables, a file and defaults."""
 
 import math
 import tomllib
@@ -14,7 +14,7 @@ from memlite.core.errors import ConfigError
 
 BY_NAME = {option.name: option for option in OPTIONS}
 
-# For each option that takes a value: its text, as TOML, and what it becomes.
+# For each option that takes a value: the value as text, as TOML, and parsed.
 VALUES = {
     "port": ("5000", "5000", 5000),
     "udp-port": ("5001", "5001", 5001),
@@ -65,7 +65,7 @@ def value_of(settings, name):
 
 
 def refused(arguments, environment=None):
-    """Return the text of the ConfigError that `arguments` raise, after checking it is one line."""
+    """Return the text of the ConfigError that `arguments` raise; it must be one line."""
     with pytest.raises(ConfigError) as error:
         load(arguments, environment or {})
     text = str(error.value)
@@ -77,7 +77,7 @@ def refused(arguments, environment=None):
 
 @pytest.fixture
 def file(tmp_path):
-    """Give a function that writes a settings file and returns its path."""
+    """Return a function that writes a settings file and returns its path."""
 
     def write(text):
         path = tmp_path / "memlite.toml"
@@ -87,7 +87,7 @@ def file(tmp_path):
     return write
 
 
-def test_every_option_is_tested_here():
+def test_the_table_above_contains_every_option():
     assert set(VALUES) | SWITCHES | COUNTED == set(BY_NAME)
     assert {option.name for option in OPTIONS if option.metavar} == set(VALUES)
 
@@ -96,14 +96,14 @@ def test_every_field_has_an_option():
     assert {option.field for option in OPTIONS} == {field.name for field in fields(Config)}
 
 
-def test_nothing_given_is_the_defaults():
+def test_without_settings_all_have_their_defaults():
     settings = load([], {})
     assert settings.config == Config()
     assert settings.sources == dict.fromkeys(BY_NAME, "default")
     assert settings.actions == frozenset()
 
 
-# One option, four ways
+# Each option from four sources
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -212,12 +212,12 @@ def test_verbose_by_file(file):
         (["-n", "1"], {"slab_min_size": 1}),
         (["-B", "binary"], {"protocol": "binary"}),
         (["--dialect", "lite"], {"dialect": "lite", "protocol": "ascii"}),
-        (["--conn", "5"], {"conn_limit": 5}),  # getopt takes what is short and clear
+        (["--conn", "5"], {"conn_limit": 5}),  # getopt accepts unambiguous abbreviations
         (["--stats-interval", "0"], {"stats_interval": 0.0}),
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_flags_as_people_write_them(arguments, expected):
+def test_flags_in_all_forms(arguments, expected):
     config = load(arguments, {}).config
     assert {name: getattr(config, name) for name in expected} == expected
 
@@ -225,7 +225,7 @@ def test_flags_as_people_write_them(arguments, expected):
 # Precedence
 
 
-def test_flags_go_before_environment_before_file_before_default(file):
+def test_flags_override_environment_over_file_over_default(file):
     path = file("conn-limit = 11\nthreads = 12\nport = 13\n")
     environment = {"MEMLITE_CONN_LIMIT": "21", "MEMLITE_THREADS": "22", "MEMLITE_CONFIG": path}
     settings = load(["-c", "31"], environment)
@@ -236,19 +236,19 @@ def test_flags_go_before_environment_before_file_before_default(file):
     assert (config.memory_limit, sources["memory-limit"]) == (64, "default")
 
 
-def test_a_switch_can_be_turned_off_before_the_file(file):
+def test_a_flag_can_turn_off_a_switch_of_the_file(file):
     path = file("disable-cas = true")
     assert load([], {"MEMLITE_CONFIG": path}).config.disable_cas is True
     environment = {"MEMLITE_CONFIG": path, "MEMLITE_DISABLE_CAS": "no"}
     assert load([], environment).config.disable_cas is False
 
 
-def test_addresses_are_replaced_by_the_next_source_not_added_to(file):
+def test_addresses_of_one_source_replace_those_of_another(file):
     path = file('listen = ["file"]')
     assert load(["-l", "flag", "--config", path], {}).config.listen == ("flag",)
 
 
-def test_extended_options_go_before_those_of_other_sources_key_by_key(file):
+def test_extended_options_are_merged_key_by_key(file):
     path = file("[extended]\nidle_timeout = 1\nhashpower = 20\nmodern = true\n")
     environment = {"MEMLITE_EXTENDED": "track_sizes,idle_timeout=2,hashpower=21"}
     settings = load(["--config", path, "-o", "idle_timeout=3"], environment)
@@ -265,14 +265,14 @@ def test_extended_options_go_before_those_of_other_sources_key_by_key(file):
     "flag", ["-c", "-p", "-a", "-I", "-f", "--stats-interval", "-oidle_timeout=",
              "-oslab_automove_ratio="]
 )  # fmt: skip
-def test_numbers_are_those_of_other_programs(flag, text):
+def test_only_plain_ascii_digits_are_numbers(flag, text):
     if "=" in flag:
         assert "must be" in refused([flag + text])
     else:
         assert f"{flag}: must be" in refused([flag, text])
 
 
-def test_the_flag_names_the_file_before_the_environment(file, tmp_path):
+def test_the_flag_for_the_file_overrides_the_environment(file, tmp_path):
     other = tmp_path / "other.toml"
     other.write_text("port = 5")
     environment = {"MEMLITE_CONFIG": str(other)}
@@ -281,7 +281,7 @@ def test_the_flag_names_the_file_before_the_environment(file, tmp_path):
     assert load([], {"MEMLITE_CONFIG": ""}).config.port == 11211
 
 
-def test_foreign_variables_are_left_alone():
+def test_unrelated_variables_are_ignored():
     environment = {
         "PATH": "/bin", "MEMCACHED_PORT_FILENAME": "x", "MEMLITE": "x", "MEMLITE_COMPILED": "1",
         "MEMLITE_TEST_GCS_BUCKET": "b",
@@ -364,7 +364,7 @@ def test_foreign_variables_are_left_alone():
     ],
     ids=lambda part: " ".join(part)[:30],
 )
-def test_wrong_flags(arguments, says):
+def test_invalid_flags(arguments, says):
     text = refused(arguments)
     for words in says:
         assert words in text
@@ -380,24 +380,24 @@ def test_wrong_flags(arguments, says):
         ("--print-conf1g", "--print-config"),
     ],
 )
-def test_did_you_mean(wrong, meant):
+def test_similar_names_are_suggested(wrong, meant):
     assert f"did you mean {meant}?" in refused([wrong])
 
 
-def test_no_guess_where_nothing_is_near():
+def test_nothing_is_suggested_without_a_similar_name():
     assert "did you mean" not in refused(["--zzz"])
     assert "did you mean" not in refused(["-x"])
 
 
 @pytest.mark.parametrize("letter", REFUSED)
-def test_what_this_version_lacks_is_refused(letter):
+def test_unsupported_features_are_refused(letter):
     name, what = REFUSED[letter]
     value = ["x"] if letter in "YeN" else []
     for flag in (f"-{letter}", f"--{name}"):
         assert refused([flag, *value]) == f"{flag}: this version of memlite does not support {what}"
 
 
-def test_wrong_environment():
+def test_invalid_environment_variables():
     assert "MEMLITE_PORT: must be a whole number" in refused([], {"MEMLITE_PORT": "x"})
     assert "MEMLITE_DAEMON: must be true or false" in refused([], {"MEMLITE_DAEMON": "maybe"})
     assert "unknown environment variable MEMLITE_PROT" in refused([], {"MEMLITE_PROT": "1"})
@@ -425,7 +425,7 @@ def test_wrong_environment():
         ("extended = {modern = 1}", "modern takes no value"),
     ],
 )
-def test_wrong_files(toml, says, file):
+def test_invalid_files(toml, says, file):
     path = file(toml)
     text = refused(["--config", path])
     assert says in text
@@ -489,11 +489,11 @@ def test_extended(text, given):
         ("a\nb", "unknown option"),
     ],
 )
-def test_wrong_extended(text, says):
+def test_invalid_extended_options(text, says):
     assert says in refused(["-o", text])
 
 
-def test_extended_gathers():
+def test_extended_options_may_be_repeated():
     settings = load(["-o", "idle_timeout=5,modern", "-o", "idle_timeout=7", "-otrack_sizes"], {})
     extended = settings.config.extended
     assert (extended.idle_timeout, extended.track_sizes) == (7, True)
@@ -501,7 +501,7 @@ def test_extended_gathers():
     assert (ExtendedOptions().idle_timeout, ExtendedOptions().track_sizes) == (0, False)
 
 
-def test_extended_as_a_table(file):
+def test_extended_options_as_a_table(file):
     path = file("[extended]\nidle_timeout = 5\nmodern = true\nslab_automove_ratio = 0.5\n")
     assert load(["--config", path], {}).config.extended.given == {
         "idle_timeout": "5", "modern": "", "slab_automove_ratio": "0.5",
@@ -509,7 +509,7 @@ def test_extended_as_a_table(file):
 
 
 @pytest.mark.parametrize("key", EXTENDED)
-def test_every_extended_option_takes_a_value_in_its_range(key):
+def test_every_extended_option_accepts_values_in_its_range(key):
     option = EXTENDED[key]
     if option.low is None:
         text = key
@@ -536,7 +536,7 @@ def test_actions(arguments, actions):
     assert load(arguments, {}).actions == actions
 
 
-def test_help_is_given_although_the_environment_is_wrong():
+def test_help_is_printed_in_spite_of_invalid_variables():
     assert load(["-h"], {"MEMLITE_PORT": "x"}).actions == {"help"}
 
 
@@ -549,7 +549,7 @@ def printed(arguments, environment, capsys, monkeypatch):
     return capsys.readouterr().out
 
 
-# Each of these two goes without one of the others.
+# Each of these two settings excludes one of the others.
 ALONE = ("unix-socket", "auth-file", "dialect")
 ALL_VALUES = [f"--{name}={text}" for name, (text, _, _) in VALUES.items() if name not in ALONE]
 ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
@@ -558,7 +558,7 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
 @pytest.mark.parametrize(
     "arguments",
     [
-        # An unset prefix delimiter must not be printed as an empty one.
+        # A prefix delimiter that is not set must not be printed as an empty one.
         [],
         ALL_VALUES,
         ALL_SWITCHES,
@@ -579,19 +579,19 @@ ALL_SWITCHES = [f"--{name}" for name in sorted(SWITCHES)]
         # Numbers of more than six digits.
         ["-f", "1.23456789"],
         ["--stats-interval", "1234567.5"],
-        # What TOML must escape, beside quotes and backslashes, is printed as it is.
+        # Characters that TOML must escape, besides quotes and backslashes, are printed unchanged.
         ["-P", "two\nlines"],
         ["-u", "bell\a"],
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
-def test_printed_config_gives_the_same_config(arguments, capsys, monkeypatch, file):
+def test_a_printed_config_can_be_loaded_again(arguments, capsys, monkeypatch, file):
     text = printed(arguments, {}, capsys, monkeypatch)
     tomllib.loads(text)
     assert load(["--config", file(text)], {}).config == load(arguments, {}).config
 
 
-def test_printed_config_names_every_option_and_its_source(capsys, monkeypatch):
+def test_a_printed_config_names_every_option_and_its_source(capsys, monkeypatch):
     text = printed(["-c", "5"], {"MEMLITE_THREADS": "3"}, capsys, monkeypatch)
     rows = [line.rpartition("  # ") for line in text.splitlines()]
     names = [row[0].lstrip("# ").split(" =")[0] for row in rows]
@@ -607,7 +607,7 @@ def test_a_growth_factor_is_read_as_written(factor):
     assert math.isclose(load([f"-f{factor!r}"], {}).config.slab_growth_factor, factor, rel_tol=0)
 
 
-def test_a_nul_is_refused_where_a_path_would_trip_over_it(tmp_path):
+def test_nul_characters_in_paths_are_refused(tmp_path):
     file = tmp_path / "memlite.toml"
     file.write_text('pidfile = "a\\u0000b"\n')
     with pytest.raises(ConfigError, match="must not hold a NUL"):

@@ -9,7 +9,7 @@ from memlite.config.keywords import configure, flags
 from memlite.core.errors import ConfigError
 
 
-def test_nothing_is_the_defaults():
+def test_without_arguments_all_settings_have_their_defaults():
     assert configure({}) == Config()
 
 
@@ -32,7 +32,7 @@ def test_nothing_is_the_defaults():
             {"extended": {"idle_timeout": 5, "track_sizes": True, "hashpower": None}},
             {"extended": ExtendedOptions({"idle_timeout": "5", "track_sizes": ""})},
         ),
-        # What one setting implies for another.
+        # One setting implies a value for another.
         ({"auth_file": "x"}, {"auth_file": "x", "protocol": "ascii"}),
     ],
 )
@@ -40,7 +40,7 @@ def test_values(settings, expected):
     assert configure(settings) == Config(**expected)
 
 
-def test_all_others_are_those_of_the_base():
+def test_other_settings_are_those_of_the_base():
     base = Config(
         port=1, listen=("::1",), unix_mask=0o770, write_back=True, verbose=3, near_cache=MEGABYTE,
         extended=ExtendedOptions({"idle_timeout": "5", "track_sizes": ""}),
@@ -62,7 +62,7 @@ def test_all_others_are_those_of_the_base():
         ({"extended": {"hashpowr": 12}}, "did you mean 'hashpower'"),
     ],
 )
-def test_what_is_wrong_is_named(settings, message):
+def test_invalid_settings_are_named(settings, message):
     with pytest.raises(ConfigError, match=message):
         configure(settings)
 

@@ -1,4 +1,4 @@
-"""Which build runs, and what tells."""
+"""The detection of the running build, pure or compiled."""
 
 import os
 
@@ -9,12 +9,12 @@ import memlite.protocol.text
 from memlite.core.build import build_of, running_build
 
 
-def test_it_is_the_one_that_is_to_be_tested():
-    # Or else the tests of the compiled wheel would pass on the sources beside them.
+def test_the_running_build_is_the_one_under_test():
+    # Otherwise the tests of the compiled wheel could pass on the sources in the checkout.
     assert running_build() == os.environ.get("MEMLITE_TEST_BUILD", "pure")
 
 
-def test_it_is_that_of_the_parsers():
+def test_the_build_is_that_of_the_parsers():
     assert running_build() == build_of(memlite.protocol.text)
 
 

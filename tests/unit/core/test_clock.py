@@ -1,4 +1,4 @@
-"""The clock, driven by sources that the tests move."""
+"""The clock, with time sources that the tests control."""
 
 from memlite.core.clock import Clock
 
@@ -36,7 +36,7 @@ def test_a_step_of_the_wall_clock_changes_nothing():
     assert wall.calls == 1
 
 
-def test_second_moves_with_tick_only():
+def test_second_changes_only_with_tick():
     monotonic = Source(5.0)
     clock = Clock(monotonic, Source(1000.75))
     monotonic.now += 1.5
@@ -55,13 +55,13 @@ def test_advance_moves_now_and_second():
     assert clock.now() == 1011.5
 
 
-def test_advance_by_less_than_nothing_moves_back():
+def test_advancing_by_a_negative_time_moves_back():
     clock = Clock(Source(5.0), Source(1000.0))
     clock.advance(-10)
     assert (clock.now(), clock.second) == (990.0, 990)
 
 
-def test_real_sources_by_default():
+def test_real_sources_are_the_default():
     clock = Clock()
     first = clock.now()
     assert abs(first - clock.started) < 60

@@ -1,4 +1,4 @@
-"""The distribution's name, and the message for an extra that is missing."""
+"""The distribution's name, and the message for a missing extra."""
 
 import tomllib
 from pathlib import Path
@@ -10,7 +10,7 @@ from memlite.core.distribution import DISTRIBUTION, not_installed
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_name_is_that_in_pyproject() -> None:
+def test_the_name_equals_that_in_pyproject() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == DISTRIBUTION
 
 
@@ -22,14 +22,14 @@ def test_the_message_names_the_package_and_the_command() -> None:
 
 
 @pytest.mark.parametrize("name", ["memlite", "memlite.nothing", None])
-def test_a_missing_module_of_memlite_is_not_explained_away(name: str | None) -> None:
+def test_a_missing_module_of_memlite_is_not_reported_as_a_missing_extra(name: str | None) -> None:
     error = ModuleNotFoundError("no such module", name=name)
     with pytest.raises(ModuleNotFoundError) as raised:
         not_installed(error, "gcs")
     assert raised.value is error
 
 
-def test_a_package_whose_name_starts_alike_is_not_memlites() -> None:
+def test_a_package_with_a_similar_name_is_not_memlite() -> None:
     assert "memlite_sqlite is not" in not_installed(
         ModuleNotFoundError(name="memlite_sqlite"), "gcs"
     )

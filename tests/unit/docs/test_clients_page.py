@@ -1,4 +1,4 @@
-"""The page on clients says which versions are tested: those that are locked."""
+"""The page on clients lists the tested versions, which are the locked ones."""
 
 import re
 import runpy
@@ -12,7 +12,7 @@ CLIENTS = ROOT / "scripts" / "clients"
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table below a heading, without its head."""
+    """Return the rows of the table below a heading, without its header."""
     part = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
@@ -36,8 +36,8 @@ def test_libraries_of_other_languages() -> None:
     ]
 
 
-def test_libraries_are_locked_by_what_they_hold() -> None:
-    """Where a language can: with digests; and got from public places only."""
+def test_libraries_are_locked_by_digest() -> None:
+    """This applies to languages that support it; all packages come from public registries."""
     lock = (CLIENTS / "node" / "package-lock.json").read_text()
     assert lock.count('"integrity": "sha512-') == lock.count('"node_modules/') == 1
     required = re.findall(

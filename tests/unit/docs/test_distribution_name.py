@@ -1,4 +1,4 @@
-"""No file tells anybody to install the unrelated project that owns ``memlite`` on PyPI."""
+"""No file tells users to install the unrelated project that owns ``memlite`` on PyPI."""
 
 import re
 import subprocess
@@ -49,7 +49,7 @@ OLD_NAME = re.compile(
         '[project]\nname = "memlite"\n',
     ],
 )
-def test_the_pattern_finds(text: str) -> None:
+def test_the_pattern_matches_uses_of_the_old_name(text: str) -> None:
     assert OLD_NAME.search(text)
 
 
@@ -65,7 +65,7 @@ def test_the_pattern_finds(text: str) -> None:
         "Requires-Dist: memlite-cache",
     ],
 )
-def test_the_pattern_leaves_alone(text: str) -> None:
+def test_the_pattern_does_not_match_other_text(text: str) -> None:
     assert not OLD_NAME.search(text)
 
 
@@ -74,7 +74,7 @@ def test_no_file_uses_the_old_name() -> None:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listed.returncode:
-        pytest.skip("not a git checkout")
+        pytest.skip("this is not a git checkout")
     found = []
     for name in filter(None, listed.stdout.split("\0")):
         file = ROOT / name
@@ -82,7 +82,7 @@ def test_no_file_uses_the_old_name() -> None:
             continue
         try:
             text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError:  # a picture
+        except UnicodeDecodeError:  # an image
             continue
         found += [f"{name}: {match[0]}" for match in OLD_NAME.finditer(text)]
     assert found == []

@@ -1,4 +1,4 @@
-"""Plain gets and sets: which workloads are, what is sent, and replies that come otherwise."""
+"""Plain gets and sets: the workloads that use them, the requests, and unexpected replies."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def plain(workload=MIXED):
 @pytest.mark.parametrize("count", [1, 5, 4_000, 9_000])
 @pytest.mark.parametrize("size", [0, 100, 5_000])
 @pytest.mark.parametrize("mix", [{"get": 2.0, "set": 1.0}, {"get": 1.0}, {"set": 1.0, "add": 0.0}])
-def test_they_are_what_operations_would_be(mix, size, count):
+def test_they_equal_the_general_operations(mix, size, count):
     workload = replace(MIXED, mix=mix, values=Values(size=size), ttl=60)
     others = Operations(workload, seed=7, client=0, clients=1)
     stream = plain(workload)
@@ -33,7 +33,7 @@ def test_they_are_what_operations_would_be(mix, size, count):
         assert letters == b"".join(b"V" if one.kind == "get" else b"S" for one in some)
 
 
-def test_there_may_be_an_end():
+def test_the_number_of_operations_can_be_limited():
     stream = plain()
     stream.left = 5
     assert [len(stream.take(2)[1]) for _ in range(4)] == [2, 2, 1, 0]
@@ -55,13 +55,13 @@ def test_there_may_be_an_end():
         {"load": Load(think_time=0.1)},
     ],
 )
-def test_which_are_not(changes):
+def test_workloads_that_are_not_plain(changes):
     assert is_plain(MIXED)
     assert not is_plain(replace(MIXED, **changes))
 
 
 class Clients:
-    """What a connection needs of those it belongs to."""
+    """A stand-in for the objects that a connection refers to."""
 
     def __init__(self, pipeline):
         self.settings = SimpleNamespace(pipeline=pipeline, lite=False)
@@ -81,7 +81,7 @@ class Clients:
 
 
 class Wire:
-    """A transport that keeps what is written."""
+    """A transport that records what is written."""
 
     def __init__(self):
         self.written = []
@@ -96,7 +96,7 @@ class Wire:
 
 @pytest.fixture
 def connection():
-    """Four requests under way: get, get, set and get."""
+    """Return a connection with four requests under way: get, get, set and get."""
     clients, wire = Clients(4), Wire()
     one = PlainConnection(clients, plain())
     one._take = lambda count: (b"...", b"VVSV")
@@ -126,13 +126,13 @@ def counted(connection):
         ([HIT.replace(b"100", b"99").replace(b"END", b"EN", 1), MISS, STORED, MISS],
          (4, 1, 2, 0, 3, 1)),
         ([b"SERVER_ERROR x\r\n", HIT, b"SERVER_ERROR y\r\n", MISS], (2, 1, 1, 2, 2, 0)),
-        # Replies that do not belong to their requests.
+        # Replies that do not match their requests
         ([STORED, HIT, STORED, HIT], (3, 2, 0, 1, 2, 1)),
         ([HIT, HIT, MISS, HIT], (3, 3, 0, 1, 3, 0)),
         ([HIT.removesuffix(MISS) * 2 + MISS, HIT, STORED, HIT], (3, 2, 0, 1, 2, 1)),
     ],
 )  # fmt: skip
-def test_replies_however_they_arrive(connection, replies, expected):
+def test_replies_in_whatever_pieces_they_arrive(connection, replies, expected):
     data = b"".join(replies)
     for times, cut in enumerate(range(len(data)), 1):
         for piece in (data[:cut], data[cut:]):
@@ -151,7 +151,7 @@ def test_replies_however_they_arrive(connection, replies, expected):
         (HIT * 2 + b"VALUE x\r\n", "not a memcached reply"),
     ],
 )
-def test_what_cannot_go_on(connection, data, said):
+def test_invalid_replies_end_the_connection(connection, data, said):
     connection.data_received(data)
     assert said in connection.clients.errors[0]
     assert connection.wire.aborted
@@ -159,7 +159,7 @@ def test_what_cannot_go_on(connection, data, said):
     assert not connection.busy
 
 
-def test_nothing_was_asked(connection):
+def test_a_reply_without_a_request(connection):
     connection.clients.stopped = True
     connection.data_received(HIT * 2 + STORED + HIT)
     assert not connection.busy

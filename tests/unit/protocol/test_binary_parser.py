@@ -15,7 +15,7 @@ from memlite.protocol.limits import item_total
 from memlite.protocol.packets import BinaryRequest, Opcode, Status
 from tests.support.packets import NOOP, count, packet, store, touch
 
-# An item of a short key fits up to a value of some 900 bytes.
+# An item with a short key fits if its value has up to some 900 bytes.
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)
 K250 = b"k" * 250
 K251 = b"k" * 251
@@ -122,10 +122,10 @@ CASES = [
         store(Opcode.SET, b"a", b"x", 2**32 - 1, 2**32 - 1, cas=2**64 - 1),
         [call("store", Opcode.SET, b"a", (2**32 - 1, 2**32 - 1), b"x", 2**64 - 1)],
     ),
-    # Too large: refused, and the value passed over
+    # Values that are too large are refused and skipped
     (store(Opcode.SET, b"a", bytes(2000)), [call("too_large", Opcode.SET, b"a", (0, 0))]),
     (packet(Opcode.APPEND, b"a", value=bytes(2000)), [call("too_large", Opcode.APPEND, b"a")]),
-    # Unknown: passed over with all that belongs to it
+    # Unknown commands are skipped with their extras, key and value
     (packet(0x50), unknown(0x50)),
     (packet(0xFF, b"key", b"extras", b"value"), unknown(0xFF, b"key")),
     (packet(0x30, value=bytes(5000)), unknown(0x30)),
@@ -144,7 +144,7 @@ CASES = [
 LAST = [
     (packet(Opcode.QUIT), [call("admin", Opcode.QUIT), ("quit",)]),
     (packet(Opcode.QUITQ), [call("admin", Opcode.QUITQ), ("quit",)]),
-    # Lengths that do not fit
+    # Inconsistent lengths
     (packet(Opcode.GET, b"abc", body=2), ends(Opcode.GET, b"abc", Status.UNKNOWN_COMMAND)),
     (store(Opcode.SET, b"a", b"", body=8), ends(Opcode.SET, b"a", Status.UNKNOWN_COMMAND)),
     (store(Opcode.SET, b"a", b"", body=2**30 + 1), ends(Opcode.SET, b"a")),
@@ -288,7 +288,7 @@ def test_requests_on_one_line_for_the_log():
     assert str(BinaryRequest(0x77, b"", 0, 0)) == "opcode 0x77"
 
 
-# Fed with anything
+# Random input
 
 FUZZ = Limits(item_size=400, commands_per_read=1_000_000)
 known = st.sampled_from([wire for wire, _ in CASES + LAST if len(wire) < 1000])

@@ -71,7 +71,7 @@ BINARY = [
 
 @pytest.mark.parametrize(("make", "requests"), [(TextParser, TEXT), (BinaryParser, BINARY)])
 @pytest.mark.parametrize("size", [1, 7, 60_000, 1_000_000])
-def test_requests_are_kept_as_they_came(make, requests, size):
+def test_requests_are_kept_unchanged(make, requests, size):
     parser = make(LIMITS, keep_requests=True)
     handler = Forwarder(parser)
     data = b"".join(requests)

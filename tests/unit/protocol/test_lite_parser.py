@@ -45,14 +45,14 @@ def calls(chunks, limits=LIMITS):
     return recorder.calls
 
 
-# What is sent, and the calls it makes. The first five are the acceptance cases.
+# Input and the resulting calls. The first five are the acceptance cases.
 CASES = [
     (b"set greeting 5\r\nhello\r\n", [stored(b"greeting", b"hello")]),
     (b"get greeting\r\n", [got(b"greeting")]),
     (b"set word 4\r\nletters\r\n", [stored(b"word", b"lett")]),
     (b"get word\r\n", [got(b"word")]),
     (b"set word letters\r\n", [NOT_STORED]),
-    # A set: its line
+    # set: the line
     (b"set a 1\nx\n", [stored(b"a", b"x")]),
     (b"set  a  1  \r\nx\r\n", [stored(b"a", b"x")]),
     (b"  set a 1\r\nx\r\n", [stored(b"a", b"x")]),
@@ -71,7 +71,7 @@ CASES = [
     (b"set a 2147483646\r\n", [NOT_STORED]),
     (b"set a " + b"9" * 1000 + b"\r\n", [NOT_STORED]),
     (b"set a word\r\nget a\r\n", [NOT_STORED, got(b"a")]),
-    # Its value
+    # set: the value
     (b"set a 0\r\n\r\n", [stored(b"a", b"")]),
     (b"set a 0\r\nall of it\r\n", [stored(b"a", b"")]),
     (b"set a 4\r\n\r\n\r\n\r\n", [stored(b"a", b"\r\n\r\n")]),
@@ -86,14 +86,14 @@ CASES = [
         b"set a %d\r\n" % (LARGEST + 1) + b"\n" * (LARGEST + 1) + b"more\r\nget b\r\n",
         [("too_large", b"set", b"a", False), got(b"b")],
     ),
-    # Not complete: nothing is answered yet
+    # Incomplete requests get no reply yet
     (b"set a 5\r\nhell", []),
     (b"set a 5\r\nhello", []),
     (b"set a 5\r\nhello, you", []),
     (b"set a 5\r\nhello\r", []),
     (b"get a", []),
     (b"set a 2000\r\nx", [("too_large", b"set", b"a", False)]),
-    # A get
+    # get
     (b"get a\n", [got(b"a")]),
     (b"get  a  \r\n", [got(b"a")]),
     (b"get \xff\x00\t\r\n", [got(b"\xff\x00\t")]),
@@ -103,7 +103,7 @@ CASES = [
     (b"get  \r\n", [INVALID]),
     (b"get a b\r\n", [INVALID]),
     (b"get / HTTP/1.1\r\n", [INVALID]),
-    # All else
+    # Other lines
     (b"\r\n", [ERROR]),
     (b"\n", [ERROR]),
     (b"   \r\n", [ERROR]),
@@ -205,7 +205,7 @@ def test_values_are_joined_once():
     assert recorder.calls == [stored(b"a", b"x" * 300_000)]
 
 
-# Anything
+# Random input
 
 lines = st.builds(
     lambda words, end: b" ".join(words) + end,

@@ -65,7 +65,7 @@ CASES = [
     (b"ms a 2 M\r\nhi\r\nmn\r\n", [
         reject(b"CLIENT_ERROR invalid mode for ms M token\r\n"), NOTHING]),
     (b"ms a 2 F4294967296\r\nhi\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
-    # What is not even a flag: the value is not passed over.
+    # These words are not flags, so the value is not skipped.
     (b"ms a 2 !\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
     (b"ms a\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
     (b"ms a x\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),

@@ -12,7 +12,7 @@ from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed, unsigned
 from memlite.protocol.text_table import SET_FRAMED
 
-# An item of a short key fits up to a value of some 900 bytes.
+# An item with a short key fits if its value has up to some 900 bytes.
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)
 
 BAD_FORMAT = b"CLIENT_ERROR bad command line format\r\n"
@@ -47,11 +47,11 @@ class Recorder:
         if command is SET_FRAMED:
             self.set_framed(*arguments)
         else:
-            # Lists are copied: the handler may keep none of the parser's.
+            # Lists are copied, because the handler must not keep the parser's own.
             self.calls.append((command.name, *map(plain, arguments)))
 
     def hit(self, line):
-        return False  # so that every get comes as one
+        return False  # so that every get is recorded in the same way
 
     def set(self, *arguments):
         self.calls.append(("set", *arguments))
@@ -316,7 +316,7 @@ OTHERS = [
     (b"HTTP/1.1\r\n", [admin(b"HTTP/1.1")]),
     (b"POST / HTTP/1.0 more\r\n", [admin(b"POST", b"/", b"HTTP/1.0", b"more")]),
     (b"x" * 2048 + b"\n", [admin(b"x" * 2048)]),
-    # Behind leading spaces memcached knows only the commands that are not about keys.
+    # After leading spaces memcached recognises only commands that are not about keys.
     (b"  flush_all\r\n", [admin(b"flush_all")]),
     (b" get a\r\n", [reject(ERROR)]),
     (b"  version\r\n", [reject(ERROR)]),
@@ -370,7 +370,7 @@ def test_whole(wire, calls):
 def limits_for(wire):
     """Return limits that let lines of that length arrive in pieces."""
     if max(map(len, wire.split(b"\n"))) > LIMITS.line_length:
-        return replace(LIMITS, line_length=10_000)  # the cut has tests of its own
+        return replace(LIMITS, line_length=10_000)  # closing has tests of its own
     return LIMITS
 
 
@@ -517,7 +517,7 @@ def test_an_endless_line_closes_the_connection(start, chunk):
         for at in range(0, len(line), chunk):
             peer.send(line[at : at + chunk])
             taken = at + chunk
-    assert taken <= LIMITS.line_length  # no byte over the limit was taken
+    assert taken <= LIMITS.line_length  # no byte over the limit was accepted
     assert peer.calls == []
 
 
@@ -553,7 +553,7 @@ def test_get_line_has_a_limit_too(chunk):
         peer.send(b"k")
 
 
-# What no client sends
+# Input that is not memcached's protocol
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_an_http_request_after_a_command_closes_the_connection():
         b"\x80\x00\x00\x01" + bytes(20),
         b"\x80",
         b"\x80 some text\r\n",
-        b"\x80\n",  # too short for any command, and cut all the same
+        b"\x80\n",  # too short for any command, but the connection is closed all the same
     ],
 )
 @pytest.mark.parametrize("cut", [lambda line: [line], one_by_one], ids=["whole", "bytes"])
@@ -723,8 +723,8 @@ def test_hits_count_towards_the_commands_per_turn():
     assert (len(hits), recorder.calls) == (4, [])
 
 
-# A connection goes on with receive(b"") once its peer took replies, also between the two bytes of
-# a value's line end.
+# A connection calls receive(b"") once its peer has read replies, possibly between the two bytes of
+# a value's line ending.
 def test_continuing_within_a_values_line_ending_changes_nothing():
     peer = Peer()
     assert peer.send(b"set a 0 0 3\r\nabc\r", b"", b"\n") == [("set", b"a", 0, 0, b"abc", False)]
@@ -822,7 +822,7 @@ def test_quit_drops_the_backlog_too():
     assert recorder.calls[3:] == [("quit",)]
 
 
-# Where in a command
+# in_command and in_value
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where the scripts are: at the top what people type, in folders what these use."""
+"""The layout of scripts/: commands at the top level, their helpers in folders."""
 
 import os
 import re
@@ -14,18 +14,18 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def test_only_commands_are_at_the_top() -> None:
+def test_the_top_level_has_only_commands() -> None:
     files = [file for file in SCRIPTS.iterdir() if file.is_file()]
     assert {file.name for file in files} == COMMANDS
     assert all(os.access(file, os.X_OK) for file in files)
 
 
-def test_paths_of_scripts_lead_somewhere() -> None:
+def test_paths_of_scripts_exist() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listed.returncode:
-        pytest.skip("not a git checkout")
+        pytest.skip("this is not a git checkout")
     missing = []
     for name in filter(None, listed.stdout.split("\0")):
         try:

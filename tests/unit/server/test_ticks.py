@@ -1,6 +1,6 @@
-"""What the server does once a second, and what it does not wait for that with.
+"""The tasks that a server runs once a second, and tasks that do not wait for that.
 
-A real server and connection, and a clock and a loop that stand still; see `test_straight_path`.
+These tests use a real server and connection with a simulated clock and loop; see `test_fast_path`.
 """
 
 import pytest

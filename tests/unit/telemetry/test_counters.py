@@ -72,7 +72,7 @@ def test_every_counter_is_annotated():
     assert set(Counters.__annotations__) == {*Counters.NAMES, *others} - {"get_hits"}
 
 
-def test_counters_take_no_unknown_name():
+def test_unknown_counters_are_rejected():
     with pytest.raises(AttributeError):
         Counters().get_hit = 1
 
@@ -90,7 +90,7 @@ def test_cmd_get_counts_hits_and_misses():
         ("get_hits", True), ("get_misses", True), ("cmd_set", True), ("cmd_touch", True),
         ("delete_hits", True), ("delete_misses", True), ("incr_hits", True), ("incr_misses", True),
         ("decr_hits", True), ("decr_misses", True), ("cmd_flush", False), ("evictions", False),
-        # These are among those above.
+        # These are included in the counters above.
         ("touch_hits", False), ("touch_misses", False), ("cas_hits", False), ("get_expired", False),
     ],
 )  # fmt: skip

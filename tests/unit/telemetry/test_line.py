@@ -1,10 +1,10 @@
-"""The periodic line."""
+"""The periodic line of statistics in the log."""
 
 from memlite.telemetry import line
 from tests.unit.telemetry.samples import general_stats
 
 
-def test_rates_and_growth_since_the_line_before():
+def test_rates_and_growth_since_the_previous_line():
     before = general_stats(operations=100, get_hits=50, get_misses=10, evictions=1)
     now = general_stats(operations=125, get_hits=60, get_misses=12, evictions=1, items=9)
     assert line.figures(before, now, 10) == {
@@ -18,7 +18,7 @@ def test_rates_and_growth_since_the_line_before():
     }
 
 
-def test_a_reset_in_between_makes_nothing_negative():
+def test_a_reset_in_between_gives_no_negative_values():
     figures = line.figures(general_stats(operations=100, get_hits=50), general_stats(), 10)
     assert figures["operations_per_second"] == figures["hits"] == 0
 

@@ -57,7 +57,7 @@ def test_fields_that_depend_on_settings(changes, missing, added):
     assert set(shown) - set(usual) == added
 
 
-def test_sockets_in_memcacheds_words():
+def test_sockets_are_described_as_by_memcached():
     shown = memcached_stats.sockets(
         [
             SocketStats(3, "tcp:127.0.0.1:11211", "listening", 9),
@@ -91,7 +91,7 @@ def test_latencies_are_in_microseconds():
     assert (shown["store:samples"], shown["store:mean_us"]) == (0, "0.0")
 
 
-def test_the_store():
+def test_statistics_of_the_store():
     memory = MemoryStats("memory://", items=1, bytes=2, overhead=3, withheld=4)
     assert dict(memcached_stats.storage(memory)) == {
         "url": "memory://", "items": 1, "bytes": 2, "overhead_bytes": 3, "withheld_bytes": 4,

@@ -1,4 +1,4 @@
-"""Replies made a little at a time."""
+"""Replies that are computed in steps."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from memlite.server.admin.incremental_reply import IncrementalReply, finish
 
 
 class Client:
-    """A connection that remembers what happens to it."""
+    """A connection that records what happens to it."""
 
     def __init__(self):
         self.stream = None
@@ -31,14 +31,14 @@ class Client:
 
 
 class Work:
-    """A scan on a clock of its own, which only its steps move."""
+    """A scan with a clock of its own, which only the scan's steps advance."""
 
     def __init__(self):
         self.now = 0.0
         self.steps = 0
 
     def scan(self, steps, seconds):
-        """Take so many steps of so many seconds, and return how many they were."""
+        """Run a scan of some steps of equal duration; return how many steps were taken."""
         for _ in range(steps):
             self.now += seconds
             self.steps += 1
@@ -71,7 +71,7 @@ async def test_the_reply_is_not_sent_before_those_of_earlier_commands(work):
     assert client.sent == [b"0"]
 
 
-async def test_others_have_their_turn_between_steps(work):
+async def test_other_tasks_run_between_steps(work):
     client = Client()
     IncrementalReply(client, work.scan(20, 0.002), encode)
     taken = []
@@ -82,7 +82,7 @@ async def test_others_have_their_turn_between_steps(work):
     assert set(taken) >= set(range(1, 20))
 
 
-async def test_quick_steps_are_taken_together(work):
+async def test_short_steps_are_taken_together(work):
     client = Client()
     reply = IncrementalReply(client, work.scan(50, 0.00001), encode)
     reply._step()

@@ -1,4 +1,4 @@
-"""Watching and dumping on a slow backend, which the tests pause and break."""
+"""Watchers and dumps on a slow backend, which the tests can pause and break."""
 
 import asyncio
 import re
@@ -93,14 +93,14 @@ async def test_commands_of_a_lost_connection_have_no_file_descriptor(one):
 
 
 @pytest.mark.parametrize("command", [b"watch", b"lru_crawler metadump all"])
-async def test_neither_starts_after_a_command_that_waits(one, command):
+async def test_neither_may_follow_a_command_that_waits(one, command):
     one.backend.gate.clear()
     one.send(b"get a\r\n%b\r\nget b\r\n" % command)
     await one.under_way(1)
     one.backend.gate.set()
     error = b"ERROR cannot pipeline other commands before %b\r\n"
     await one.expect(b"END\r\n" + error % command.removesuffix(b" all").split()[-1] + b"END\r\n")
-    # On its own it does.
+    # On its own it is accepted.
     one.send(command + b"\r\n")
     await one.expect(b"OK\r\n")
 
@@ -197,7 +197,7 @@ def test_a_connection_made_before_watching_began_leaves_the_fast_path():
     server = Server(Config(), [])
     connection = server.connect()
     assert connection._fast_limit > 0
-    # As of a watcher that came before connection_made.
+    # As if a watcher had started before connection_made.
     server.instrumentation.watch_commands(True)
     assert server.register.admit(connection)
     assert connection._fast_limit < 0

@@ -1,6 +1,6 @@
 """The fast path for a get of one key: it answers as the parser and the executor would.
 
-A real server and connection over a transport that writes down what it is given; no loop runs.
+These tests use a real server and connection on a transport that records its input; no loop runs.
 """
 
 import logging
@@ -121,11 +121,11 @@ class Spy:
 
 
 class Client:
-    """A connection to a server of its own, with `STORED_ITEMS`, ten seconds after they came.
+    """Return a connection to a new server with `STORED_ITEMS`, ten seconds after they were stored.
 
     Args:
-        path: "fast" leaves reads to the fast path where they may take it, "general"
-            keeps all from it, and "sampled" has all measured besides.
+        path: "fast" permits the fast path, "general" disables it for all reads, and "sampled" also
+            measures all reads.
         extended: the server's extended options.
     """
 
@@ -151,7 +151,7 @@ class Client:
         self.server.counters.until_slow_sample = reads
 
     def read(self, data):
-        """Feed the connection; return its answer."""
+        """Feed input to the connection, and return its replies."""
         before = len(self.transport.written)
         if self.path == "general":
             self.connection.leave_fast_path()
@@ -171,7 +171,7 @@ class Client:
 
     @property
     def state(self):
-        """All state that a read may change."""
+        """Return all state that a read may change."""
         items = [(key, i.wire, i.state, i.expires) for key, i in self.server.engine.table.scan()]
         return self.counted, items, self.server.prefixes.dump(), self.connection.state
 
@@ -185,7 +185,7 @@ def levels():
     logger.setLevel(before)
 
 
-# The input, the answer, hits, misses, and the number of reads that take the fast path.
+# The input, the reply, hits, misses, and the number of reads that take the fast path.
 CASES = {
     "hit": ([b"get k\r\n"], K + END, 1, 0, 1),
     "twice": ([b"get k\r\n", b"get k2\r\n"], K + END + K2 + END, 2, 0, 2),
@@ -324,7 +324,7 @@ def test_reads_are_answered(path, case):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_both_paths_answer_alike_and_leave_the_same_state(case):
+def test_both_paths_give_the_same_replies_and_state(case):
     clients = [Client(path) for path in ("fast", "general", "sampled")]
     for data in case[0]:
         answers = {client.read(data) for client in clients}
@@ -348,11 +348,11 @@ def test_expired_items_are_removed_from_the_counts(path):
     assert client.counted["expired_unfetched"] == 1
 
 
-# Stalled
+# Clients that do not read
 
 
 @pytest.mark.parametrize("path", ["fast", "general"])
-def test_nothing_is_answered_while_the_peer_does_not_read(path):
+def test_nothing_is_answered_while_the_client_does_not_read(path):
     client = Client(path)
     assert client.read(b"get k\r\n") == K + END
     client.connection.pause_writing()
@@ -371,7 +371,7 @@ def test_nothing_is_answered_while_the_peer_does_not_read(path):
     assert client.parser.reads - reads == (path != "fast")
 
 
-def test_a_peer_that_stops_at_the_last_waiting_reply_is_not_served():
+def test_a_client_that_stops_reading_at_the_last_pending_reply_is_not_served():
     client = Client("fast")
     big = b"x" * 100_000
     client.server.engine.set(b"big", 0, 0, big)
@@ -384,7 +384,7 @@ def test_a_peer_that_stops_at_the_last_waiting_reply_is_not_served():
     client.transport.write = full
     for _ in range(3):
         client.read(b"get big\r\nget big\r\n")
-        client.connection.resume_writing()  # which writes the last, and it is full again
+        client.connection.resume_writing()  # this writes the last reply, and fills the buffer again
     assert not client.transport.reading
     hits = client.counted["get_hits"]
     assert client.read(b"get k\r\n") == b""
@@ -410,7 +410,7 @@ def test_binary_connections_leave_the_fast_path():
         assert transport.closing != fast
 
 
-def test_a_peer_that_stops_reading_leaves_the_fast_path():
+def test_a_client_that_stops_reading_leaves_the_fast_path():
     client = Client("fast")
     write = client.transport.write
 
@@ -460,7 +460,7 @@ def test_a_pause_within_a_values_line_ending_does_not_corrupt_it():
     assert client.read(b"get x\r\n") == block(b"x", b"abc") + END
 
 
-# Instruments
+# Tracing and sampling
 
 
 def test_tracing_logs_reads_that_could_take_the_fast_path(caplog):
@@ -526,7 +526,7 @@ def test_each_read_is_activity(read):
     assert not connection.idle_since(int(START) + 100)
 
 
-def test_samples_are_taken_of_hits_and_of_other_reads_alike():
+def test_hits_and_other_reads_are_sampled_alike():
     client = Client("fast")
     sampler = client.server.sampler
     sampler._random = Random(1).random
@@ -575,7 +575,7 @@ steps = st.sampled_from(["pause", "resume"]) | st.lists(pieces, min_size=1, max_
 
 
 @given(st.lists(steps, max_size=12))
-def test_any_sequence_is_answered_alike(sequence):
+def test_any_sequence_gets_the_same_replies(sequence):
     logger = logging.getLogger("memlite")
     before = logger.level
     clients = [Client(path) for path in ("fast", "general", "sampled")]

@@ -62,7 +62,7 @@ class Fixture:
                 await asyncio.sleep(0.001)
 
     async def expect(self, *replies):
-        """Wait for these messages of one datagram, as (request id, bytes)."""
+        """Wait for the messages in reply to one datagram, as (request id, bytes)."""
         await self.until(lambda: len(self.client.replies) >= len(replies))
         found, self.client.replies = self.client.replies, []
         assert found == [(number, 0, 1, data) for number, data in replies]
@@ -117,7 +117,7 @@ async def test_replies_to_a_datagram_are_separate_and_in_order(one):
     assert one.service.under_way == 0
 
 
-async def test_waiting_for_the_backend_does_not_hold_up_others(one):
+async def test_waiting_for_the_backend_does_not_delay_other_requests(one):
     one.backend.gate.clear()
     one.send(b"get a\r\nversion\r\n", 1)
     await one.until(lambda: one.backend.under_way == 1)
@@ -135,7 +135,8 @@ async def test_requests_in_progress_are_limited_and_recover_after_a_pause(one):
     assert one.service.under_way == UNDER_WAY
     one.backend.gate.set()
     await one.until(lambda: one.service.under_way == 0)
-    await asyncio.sleep(0.05)  # for the client, one reply at a time, to make room in its socket
+    # Meanwhile the client reads, one reply at a time, and makes room in its socket.
+    await asyncio.sleep(0.05)
     one.send(b"get a\r\n", 999)
     await one.until(lambda: (999, 0, 1, b"END\r\n") in one.client.replies)
     assert one.backend.most <= UNDER_WAY
@@ -168,7 +169,7 @@ async def test_more_keys_than_that_are_refused(command):
 
 
 async def test_the_total_size_of_replies_to_a_datagram_is_limited(one):
-    # The largest value, once and a bit; then a little after it.
+    # The largest value, slightly more than once; then a little after it.
     value = b"x" * (one.server.limits.item_size - 400)
     await one.backend.put(Record(b"big", value), ANY)
     one.send(b"get big\r\nversion\r\nget big\r\nversion\r\n")
@@ -313,7 +314,7 @@ SIMPLE = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not run there")
 @pytest.mark.parametrize("name", SIMPLE)
-def test_the_same_holds_on_uvloop(name):
+def test_the_other_tests_pass_on_uvloop(name):
     import uvloop
 
     async def run():

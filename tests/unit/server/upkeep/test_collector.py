@@ -24,7 +24,7 @@ def tuned(request):
 
 
 def dropped():
-    """Return how many of many tuples that were freed are free only once the lists are dropped."""
+    """Return how many of many freed tuples are returned only when the free lists are cleared."""
     tuples = [(None,) * size for size in SIZES for _ in range(EACH)]
     del tuples
     before = sys.getallocatedblocks()
@@ -58,7 +58,7 @@ def test_young_cycles_are_collected_before_freezing(tuned):
 
 @pytest.fixture
 def collections():
-    """Return the generations that are collected from now on; of itself Python collects none."""
+    """Return the generations that are collected from now on. By itself Python collects none."""
     found = []
 
     def note(phase, info):
@@ -81,10 +81,10 @@ def test_the_young_and_sometimes_the_middle_generation_are_collected(collections
 
 
 def test_a_server_collects_the_young_generation_after_some_new_items(collections):
-    """Even in a full cache, where Python would not: items are evicted as fast as they are added."""
+    """This includes a full cache, for which Python would not: evictions balance new items."""
     server = Server(Config(memory_limit=1), [])
     server.upkeep.watch_memory()
-    server.upkeep.footprint._resident = lambda: 0  # what the process takes is no part of it
+    server.upkeep.footprint._resident = lambda: 0  # objects of the process itself do not count
     for number in range(10_000):
         key = b"%d" % number
         server.table.put(key, Item(wire_form(key, 0, b"x" * 100), 0))

@@ -16,7 +16,7 @@ SPARE = LIMIT // 12
 
 
 class Process:
-    """A server of 64 MB, with a loop that keeps what is to be called, a clock and a memory."""
+    """A server of 64 MB, with a simulated clock, memory use and loop."""
 
     def __init__(self, monkeypatch, megabytes=64):
         self.server = Server(Config(memory_limit=megabytes), [])
@@ -81,7 +81,7 @@ def test_memory_is_not_trimmed_repeatedly(process):
         process.measure()
         process.time += 0.001
     assert process.trims == 1
-    process.time += 2  # 200 times what it took
+    process.time += 2  # 200 times as long as trimming took
     process.measure()
     assert process.trims == 2
 
@@ -89,7 +89,7 @@ def test_memory_is_not_trimmed_repeatedly(process):
 def test_items_make_room_for_memory_that_cannot_be_returned(process):
     process.memory += LIMIT + SPARE + MEGABYTE
     for times in range(8):
-        assert process.footprint.excess() == (times + 1) * MEGABYTE  # bit by bit
+        assert process.footprint.excess() == (times + 1) * MEGABYTE  # in steps
     assert process.measure(100) == 8 * MEGABYTE
     process.memory -= MEGABYTE
     assert process.measure() == 0
@@ -129,7 +129,7 @@ def test_items_are_not_compacted_if_they_use_the_memory(process):
 
 
 def passes(process, seconds, helped=0):
-    """Measure ten times a second; return how often a pass began, and let each end at once."""
+    """Measure ten times a second; end each pass at once; return how many passes began."""
     begun = 0
     for _ in range(seconds * 10):
         process.measure()
@@ -200,7 +200,7 @@ def test_memory_is_read_from_the_system():
     tell = resident()
     before = tell()
     assert before > MEGABYTE
-    # Not from the heap, which may have as much to spare.
+    # This does not come from the heap, which may have as much free memory.
     with mmap.mmap(-1, 20 * MEGABYTE) as more:
         more.write(b"x" * (20 * MEGABYTE))
         assert tell() - before > 15 * MEGABYTE
