@@ -12,7 +12,7 @@ from memlite.loadtest.workload import OPERATIONS, Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
 from memlite.protocol import Limits, TextParser
 from memlite.protocol.lite import LiteParser
-from tests.unit.protocol.test_text_parser import Recorder
+from tests.unit.protocol.recorder import Recorder
 
 
 class Cache:

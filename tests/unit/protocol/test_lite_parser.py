@@ -10,7 +10,7 @@ from memlite.core.errors import ProtocolViolation
 from memlite.protocol import Limits
 from memlite.protocol.limits import item_total
 from memlite.protocol.lite import LiteParser
-from tests.unit.protocol.test_text_parser import Recorder, one_by_one, reject
+from tests.unit.protocol.recorder import Recorder, one_by_one, reject
 
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)
 LARGEST = 1024 - item_total(1, 0, 0)

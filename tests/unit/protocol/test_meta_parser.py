@@ -3,7 +3,7 @@
 import pytest
 
 from memlite.protocol.meta import decode_key, encode_key
-from tests.unit.protocol.test_text_parser import BAD_FORMAT, K250, K251, Peer, one_by_one, reject
+from tests.unit.protocol.recorder import BAD_FORMAT, K250, K251, Peer, one_by_one, reject
 
 NOTHING = ("meta_noop",)
 DUPLICATE = b"CLIENT_ERROR duplicate flag\r\n"

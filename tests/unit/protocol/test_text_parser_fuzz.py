@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from memlite.core.errors import ProtocolViolation
 from memlite.protocol import Limits
-from tests.unit.protocol.test_text_parser import CASES, Peer
+from tests.unit.protocol.recorder import Peer
+from tests.unit.protocol.text_cases import CASES
 
 LIMITS = Limits(item_size=400, line_length=2048, commands_per_read=1_000_000)
 VIOLATION = ("violation",)

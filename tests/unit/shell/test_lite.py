@@ -17,7 +17,7 @@ from memlite.shell.options import parse
 from memlite.shell.pretty import Pretty
 from memlite.shell.raw import Raw
 from memlite.shell.typed import Awaiting, Local, Request, TypedError
-from tests.unit.protocol.test_text_parser import Recorder
+from tests.unit.protocol.recorder import Recorder
 
 PIPE = Style(terminal=False, colour=False, width=80)
 
