@@ -296,7 +296,7 @@ def test_there_may_be_twenty_watchers(start: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"])
-def test_a_watcher_that_does_not_read_loses_lines_and_delays_nobody(
+def test_a_watcher_that_does_not_read_loses_lines_and_delays_no_others(
     start: Start, kind: str
 ) -> None:
     server = start("-o", "watcher_logbuf_size=64", kind=kind)

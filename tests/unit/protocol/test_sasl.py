@@ -110,7 +110,7 @@ def test_the_longest_message() -> None:
     reader = SaslReader(Limits())
     reader.feed(packet(AUTH, b"PLAIN", b"\0user\0" + password))
     assert read(reader) == [Credentials(b"user", password)]
-    # What is longer is refused by its header.
+    # A longer message is refused when its header arrives.
     reader.feed(_HEADER.pack(0x80, AUTH, 5, 0, 0, 0, TOKEN_LENGTH + 33, 0xABCD, 0))
     assert reader.next() == last(AUTH, Status.INVALID, INVALID)
 

@@ -58,7 +58,7 @@ class Fixture:
 
     async def until(self, condition):
         async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110 - it is the server's, which tells nobody
+            while not condition():  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.001)
 
     async def expect(self, *replies):
