@@ -5,7 +5,7 @@ import pytest
 from memlite.core.errors import OutOfMemoryError
 from memlite.engine.observer import EXPIRED, FLUSHED, FOUND, NOT_FOUND
 from memlite.engine.prefixes import PrefixStats
-from tests.unit.engine.test_engine import Fixture, size_of
+from tests.unit.engine.fixture import Fixture, size_of
 
 
 class Notes:
