@@ -2,11 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final, cast
+from typing import Final
 
 from memlite.memory.index import Index
 from memlite.memory.item import (
-    FULL,
     META_FLAGS_SIZE,
     NUMBER_SIZE,
     SMALL_OBJECT,
@@ -34,14 +33,13 @@ def weigh(line: bytes, item: Item) -> int:
     if size > SMALL_OBJECT:
         size += (size >> 5) * 3
     size += (len(line) + 48) & -16
-    if not item.state & FULL:
+    if not isinstance(item, FullItem):
         return size + _PLAIN
-    full = cast("FullItem", item)
-    size += full.object_size + PLACE
-    if full.expires:
+    size += item.object_size + PLACE
+    if item.expires:
         size += NUMBER_SIZE
-    if full.extra:
-        size += NUMBER_SIZE if isinstance(full.extra, int) else NUMBER_SIZE + META_FLAGS_SIZE
+    if item.extra:
+        size += NUMBER_SIZE if isinstance(item.extra, int) else NUMBER_SIZE + META_FLAGS_SIZE
     return size
 
 
