@@ -528,6 +528,15 @@ async def test_an_interrupted_compaction_is_completed_at_start(path, monkeypatch
     assert await reopened(path) == expected
 
 
+async def test_after_a_compaction_none_is_due(path):
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"key", b"x")
+        await backend._compact()
+        backend.tick()
+        assert backend._compaction is None
+        assert backend.stats()["compactions"] == 1
+
+
 async def test_many_compactions_leak_no_files(path):
     async with opened(path, kill=True) as backend:
         await put(backend, b"key", b"x")
