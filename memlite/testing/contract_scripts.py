@@ -119,7 +119,7 @@ COMMANDS: Mapping[str, Script] = {
         (b"ms a 1 C4999 c\r\ny\r\n", b"EX c0\r\n"),
         (b"ms a 1 C5000 E6000\r\ny\r\n", b"HD\r\n"),
         (b"cas a 0 0 1 5000\r\nz\r\n", b"EXISTS\r\n"),
-        # Somebody was slow: what it brings is older than what is there.
+        # A slow client stores a value older than the current one.
         (b"ms a 3 C5500 I E6001\r\nold\r\n", b"HD\r\n"),
         (b"mg a v c\r\n", b"VA 3 c6001 X W\r\nold\r\n"),
         (b"md a C1\r\n", b"EX\r\n"),

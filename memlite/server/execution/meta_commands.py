@@ -144,7 +144,7 @@ class MetaCommands(CommandSet):
         return b" ".join(parts)
 
     def meta_set(self, request: MetaRequest, value: bytes) -> Later | None:
-        """``ms <key> <bytes> <flags>*``."""
+        """``ms <key> <datalen> <flags>*``."""
         mode = MODES[request.mode]
         joins = mode in (Mode.APPEND, Mode.PREPEND)
         vivifies = joins and request.vivify is not None
@@ -252,7 +252,7 @@ class MetaCommands(CommandSet):
         return (b"%b%b\r\n" % (head, digits) if request.value else head,)
 
     def meta_debug(self, request: MetaRequest) -> Later | None:
-        """``me <key>``."""
+        """``me <key> [<flag>]``."""
         engine = self._engine
         engine.counters.cmd_meta += 1
         item = engine.peek(request.key)

@@ -168,11 +168,11 @@ class TextCommands(MetaCommands):
             self.out.append(reply)
 
     def incr(self, key: bytes, delta: int, noreply: bool) -> None:
-        """``incr <key> <delta>``: the reply is the new number."""
+        """``incr <key> <value>``: the reply is the new number."""
         self._count(noreply, self._engine.incr, key, delta)
 
     def decr(self, key: bytes, delta: int, noreply: bool) -> None:
-        """``decr <key> <delta>``: the reply is the new number."""
+        """``decr <key> <value>``: the reply is the new number."""
         self._count(noreply, self._engine.decr, key, delta)
 
     def _count(
