@@ -67,7 +67,7 @@ class RunningServer:
     log: Path = Path(os.devnull)
     tls: ssl.SSLContext | None = None
 
-    def connect(self, timeout: float = 10) -> "Wire":
+    def connect(self, timeout: float = 30) -> "Wire":
         if self.path:
             sock = socket.socket(socket.AF_UNIX)
             try:
