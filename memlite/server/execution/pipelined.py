@@ -257,8 +257,11 @@ class PipelinedExecutor:
             self._instrumentation.client = -1 if sink is None else sink.number
         commands = self._commands
         replies: list[Part] = []
-        commands.out = replies
-        later: Later | None = getattr(commands, request.command.name)(*request.arguments)
+        out, commands.out = commands.out, replies
+        try:
+            later: Later | None = getattr(commands, request.command.name)(*request.arguments)
+        finally:
+            commands.out = out  # a large reply must not be kept until the next command
         return replies, later
 
     def _written(self, request: _Request, attempt: _Attempt, write: asyncio.Future[object]) -> None:

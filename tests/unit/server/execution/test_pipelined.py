@@ -239,6 +239,15 @@ async def test_commands_of_a_client_that_vanishes_are_carried_out(one):
     assert not [thing for thing in gc.get_objects() if type(thing) is Connection]
 
 
+async def test_a_reply_is_not_kept_once_it_is_sent(one):
+    await one.backend.store(b"a", b"x" * 10_000)
+    one.send(b"get a\r\n")
+    await one.reader.readuntil(b"END\r\n")
+    (connection,) = one.server.register.connections
+    assert connection.executor._commands.out == []
+    assert connection.out == []
+
+
 async def test_quit_waits_for_earlier_commands(one):
     one.backend.gate.clear()
     one.send(b"get a\r\nset a 0 0 1\r\n1\r\nquit\r\nget a\r\n")
