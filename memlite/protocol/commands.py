@@ -36,26 +36,35 @@ class Access(enum.Enum):
         conditional: whether it may write on condition that nothing has changed since it read.
     """
 
-    ALONE = "alone", False, False, False
+    reads: bool
+    cached: bool
+    conditional: bool
+
+    ALONE = enum.auto()
     """Nothing, and no other command of the connection may overlap with it: ``flush_all``."""
-    BLIND = "blind", False, False, False
+    BLIND = enum.auto()
     """Nothing: ``set`` overwrites any previous value."""
-    CACHED = "cached", True, True, False
+    CACHED = enum.auto()
     """A value, possibly from a near cache: ``get``."""
-    CURRENT = "current", True, False, False
+    CURRENT = enum.auto()
     """The current value: ``gets`` returns the version that a later ``cas`` is compared with."""
-    CACHED_OR_CHANGE = "cached or change", True, True, True
+    CACHED_OR_CHANGE = enum.auto()
     """Like `CACHED`, but it may also write conditionally: ``mg``."""
-    CURRENT_OR_CHANGE = "current or change", True, False, True
+    CURRENT_OR_CHANGE = enum.auto()
     """Like `CURRENT`, but it may also write conditionally: ``mg`` with ``c``."""
-    CHANGE = "change", True, False, True
+    CHANGE = enum.auto()
     """The current value: it writes on condition that the value has not changed since."""
 
-    def __init__(self, label: str, reads: bool, cached: bool, conditional: bool) -> None:
-        # The label only makes the members' values differ.
-        self.reads = reads
-        self.cached = cached
-        self.conditional = conditional
+
+# Plain attributes, because each command asks for them; mypyc cannot compile an enum's __init__.
+for _access in Access:
+    _access.reads = _access not in (Access.ALONE, Access.BLIND)
+    _access.cached = _access in (Access.CACHED, Access.CACHED_OR_CHANGE)
+    _access.conditional = _access in (
+        Access.CACHED_OR_CHANGE,
+        Access.CURRENT_OR_CHANGE,
+        Access.CHANGE,
+    )
 
 
 def no_keys(arguments: Arguments) -> Sequence[bytes]:
