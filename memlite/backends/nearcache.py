@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from typing import TypeVar
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
@@ -13,6 +14,8 @@ from memlite.memory.item import FullItem, Item, key_of, line_of
 from memlite.memory.table import ItemTable
 
 __all__ = ["NearCache"]
+
+_Found = TypeVar("_Found", bound=Item | Record | Unknown | None)
 
 
 class _Copy(FullItem):
@@ -33,8 +36,10 @@ class NearCache(Backend):
     """Keeps copies of records that were read or written, and answers reads from them.
 
     A copy is at most `ttl` seconds old. Changes made through this server are visible at once;
-    changes made through other servers after `ttl` seconds at the latest. Conditional writes never
-    depend on a copy. Concurrent reads of a key without a copy become one request to the backend.
+    changes made through other servers after `ttl` seconds at the latest. Once a read has shown a
+    state, no later read through this server shows an older one, whether it uses a copy or not.
+    Conditional writes never depend on a copy. Concurrent reads of a key without a copy become one
+    request to the backend.
 
     Args:
         inner: the slow backend.
@@ -56,6 +61,8 @@ class NearCache(Backend):
         self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float]] = {}
         # The number of writes in progress for each key.
         self._writes: dict[bytes, int] = {}
+        # Keys of those writes of which no copy may be kept: what they store may not be the last
+        # state by the time they end.
         self._overlapped: set[bytes] = set()
         self._flush_at = 0.0
 
@@ -73,11 +80,11 @@ class NearCache(Backend):
 
     def peek(self, key: bytes) -> Record | Unknown | None:
         """Return what the inner backend knows."""
-        return self.inner.peek(key)
+        return self._shown(key, self.inner.peek(key))
 
     def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
         """Return what the inner backend has in memory."""
-        return self.inner.peek_item(line)
+        return self._shown(key_of(line), self.inner.peek_item(line))
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
         """Return what the inner backend is still writing."""
@@ -85,7 +92,22 @@ class NearCache(Backend):
 
     async def get(self, key: bytes) -> Record | None:
         """Ask the inner backend."""
-        return await self.inner.get(key)
+        return self._shown(key, await self.inner.get(key))
+
+    def _shown(self, key: bytes, found: _Found) -> _Found:
+        """Return a state that the inner backend has shown, once nothing can show an older one.
+
+        Versions have no order, so whatever differs may be older: the copy, the result of a fetch in
+        progress, and what a write in progress has stored.
+        """
+        if found is not UNKNOWN:
+            self._fetches.pop(key, None)
+            if key in self._writes:
+                self._overlapped.add(key)
+            copy = self.table.get(key)
+            if copy is not None and not _same(copy, found):
+                self.table.delete(key)
+        return found
 
     # Reads that a copy may answer
 
@@ -100,7 +122,8 @@ class NearCache(Backend):
                 self._hits += 1
                 return item
             self.table.delete(key_of(line))
-        return self.inner.peek_cached_item(line)
+        found = self.inner.peek_cached_item(line)
+        return found if found is UNKNOWN else self._shown(key_of(line), found)
 
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
         """Return the content of the copy if there is one that is recent enough."""
@@ -128,7 +151,9 @@ class NearCache(Backend):
         this = asyncio.current_task(), began
         try:
             record = await self.inner.get_cached(key)
-            if record is not None and self._fetches.get(key) == this:
+            current = self._fetches.get(key) == this
+            self._shown(key, record)
+            if record is not None and current:
                 self._keep(record, began)
             return record
         finally:
@@ -178,7 +203,7 @@ class NearCache(Backend):
         if in_progress:
             self._writes[key] = in_progress
         if stored is None or key in self._overlapped:
-            # The write failed, or only the backend knows which of several writes came last.
+            # The write failed, or only the backend knows whether another state came after it.
             self.table.delete(key)
         else:
             self._keep(stored, since)
@@ -218,3 +243,12 @@ class NearCache(Backend):
             "near_hits": self._hits,
             "near_misses": self._misses,
         }
+
+
+def _same(copy: Item, found: Item | Record | Unknown | None) -> bool:
+    """Return whether a copy is of this state; one that was flushed has another expiry."""
+    return (
+        isinstance(found, Item | Record)
+        and copy.version == found.version
+        and copy.expires == found.expires
+    )

@@ -1,6 +1,7 @@
 """Near cache and write-back under every order in which a backend may carry out and answer."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -219,3 +220,121 @@ def test_what_was_acknowledged_is_seen_from_then_on(layers):
         asyncio.run(play())
 
     check()
+
+
+class TimedBackend(SteppedBackend):
+    """Remembers every state the key has had.
+
+    Attributes:
+        states: the value of each, or None, in order.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.states: list[bytes | None] = [None]
+
+    async def _note(self, work, value):
+        result = await work
+        self.states.append(value)
+        return result
+
+    async def put(self, record, replacing=ANY):
+        return await self._do(lambda: self._note(self.inner.put(record, replacing), record.value))
+
+    async def delete(self, key, replacing=ANY):
+        await self._do(lambda: self._note(self.inner.delete(key, replacing), None))
+
+    async def flush(self, at=0.0):
+        await self._do(lambda: self._note(self.inner.flush(at), None))
+
+    async def foreign(self, value):
+        """Change the item as another server does."""
+        change = self.inner.delete(KEY) if value is None else self.inner.put(Record(KEY, value))
+        await self._note(change, value)
+
+
+class SharedPlay:
+    """Any number of writers and readers of a near cache, and another server that writes.
+
+    A read must show the state that an earlier read has shown, or a later one.
+    """
+
+    def __init__(self):
+        self.seconds = 0.0
+        clock = Clock(lambda: self.seconds, lambda: START)
+        self.inner = TimedBackend(Context(clock=clock))
+        self.near = near(self.inner, clock)
+        self.count = 0
+        self.floor = 0  # the state, by its number, that a later read must not precede
+        self.tasks = []
+
+    async def change(self, kind):
+        self.count += 1
+        record = Record(KEY, b"%d" % self.count)
+        try:
+            if kind == "delete":
+                await self.near.delete(KEY)
+            elif kind == "flush":
+                await self.near.flush()
+            else:
+                replacing = ANY if kind == "set" else await self.read(current=True)
+                await self.near.put(record, replacing)
+                self.floor = max(self.floor, self.inner.states.index(record.value))
+        except (StorageError, VersionConflict):
+            return
+
+    async def read(self, *, current):
+        floor = self.floor
+        item = await (self.near.get if current else self.near.get_cached)(KEY)
+        alive = item is not None and not 0 < item.expires <= START + self.seconds
+        value = item.value if alive else None
+        assert value in self.inner.states[floor:], f"{value!r} after {self.inner.states[floor]!r}"
+        self.floor = max(self.floor, self.inner.states.index(value, floor))
+        return item
+
+    async def try_to_read(self, *, current):
+        with contextlib.suppress(StorageError):
+            await self.read(current=current)
+
+    async def run(self, actions):
+        for kind, which in actions:
+            if kind in ("set", "change", "delete", "flush"):
+                self.tasks.append(asyncio.ensure_future(self.change(kind)))
+            elif kind in ("get", "gets"):
+                read = self.try_to_read(current=kind == "gets")
+                self.tasks.append(asyncio.ensure_future(read))
+            elif kind == "foreign":
+                self.count += 1
+                await self.inner.foreign(b"%d" % self.count if which else None)
+            elif kind == "time":
+                self.seconds += 3
+            else:
+                await self.inner.step(which, kind)
+            await idle()
+        async with asyncio.timeout(10):
+            await self.inner.release()
+            await asyncio.gather(*self.tasks)
+            await self.read(current=False)
+            await self.read(current=True)
+
+
+SHARED_ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["set", "change", "delete", "flush", "foreign", "get", "get", "gets", "gets", "time"]
+            + ["go"] * 8
+            + ["fail"]
+        ),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(actions=SHARED_ACTIONS)
+def test_reads_through_a_near_cache_never_go_back_in_time(actions):
+    async def play():
+        await SharedPlay().run(actions)
+
+    asyncio.run(play())
