@@ -1,0 +1,272 @@
+"""Search an order of the operations on one item that explains their results.
+
+The algorithm is Wing's and Gong's with the memory of visited configurations that Lowe added
+(https://www.cs.ox.ac.uk/people/gavin.lowe/LinearizabiltyTesting/), made to decide as operations
+return: when one does, it must have been carried out in every configuration that is kept. So the
+work depends on how many operations overlap, not on how many there are.
+
+An operation with an unknown outcome never returns, and overlaps with everything after it. Three
+things keep such operations cheap. Of two configurations that differ only in them, the one that has
+used fewer can become whatever the other can, so the other is dropped. Values that nobody was shown
+are one value. And of operations that do the same, the first is used first.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tests.support.linearizability.history import EVERY_KEY, NEVER, Operation
+from tests.support.linearizability.register import ABSENT, State, apply
+
+__all__ = ["Violation", "check", "check_each"]
+
+# How many of the last operations an explanation shows at most, before those that do not matter are
+# left out.
+_SHOWN = 60
+
+
+class Violation(NamedTuple):
+    """A history that no order of its operations explains.
+
+    Attributes:
+        operation: the first whose result is impossible, given all that returned before it.
+        states: the possible states of the item before `operations`.
+        operations: a part of the history, with that operation at its end, that is impossible after
+            any of these states.
+    """
+
+    operation: Operation
+    states: Sequence[State]
+    operations: Sequence[Operation]
+
+    def __str__(self) -> str:
+        key = self.operation.key.decode(errors="backslashreplace")
+        states = " | ".join(map(str, self.states))
+        lines = "\n".join(f"  {operation}" for operation in self.operations)
+        return f"{key}: impossible result of\n  {self.operation}\nafter {states}, with\n{lines}"
+
+
+def check_each(history: Iterable[Operation]) -> list[Violation]:
+    """Check the operations of each key, and return a violation for every key that has one.
+
+    A history is linearizable if those of its objects are. ``flush_all`` is an operation on each
+    key; that all keys see it at the same moment is not checked.
+    """
+    by_key: dict[bytes, list[Operation]] = {}
+    flushes = []
+    for operation in history:
+        if operation.key == EVERY_KEY:
+            flushes.append(operation)
+        else:
+            by_key.setdefault(operation.key, []).append(operation)
+    found = (check([*operations, *flushes]) for operations in by_key.values())
+    return [violation for violation in found if violation is not None]
+
+
+def check(history: Sequence[Operation]) -> Violation | None:
+    """Check the operations of one key; return None if an order explains them.
+
+    Operations that begin at the moment at which others return overlap with them.
+    """
+    events = list(_events(history))
+    results = (operation.result for operation in history)
+    seen = _Seen(result.value for result in results if result is not None)
+    search = _Search(seen)
+    for at, event in enumerate(events):
+        if not search.advance(event):
+            return _explain(events[: at + 1], seen)
+    return None
+
+
+class _Event(NamedTuple):
+    time: float
+    ends: bool
+    operation: Operation
+
+
+def _events(history: Iterable[Operation]) -> Iterator[_Event]:
+    events = []
+    for operation in history:
+        events.append(_Event(operation.invoked, False, operation))
+        if operation.returned != NEVER:
+            events.append(_Event(operation.returned, True, operation))
+    yield from sorted(events, key=lambda event: event[:2])
+
+
+class _Seen:
+    """Tells values that a client was shown, or that are part of one, from those nobody has seen.
+
+    Those cannot become one that was seen, unless by counting.
+    """
+
+    def __init__(self, values: Iterable[bytes | None]) -> None:
+        self._values = b"\n".join({value for value in values if value is not None})
+        self._known: dict[bytes | None, bool] = {None: True}
+
+    def __call__(self, state: State) -> State:
+        """Return the state, with one value for all that nobody has seen."""
+        value = state.value
+        seen = self._known.get(value)
+        if seen is None:
+            assert value is not None
+            seen = self._known[value] = value.isdigit() or value in self._values
+        return state if seen else state._replace(value=_UNSEEN)
+
+
+_UNSEEN = b"(a value that nobody has seen)"
+
+
+class _Configurations:
+    """States the item may be in, each with the pending operations that led to it.
+
+    Pending operations are the bits of a number.
+
+    Args:
+        optional: the bits of operations that never return.
+    """
+
+    def __init__(self, optional: int) -> None:
+        self._optional = optional
+        self._used: dict[tuple[State, int], list[int]] = {}
+
+    def add(self, state: State, done: int) -> bool:
+        """Add a configuration; return False if it offers nothing new."""
+        optional = done & self._optional
+        others = self._used.setdefault((state, done ^ optional), [])
+        if any(other & optional == other for other in others):
+            return False
+        others[:] = [other for other in others if other & optional != optional]
+        others.append(optional)
+        return True
+
+    def __iter__(self) -> Iterator[tuple[State, int]]:
+        for (state, required), others in self._used.items():
+            for optional in others:
+                yield state, required | optional
+
+    def __bool__(self) -> bool:
+        return bool(self._used)
+
+
+class _Search:
+    """All configurations that explain the events so far."""
+
+    def __init__(self, seen: _Seen) -> None:
+        self._seen = seen
+        self._kinds: dict[int, tuple[str, State, int]] = {}  # of optional operations, by bit
+        self._pending: dict[int, Operation] = {}  # by bit
+        self._optional = 0
+        self._configurations = _Configurations(0)
+        self._configurations.add(ABSENT, 0)
+
+    @property
+    def states(self) -> list[State]:
+        return sorted({state for state, _ in self._configurations}, key=str)
+
+    @property
+    def pending(self) -> list[Operation]:
+        return list(self._pending.values())
+
+    def copy(self) -> "_Search":
+        copy = _Search(self._seen)
+        copy._kinds = dict(self._kinds)
+        copy._pending = dict(self._pending)
+        copy._optional = self._optional
+        copy._configurations = self._configurations  # replaced, and never changed
+        return copy
+
+    def advance(self, event: _Event) -> bool:
+        """Take the next event; return False if nothing explains it."""
+        if event.ends:
+            return self._end(event.operation)
+        bit = 1
+        while bit in self._pending:
+            bit <<= 1
+        self._pending[bit] = event.operation
+        if event.operation.returned == NEVER:
+            self._optional |= bit
+            operation = event.operation
+            stored = self._seen(State(operation.value))
+            self._kinds[bit] = (operation.name, stored, operation.unique)
+            # It is in no configuration yet, but the next ones have to know that it is optional.
+            before = self._configurations
+            self._configurations = _Configurations(self._optional)
+            for state, done in before:
+                self._configurations.add(state, done)
+        return True
+
+    def _end(self, operation: Operation) -> bool:
+        ending = next(bit for bit, one in self._pending.items() if one is operation)
+        after = _Configurations(self._optional)
+        visited = _Configurations(self._optional)
+        todo: deque[tuple[State, int]] = deque()
+        for state, done in self._configurations:
+            if done & ending:
+                after.add(state, done ^ ending)
+            elif visited.add(state, done):
+                todo.append((state, done))
+        while todo:
+            state, done = todo.popleft()
+            tried = set()
+            for bit, pending in self._pending.items():
+                if done & bit:
+                    continue
+                if bit & self._optional:
+                    kind = self._kinds[bit]
+                    if kind in tried:
+                        continue
+                    tried.add(kind)
+                new = apply(state, pending)
+                if new is None:
+                    continue
+                new = self._seen(new)
+                if new == state and bit & self._optional:
+                    continue
+                if bit == ending:
+                    after.add(new, done)
+                elif visited.add(new, done | bit):
+                    todo.append((new, done | bit))
+        if not after:
+            return False
+        del self._pending[ending]
+        self._configurations = after
+        return True
+
+
+def _explain(events: Sequence[_Event], seen: _Seen) -> Violation:
+    """Return the violation at the last of the events, without what does not matter for it."""
+    start = max(0, len(events) - 2 * _SHOWN)
+    search = _Search(seen)
+    for event in events[:start]:
+        search.advance(event)
+    last = events[-1].operation
+    shown = list(events[start:])
+    compared = {event.operation.unique for event in events}
+    for event in reversed(events[start:]):
+        # A history from which a command that has changed nothing is left out is not less
+        # linearizable. One that shows a unique binds it to a state.
+        operation = event.operation
+        if event.ends or operation is last or not _is_read(operation, compared):
+            continue
+        fewer = [one for one in shown if one.operation is not operation]
+        if not _possible(search.copy(), fewer):
+            shown = fewer
+    operations = dict.fromkeys([*search.pending, *(event.operation for event in shown)])
+    return Violation(last, search.states, list(operations))
+
+
+def _possible(search: _Search, events: Iterable[_Event]) -> bool:
+    return all(search.advance(event) for event in events)
+
+
+_CHANGES = frozenset(("DELETED", "NUMBER", "OK", "STORED", "TOUCHED"))
+
+
+def _is_read(operation: Operation, compared: set[int]) -> bool:
+    result = operation.result
+    return (
+        result is not None
+        and result.word not in _CHANGES
+        and operation.name != "gat"
+        and result.unique not in compared
+    )

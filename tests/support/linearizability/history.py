@@ -1,0 +1,75 @@
+"""What clients observe: commands, when they began and ended, and their results."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["EVERY_KEY", "NEVER", "Operation", "Result"]
+
+NEVER: Final = math.inf
+"""When an operation returned of which it is not known whether it was carried out."""
+EVERY_KEY: Final = b""
+"""The key of ``flush_all``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command answered.
+
+    Attributes:
+        word: the reply's word, such as ``STORED``; ``HIT`` and ``MISS`` for retrievals, ``NUMBER``
+            for a number.
+        value: the value that was shown; the number that ``incr`` made.
+        unique: the cas unique that was shown.
+    """
+
+    word: str
+    value: bytes | None = None
+    unique: int | None = None
+
+    def __str__(self) -> str:
+        shown = [self.word]
+        shown += [_short(self.value)] if self.value is not None else []
+        shown += [f"unique {self.unique}"] if self.unique is not None else []
+        return " ".join(shown)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """One command of one client.
+
+    A command that failed without effect is no operation, and neither is a retrieval that failed.
+
+    Attributes:
+        client: who sent it; a client sends one command at a time.
+        name: the command.
+        key: the item's; `EVERY_KEY` for all items.
+        invoked: when it was sent, in seconds.
+        returned: when its reply arrived; `NEVER` if it is not known whether it was carried out. It
+            may then take effect at any time after it was sent, or never.
+        result: the reply; None for that case.
+        value: the value to store or append; the number to add.
+        unique: the cas unique to compare.
+    """
+
+    client: str
+    name: str
+    key: bytes
+    invoked: float
+    returned: float
+    result: Result | None
+    value: bytes = b""
+    unique: int = 0
+
+    def __str__(self) -> str:
+        words = [self.name]
+        words += [_short(self.value)] if self.value else []
+        words += [f"unique {self.unique}"] if self.name == "cas" else []
+        outcome = "?" if self.result is None else str(self.result)
+        end = "never   " if self.returned == NEVER else f"{self.returned:8.4f}"
+        return f"{self.invoked:8.4f} – {end} {self.client:>12}: {' '.join(words)} → {outcome}"
+
+
+def _short(value: bytes) -> str:
+    text = value.decode(errors="backslashreplace")
+    return text if len(text) <= 60 else f"…{text[-60:]}"
