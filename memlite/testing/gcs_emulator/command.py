@@ -15,7 +15,7 @@ from memlite.core.errors import ConfigError
 from memlite.testing.gcs_emulator.background import loop_factory
 from memlite.testing.gcs_emulator.disk import Disk
 from memlite.testing.gcs_emulator.errors import GcsError
-from memlite.testing.gcs_emulator.faults import Faults
+from memlite.testing.gcs_emulator.faults import LATE_DELAY, Faults
 from memlite.testing.gcs_emulator.latency import parse_latency
 from memlite.testing.gcs_emulator.server import GcsEmulator
 from memlite.testing.gcs_emulator.store import Store
@@ -67,6 +67,8 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
         reset_rate=options.reset_rate,
         lost_ack_rate=options.lost_ack_rate,
         lost_ack=options.lost_ack,
+        late_rate=options.late_rate,
+        late_delay=options.late_delay,
     )
     if options.outage:
         faults.begin_outage(options.outage)
@@ -190,6 +192,20 @@ def _add_faults(parser: argparse.ArgumentParser) -> None:
         choices=("reset", "503", "mixed"),
         default="reset",
         help="what the client sees instead of the acknowledgement (default: %(default)s)",
+    )
+    add(
+        "--late-rate",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="reset the connection of this share of writes, and execute them later",
+    )
+    add(
+        "--late-delay",
+        type=latency,
+        default=LATE_DELAY,
+        metavar="DIST",
+        help="how much later (default: %(default)s)",
     )
     add(
         "--outage",

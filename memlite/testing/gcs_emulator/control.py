@@ -12,8 +12,8 @@ __all__ = ["PREFIX", "Control"]
 PREFIX = "/_emulator/"
 """The prefix of the control endpoint's paths."""
 
-_RATES = ("reset_rate", "lost_ack_rate", "lost_ack")
-_LATENCIES = ("latency", "read_latency", "write_latency")
+_RATES = ("reset_rate", "lost_ack_rate", "lost_ack", "late_rate")
+_LATENCIES = ("latency", "read_latency", "write_latency", "late_delay")
 
 
 class Control:
@@ -65,6 +65,8 @@ class Control:
             "reset_rate": plan.reset_rate,
             "lost_ack_rate": plan.lost_ack_rate,
             "lost_ack": plan.lost_ack,
+            "late_rate": plan.late_rate,
+            "late_delay": str(plan.late_delay or "none"),
             "outage": self._faults.outage,
         }
 

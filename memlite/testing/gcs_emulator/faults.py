@@ -5,23 +5,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from memlite.testing.gcs_emulator.latency import Latency, parse_latency
+from memlite.testing.gcs_emulator.latency import Fixed, Latency, parse_latency
 
 __all__ = ["Action", "Decision", "FaultPlan", "Faults", "Outage"]
 
-Action = Literal["serve", "error", "reset", "hang", "lose-503", "lose-reset"]
+Action = Literal["serve", "error", "reset", "hang", "lose-503", "lose-reset", "late"]
 """What happens to a request.
 
-It is served; answered with an error, reset or left hanging without being executed; or executed, but
-its acknowledgement is lost.
+It is served; answered with an error, reset or left hanging without being executed; executed, but
+its acknowledgement is lost; or reset and executed later, after the client has given it up.
 """
 
 Outage = Literal["503", "reset", "hang"]
 """What happens to every request during an outage."""
 
 _STATUSES = range(400, 600)
+LATE_DELAY: Final = Fixed(4.0)
 
 
 class Decision(NamedTuple):
@@ -31,11 +32,13 @@ class Decision(NamedTuple):
         action: what happens to it.
         delay: seconds to wait first.
         status: the HTTP status of an ``error``.
+        late: seconds after which a ``late`` request is executed.
     """
 
     action: Action = "serve"
     delay: float = 0.0
     status: int = 503
+    late: float = 0.0
 
 
 _SERVE = Decision()
@@ -52,6 +55,9 @@ class FaultPlan:
         reset_rate: the share of requests whose connection is reset instead of being executed.
         lost_ack_rate: the share of writes that are executed but not acknowledged.
         lost_ack: what the client sees instead: ``reset``, ``503``, or ``mixed`` for either.
+        late_rate: the share of writes whose connection is reset, and which are executed later, like
+            a request that was held up on its way.
+        late_delay: how much later; None for at once.
 
     Raises:
         ValueError: a value is invalid; the message is one line.
@@ -63,11 +69,14 @@ class FaultPlan:
     reset_rate: float = 0.0
     lost_ack_rate: float = 0.0
     lost_ack: Literal["reset", "503", "mixed"] = "reset"
+    late_rate: float = 0.0
+    late_delay: Latency | None = LATE_DELAY
 
     def __post_init__(self) -> None:
         rates = {
             "reset_rate": self.reset_rate,
             "lost_ack_rate": self.lost_ack_rate,
+            "late_rate": self.late_rate,
             **{f"error_rates: {status}": rate for status, rate in self.error_rates.items()},
         }
         for name, rate in rates.items():
@@ -131,7 +140,7 @@ class Faults:
         if "latency" in changes:
             both = changes.pop("latency")
             changes = {"read_latency": both, "write_latency": both, **changes}
-        for name in ("read_latency", "write_latency"):
+        for name in ("read_latency", "write_latency", "late_delay"):
             if isinstance(changes.get(name), str):
                 changes[name] = parse_latency(changes[name])
         self._plan = replace(self._plan, **changes)
@@ -216,4 +225,7 @@ class Faults:
             if kind == "mixed":
                 kind = self._random.choice(("reset", "503"))
             return Decision("lose-503" if kind == "503" else "lose-reset", delay)
+        if not reads and plan.late_rate and self._random.random() < plan.late_rate:
+            late = plan.late_delay.sample(self._random) if plan.late_delay else 0.0
+            return Decision("late", delay, late=late)
         return Decision("serve", delay)

@@ -69,6 +69,7 @@ class GcsEmulator:
         self._port = port
         self._api = Api(self.store, require_token=require_token)
         self._control = Control(self.faults, self._api.operations)
+        self._late: set[asyncio.TimerHandle] = set()
         self._listener: asyncio.Server | None = None
         self._server: web.Server | None = None
         for name in buckets:
@@ -112,9 +113,11 @@ class GcsEmulator:
         self._port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening, and close all connections."""
+        """Stop listening, close all connections, and drop late requests."""
         if self._listener is None or self._server is None:
             return
+        while self._late:
+            self._late.pop().cancel()
         self._listener.close()
         await self._server.shutdown(_STOP_SECONDS)
         await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
@@ -169,7 +172,17 @@ class GcsEmulator:
             self._api.execute(route, request)
             if decision.action == "lose-503":
                 return _fault_response(503, route)
+        elif decision.action == "late":
+            self._execute_later(decision.late, route, request)
         return None
+
+    def _execute_later(self, seconds: float, route: Route, request: Request) -> None:
+        def execute() -> None:
+            self._late.discard(timer)
+            self._api.execute(route, request)
+
+        timer = asyncio.get_running_loop().call_later(seconds, execute)
+        self._late.add(timer)
 
 
 def _make_request(

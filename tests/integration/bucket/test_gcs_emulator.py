@@ -254,6 +254,36 @@ async def test_bodies_of_all_sizes_and_encodings() -> None:
             assert await response.read() == b""
 
 
+@patiently
+async def test_a_late_write_replaces_what_was_acknowledged_meanwhile() -> None:
+    faults = Faults(late_rate=1.0, late_delay="fixed:500ms")
+    async with GcsEmulator(["bkt"], faults=faults) as emulator, session_of(emulator) as session:
+        with pytest.raises((ConnectionResetError, aiohttp.ClientConnectionError)):
+            await session.post(MEDIA, data=b"late")
+        faults.clear()
+        assert faults.counts["late"] == 1
+        async with session.post(MEDIA, data=b"acknowledged") as response:
+            assert response.status == 200
+        assert await content(session) == b"acknowledged"
+        async with asyncio.timeout(20):
+            while await content(session) != b"late":
+                pass
+
+
+async def content(session: aiohttp.ClientSession) -> bytes:
+    async with session.get(OBJECT + "?alt=media") as response:
+        return await response.read()
+
+
+async def test_late_writes_are_dropped_when_the_emulator_stops() -> None:
+    faults = Faults(late_rate=1.0, late_delay="fixed:60s")
+    async with GcsEmulator(["bkt"], faults=faults) as emulator, session_of(emulator) as session:
+        with pytest.raises((ConnectionResetError, aiohttp.ClientConnectionError)):
+            await session.post(MEDIA, data=b"late")
+        assert len(emulator._late) == 1
+    assert not emulator._late
+
+
 @pytest.mark.parametrize("uvloop", [False, True])
 @pytest.mark.parametrize("deed", ["reset", "lost ack"])
 def test_a_share_of_requests_is_reset(uvloop: bool, deed: str) -> None:
@@ -430,14 +460,16 @@ def test_emulator_process_passes_flags_for_faults() -> None:
     flags = (
         "--bucket", "bkt", "--latency", "fixed:5ms", "--write-latency", "uniform:1ms-2ms",
         "--error-rate", "503=0.1,429=0.02", "--error-rate", "500=0.5", "--reset-rate", "0.1",
-        "--lost-ack-rate", "0.2", "--lost-ack", "mixed", "--seed", "5", "--object-write-rate", "1",
+        "--lost-ack-rate", "0.2", "--lost-ack", "mixed", "--late-rate", "0.3",
+        "--late-delay", "fixed:2s", "--seed", "5", "--object-write-rate", "1",
         "--ordered-generations", "--outage", "hang",
     )  # fmt: skip
     with emulator_process(*flags) as url:
         assert fetch(url + "/_emulator/faults") == (
             b'{"read_latency":"fixed:5ms","write_latency":"uniform:1ms-2ms",'
             b'"error_rates":{"503":0.1,"429":0.02,"500":0.5},"reset_rate":0.1,'
-            b'"lost_ack_rate":0.2,"lost_ack":"mixed","outage":"hang"}'
+            b'"lost_ack_rate":0.2,"lost_ack":"mixed",'
+            b'"late_rate":0.3,"late_delay":"fixed:2s","outage":"hang"}'
         )
     with pytest.raises(OSError, match="refused"):
         fetch(url + "/_emulator/health")

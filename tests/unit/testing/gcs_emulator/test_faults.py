@@ -102,6 +102,18 @@ def test_lost_acknowledgements(kind, by_reset, by_503):
     assert share(faults, "serve", reads=True) == 1
 
 
+def test_late_writes():
+    faults = Faults(seed=1, late_rate=0.3)
+    late = [one.late for one in decisions(faults) if one.action == "late"]
+    assert len(late) / DRAWS == pytest.approx(0.3, abs=0.02)
+    assert set(late) == {4.0}
+    assert share(faults, "serve", reads=True) == 1
+    faults.set(late_delay="uniform:1s-2s")
+    assert all(1 <= one.late <= 2 for one in decisions(faults) if one.action == "late")
+    faults.set(late_delay=None)
+    assert {one.late for one in decisions(faults)} == {0.0}
+
+
 def test_only_requests_on_objects_have_faults():
     faults = Faults(seed=1, reset_rate=1.0, latency="fixed:1s")
     assert share(faults, "serve", on_objects=False) == 1
@@ -128,9 +140,9 @@ def test_latencies_of_reads_and_writes():
 
 @pytest.mark.parametrize(
     "plan",
-    [{"reset_rate": 1.5}, {"reset_rate": -0.1}, {"lost_ack_rate": "x"}, {"error_rates": {200: 0.1}},
-     {"error_rates": {503: 0.6}, "reset_rate": 0.6}, {"lost_ack": "sometimes"},
-     {"latency": "20ms"}],
+    [{"reset_rate": 1.5}, {"reset_rate": -0.1}, {"late_rate": 2}, {"lost_ack_rate": "x"},
+     {"error_rates": {200: 0.1}}, {"error_rates": {503: 0.6}, "reset_rate": 0.6},
+     {"lost_ack": "sometimes"}, {"latency": "20ms"}],
 )  # fmt: skip
 def test_invalid_plans(plan):
     faults = Faults(reset_rate=0.25)
@@ -186,12 +198,13 @@ def test_faults_through_the_control_endpoint(control, faults):
     values = {
         "latency": "fixed:1ms", "write_latency": "uniform:1ms-2ms", "error_rates": {"503": 0.1},
         "reset_rate": 0.2, "lost_ack_rate": 0.3, "lost_ack": "mixed", "outage": "hang", "seed": 3,
+        "late_rate": 0.4, "late_delay": "fixed:2s",
     }  # fmt: skip
     answer = ask(control, "PATCH", "faults", values)
     assert answer == {
         "read_latency": "fixed:1ms", "write_latency": "uniform:1ms-2ms",
         "error_rates": {"503": 0.1}, "reset_rate": 0.2, "lost_ack_rate": 0.3, "lost_ack": "mixed",
-        "outage": "hang",
+        "late_rate": 0.4, "late_delay": "fixed:2s", "outage": "hang",
     }  # fmt: skip
     assert ask(control, "GET", "faults") == answer
     answer = ask(control, "PATCH", "faults", {"outage": None, "read_latency": None})
