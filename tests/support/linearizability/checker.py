@@ -251,8 +251,9 @@ def _explain(events: Sequence[_Event], seen: _Seen) -> Violation:
         fewer = [one for one in shown if one.operation is not operation]
         if not _possible(search.copy(), fewer):
             shown = fewer
-    operations = dict.fromkeys([*search.pending, *(event.operation for event in shown)])
-    return Violation(last, search.states, list(operations))
+    operations = {*search.pending, *(event.operation for event in shown)}
+    in_order = sorted(operations, key=lambda operation: operation.invoked)
+    return Violation(last, search.states, in_order)
 
 
 def _possible(search: _Search, events: Iterable[_Event]) -> bool:
