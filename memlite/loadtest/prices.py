@@ -175,9 +175,9 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
         sentences.append(
             f"The bucket is {prices.bucket}: each key read is a class B operation "
             f"({money(prices.class_b)} per 1,000) and each write a class A operation "
-            f"({money(prices.class_a)} per 1,000); deletions are free. Reads answered by the near "
-            "cache and combined writes cost less; the reads that precede some writes, and the "
-            "storage for the values, are not included."
+            f"({money(prices.class_a)} per 1,000), as is each deletion. Reads answered by the "
+            "near cache and combined writes cost less; the reads that precede some writes, and "
+            "the storage for the values, are not included."
         )
     return sentences
 
@@ -203,11 +203,10 @@ def _cost(point: Point, kind: str, prices: Prices) -> Cost | None:
 
 
 def _shares(point: Point) -> tuple[float, float]:
-    """Return the measured shares of reads, and of writes other than deletions."""
+    """Return the measured shares of reads and of writes."""
     operations = sum(one.operations for one in point.repetitions)
     reads = min(operations, sum(one.hits + one.misses for one in point.repetitions))
-    deletions = point.response["delete"].count if "delete" in point.response else 0
-    return reads / operations, max(0, operations - reads - deletions) / operations
+    return reads / operations, (operations - reads) / operations
 
 
 def _default_text() -> str:

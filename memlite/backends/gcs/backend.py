@@ -2,29 +2,23 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.gcs import startup
 from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.client import BucketClient
-from memlite.backends.gcs.codec import (
-    DamagedError,
-    Origin,
-    Trail,
-    decode,
-    encode,
-    key_of,
-    name_of,
-)
+from memlite.backends.gcs.codec import TOMBSTONE_EXPIRES, Origin, key_of, name_of
 from memlite.backends.gcs.credentials import Authorization
 from memlite.backends.gcs.epoch import Epoch
+from memlite.backends.gcs.objects import DamagedObjectError, Objects, State
 from memlite.backends.gcs.options import Options, parse_options
+from memlite.backends.gcs.overwrites import Overwrites
 from memlite.backends.gcs.requests import Call
+from memlite.backends.gcs.tombstones import Tombstones
+from memlite.backends.gcs.writer import UNKNOWN_OUTCOME, Writer, is_generation
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
 from memlite.core.errors import StartError, StorageError, VersionConflict
@@ -34,30 +28,15 @@ __all__ = ["GcsBackend", "make"]
 _log = logging.getLogger("memlite")
 
 _LONG_AGO = 1.0
-# Generations are signed 64-bit numbers. A state that no longer has one gets a number above them.
-_NO_GENERATION = 1 << 63
 _SCANNED_AT_ONCE = 16
-
-
-class _DamagedObjectError(StorageError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"bucket: the object {name} is damaged, or not memlite's")
-        self.name = name
-
-
-class _Read(NamedTuple):
-    """A state of an object that a write depends on."""
-
-    version: int
-    origin: Origin
 
 
 class GcsBackend(Backend):
     """Stores records in a bucket of Google Cloud Storage, under a prefix.
 
     Versions are generations, and conditions are preconditions of the bucket. Whatever several
-    servers do at once, none of them undoes a write that another has acknowledged. If the
-    acknowledgement of a write is lost, the backend looks for the write's nonce in the object.
+    servers do at once, none of them undoes a write that another has acknowledged; see
+    `memlite.backends.gcs.writer`.
 
     Args:
         options: the bucket, and how to access it.
@@ -69,11 +48,12 @@ class GcsBackend(Backend):
         self._breaker = Breaker(options.shown)
         self._client = BucketClient(options, self._breaker)
         self._epoch = Epoch(self._client, context.clock)
+        self._clock = context.clock
+        self._objects = Objects(self._client, options.prefix)
+        self._writer = Writer(self._objects, self._client, self._epoch, strict=options.strict)
+        self._overwrites = Overwrites()
+        self._tombstones = Tombstones(self._client, self._objects)
         self._refresh: asyncio.Task[None] | None = None
-        self._writer = secrets.token_bytes(4)
-        self._numbers = itertools.count(1)
-        # Nonces of writes in progress.
-        self._unsettled: set[bytes] = set()
 
     peeks = False  # every read is a request
 
@@ -97,10 +77,14 @@ class GcsBackend(Backend):
         if self._refresh is not None:
             self._refresh.cancel()
             await asyncio.wait([self._refresh])
+        await self._tombstones.close()
+        await self._overwrites.close()
         await self._client.close()
 
     def tick(self) -> None:
-        """Refresh the epoch."""
+        """Refresh the epoch, remove old tombstones, and forget old states."""
+        self._objects.tick()
+        self._tombstones.tick()
         if self._refresh is None or self._refresh.done():
             self._refresh = self._loop.create_task(self._refresh_epoch())
 
@@ -121,14 +105,10 @@ class GcsBackend(Backend):
         Raises:
             StorageError: also if the object is damaged, or was not written by memlite.
         """
-        name = name_of(key)
-        reply = await self._client.read(call or Call(self._client.deadline), name)
-        if reply.status == 404:
+        found = await self._objects.read(call or Call(self._client.deadline), key)
+        if found is None:
             return None
-        try:
-            record, origin = decode(key, reply.body, reply.generation)
-        except DamagedError:
-            raise _DamagedObjectError(self._options.prefix + name) from None
+        record, origin = found
         as_of = self._epoch.now(origin.epoch)
         expires = _LONG_AGO if origin.epoch < as_of else record.expires
         return record._replace(expires=expires, token=origin._replace(as_of=as_of))
@@ -177,7 +157,7 @@ class GcsBackend(Backend):
     async def _get_undamaged(self, key: bytes) -> Record | None:
         try:
             return await self.get(key)
-        except _DamagedObjectError as error:
+        except DamagedObjectError as error:
             _log.warning("passed over the object %s: it is damaged, or not memlite's", error.name)
             return None
 
@@ -185,96 +165,86 @@ class GcsBackend(Backend):
 
     async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
         """Store a record; see `Backend.put`. `ANY` also replaces objects that are not memlite's."""
-        call = Call(self._client.deadline)
-        key, name = record.key, name_of(record.key)
-        nonce = self._writer + (next(self._numbers) & 0xFFFFFFFF).to_bytes(4)
-        self._unsettled.add(nonce)
-        try:
-            before: Trail | None = None
-            expect: int | None = None
-            epoch = self._epoch.now()
-            if replacing is None:
-                expect = 0
-            elif replacing is not ANY:
-                # The record belongs to the epoch in which the state that it depends on was read: a
-                # flush since then applies to both.
-                expect, origin = await self._as_read(call, key, replacing)
-                before, epoch = origin.trail, origin.as_of
-            while True:
-                trail = Trail(nonce, (nonce,))
-                if before is not None:
-                    trail = before.followed_by(nonce, self._unsettled)
-                body = encode(record, epoch, trail)
-                reply = await self._client.write(call, name, body, expect, record.expires)
-                if reply.status == 200:
-                    return reply.generation
-                if not call.uncertain:
-                    raise VersionConflict
-                # An earlier attempt may have succeeded; then the object contains our nonce.
-                generation, found = await self._look(call, key)
-                if found is not None and nonce in found.nonces:
-                    return self._acknowledge(nonce, generation, found)
-                if replacing is not ANY:
-                    raise _conflict(call, before, found)
-                # Another write may depend on ours: replace the state that is current now, but none
-                # that follows it.
-                before, expect = found, generation
-        finally:
-            self._unsettled.discard(nonce)
+        call, key = Call(self._client.deadline), record.key
+        if replacing is ANY:
+            if not self._options.strict:
+                return await self._writer.set_blindly(call, record)
+            return await self._overwrites.run(key, partial(self._writer.overwrite, call, record))
+        if replacing is None:
+            before, epoch = await self._absent(call, key), self._epoch.now()
+        else:
+            before, epoch = await self._as_read(call, key, replacing)
+        return await self._replace(call, record, before, epoch)
 
-    async def _as_read(self, call: Call, key: bytes, state: Versioned) -> _Read:
-        """Return the version and origin of a state; one that was not read by `get` is read again.
+    async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
+        """Remove the record of `key`; see `Backend.delete`."""
+        call = Call(self._client.deadline)
+        if not self._options.strict:
+            await self._remove(call, key, replacing)
+            return
+        tombstone = Record(key, b"", expires=TOMBSTONE_EXPIRES, accessed=self._clock.second)
+        if replacing is not ANY:
+            before, epoch = await self._as_read(call, key, replacing)
+            version = await self._replace(call, tombstone, before, epoch)
+        elif (await self._objects.look(call, key)).absent:
+            return
+        else:
+            version = await self._writer.overwrite(call, tombstone)
+        if is_generation(version):
+            self._tombstones.add(key, version)
+
+    async def _replace(self, call: Call, record: Record, before: State, epoch: int) -> int:
+        version = await self._writer.replace(call, record, before, epoch)
+        if not version:
+            raise VersionConflict
+        return version
+
+    async def _absent(self, call: Call, key: bytes) -> State:
+        """Return the state of a key that has no record.
+
+        Raises:
+            VersionConflict: it has one.
+        """
+        state = self._objects.known(key)
+        if state is None or not state.absent:
+            state = await self._objects.look(call, key)
+        if not state.absent:
+            raise VersionConflict
+        return state
+
+    async def _as_read(self, call: Call, key: bytes, read: Versioned) -> tuple[State, int]:
+        """Return a state that was read, and the epoch in which it was; read it again if need be.
+
+        A record that depends on a state belongs to the epoch in which that state was read: a flush
+        since then applies to both.
 
         Raises:
             VersionConflict: the state is no longer current.
         """
-        record = state if isinstance(state, Record) else None
+        record = read if isinstance(read, Record) else None
         if record is None or not isinstance(record.token, Origin):
             record = await self.get(key, call)
-            if record is None or record.version != state.version:
+            if record is None or record.version != read.version:
                 raise VersionConflict
-        assert isinstance(record.token, Origin)  # noqa: S101 - as `get` made it
-        return _Read(record.version, record.token)
+        origin = record.token
+        assert isinstance(origin, Origin)  # noqa: S101 - as `get` made it
+        return State(record.version, origin.trail_data), origin.as_of
 
-    async def _look(self, call: Call, key: bytes) -> tuple[int, Trail | None]:
-        """Return the generation and trail of a key's object; 0 and None if there is no object."""
-        reply = await self._client.read(call, name_of(key))
-        if reply.status == 404:
-            return 0, None
-        try:
-            _, origin = decode(key, reply.body, reply.generation)
-            return reply.generation, origin.trail
-        except DamagedError:
-            return reply.generation, None
-
-    def _acknowledge(self, nonce: bytes, generation: int, found: Trail) -> int:
-        """Return the version of a write whose nonce was found in an object, in this trail."""
-        self._client.requests.counts["lost_acknowledgements"] += 1
-        if found.nonces[0] == nonce:
-            return generation
-        # Another writer has replaced that state since. Its generation is unknown, and any number
-        # will do that no state ever has.
-        return _NO_GENERATION | int.from_bytes(nonce)
-
-    async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
-        """Remove the record of `key`; see `Backend.delete`."""
-        name, call = name_of(key), Call(self._client.deadline)
+    async def _remove(self, call: Call, key: bytes, replacing: Versioned | Anything) -> None:
+        """Remove a key's object, without a tombstone."""
+        name = name_of(key)
         if replacing is ANY:
             await self._client.remove(call, name, None)
             return
-        read = await self._as_read(call, key, replacing)
-        reply = await self._client.remove(call, name, read.version)
+        before, _ = await self._as_read(call, key, replacing)
+        reply = await self._client.remove(call, name, before.generation)
         if reply.status in (200, 204):
             return
-        if not call.uncertain:
-            raise VersionConflict
-        if reply.status == 412:
-            # An earlier attempt may have succeeded. Then the object that is there now has another
-            # birth, and must stay. If the birth is the same, the object was replaced by a write
-            # that depends on it, and nothing was removed.
-            _, found = await self._look(call, key)
-            if found is not None and found.birth == read.origin.trail.birth:
-                raise VersionConflict
+        if call.uncertain:
+            found = await self._objects.look(call, key)
+            if not self._writer.would_show(found, before):
+                raise call.error(UNKNOWN_OUTCOME)
+        raise VersionConflict
 
     async def flush(self, at: float = 0.0) -> None:
         """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
@@ -289,16 +259,10 @@ class GcsBackend(Backend):
             "times_unavailable": self._breaker.times_opened,
             "in_flight": self._client.requests.in_flight,
             **{name: counts[name] for name in _COUNTS},
+            "tombstones": len(self._tombstones),
             "epoch": self._epoch.now(),
             "epoch_age": round(self._epoch.age, 1),
         }
-
-
-def _conflict(call: Call, before: Trail | None, found: Trail | None) -> Exception:
-    """Return the error of a write that depends on `before`, and is not in the trail `found`."""
-    if found and before and found.birth == before.birth and found.may_have_lost(before):
-        return call.error("too many writers of one key")
-    return VersionConflict()
 
 
 _COUNTS = (

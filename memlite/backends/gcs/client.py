@@ -91,7 +91,7 @@ class BucketClient:
         return reply
 
     async def write(
-        self, call: Call, name: str, body: bytes, expect: int | None, expires: float = 0.0
+        self, call: Call, name: str, body: bytes, expect: int | None, custom_time: float = 0.0
     ) -> Reply:
         """Write an object.
 
@@ -100,7 +100,7 @@ class BucketClient:
             name: the name of the object.
             body: its content.
             expect: the generation that must be current; 0 for no object, None for no condition.
-            expires: unix time in seconds for its ``customTime``, 0 for none.
+            custom_time: unix time in seconds for its ``customTime``, 0 for none.
 
         Returns:
             A response with status 200 and the new generation, or with 412. With `expect` None, also
@@ -109,7 +109,7 @@ class BucketClient:
         """
         self._counts["class_a_operations"] += 1
         condition = "" if expect is None else f"&ifGenerationMatch={expect}"
-        attributes = _attributes(expires) if expires else b"{}"
+        attributes = _attributes(custom_time) if custom_time else b"{}"
         data = b"".join((self._head, attributes, self._middle, body, self._tail))
         reply = await self.requests.ask(
             call,
@@ -148,6 +148,6 @@ class BucketClient:
         return names, answer.get("nextPageToken", "")
 
 
-def _attributes(expires: float) -> bytes:
-    moment = datetime.fromtimestamp(min(expires, _LATEST), UTC).replace(tzinfo=None)
+def _attributes(custom_time: float) -> bytes:
+    moment = datetime.fromtimestamp(min(custom_time, _LATEST), UTC).replace(tzinfo=None)
     return f'{{"customTime":"{moment.isoformat()}Z"}}'.encode()

@@ -18,6 +18,9 @@ offset bytes
 46     8 × n nonces of the last writes, the newest first
 ====== ===== ======================================================================
 
+A tombstone marks a key that was deleted. It is an empty record that expired half a second after the
+unix epoch, when no other record does: clients' expiries are whole seconds.
+
 Version 2 appends nine bytes of `memlite.backends.MetaFlags`: bits (1 stale, 2 won, 4 binary,
 8 unique given) and the cas unique that a client assigned. Items without meta flags are still
 written as version 1, which older servers can read.
@@ -34,6 +37,7 @@ from memlite.core.meta_flags import MetaFlags
 
 __all__ = [
     "NONCE_BYTES",
+    "TOMBSTONE_EXPIRES",
     "DamagedError",
     "Origin",
     "Trail",
@@ -44,6 +48,9 @@ __all__ = [
 ]
 
 NONCE_BYTES = 8
+TOMBSTONE_EXPIRES = 0.5
+"""The expiry of tombstones, unix time in seconds."""
+
 _RING = 8
 _WRITER_BYTES = 4
 _MAGIC = b"mlit"
@@ -54,7 +61,7 @@ _STALE, _WON, _BINARY, _UNIQUE = 1, 2, 4, 8
 _HEADER = struct.Struct(">4sBBIIdQQ8s")
 # What the checksum does not cover: magic, version, number of nonces and itself.
 _START = struct.Struct(">4sBBI")
-_REST = struct.Struct(">IdQQ8s")
+_START_OF_REST = struct.Struct(">IdQQ")
 _TRAIL = _HEADER.size - NONCE_BYTES
 
 
@@ -80,6 +87,11 @@ class Trail(NamedTuple):
         """Return the trail whose birth and nonces these bytes are."""
         birth, *nonces = (data[at : at + NONCE_BYTES] for at in range(0, len(data), NONCE_BYTES))
         return cls(birth, tuple(nonces))
+
+    @property
+    def data(self) -> bytes:
+        """The bytes that `parse` takes."""
+        return self.birth + b"".join(self.nonces)
 
     def followed_by(self, nonce: bytes, unsettled: set[bytes]) -> "Trail":
         """Return the trail after the write `nonce`, which replaces the object with this trail.
@@ -119,8 +131,8 @@ class Origin(NamedTuple):
 
 def encode(record: Record, epoch: int, trail: Trail) -> bytes:
     """Return the content of a record's object."""
-    rest = _REST.pack(record.flags, record.expires, max(0, record.accessed), epoch, trail.birth)
-    rest += b"".join(trail.nonces)
+    rest = _START_OF_REST.pack(record.flags, record.expires, max(0, record.accessed), epoch)
+    rest += trail.data
     version = _VERSION
     if record.meta_flags is not None:
         version = _META_VERSION

@@ -122,24 +122,30 @@ class Epoch:
         """
         async with self._turn:
             call = Call(self._client.deadline)
-            while not await self._increment(call, at):
-                pass
+            before = await self._current(call)
+            number = self.now()
+            while True:
+                after = before.flushed(at, self._clock.now())
+                reply = await self._client.write(
+                    call, _NAME, after.content(), expect=self._generation
+                )
+                if reply.status == 200:
+                    self._set(after, reply.generation)
+                    return
+                # Another server was faster, or this write succeeded without a response. If there
+                # was a flush since this one began, whoever made it, they count as simultaneous: a
+                # second one could remove items that were stored between the two.
+                before = await self._current(call)
+                if before == after or (not at and self.now() > number):
+                    return
 
-    async def _increment(self, call: Call, at: float) -> bool:
-        # The epoch to increment is the bucket's, not the one known here.
+    async def _current(self, call: Call) -> Schedule:
+        """Read the schedule; the epoch to increment is the bucket's, not the one known here."""
         self._learn(await self._client.read(call, _NAME))
         number = self.now()
-        before = self._schedule
-        if number > max(before.epoch, before.then):  # the object was lost
-            before = Schedule(number, 0.0, number)
-        after = before.flushed(at, self._clock.now())
-        reply = await self._client.write(call, _NAME, after.content(), expect=self._generation)
-        if reply.status != 200:
-            # Another server was faster. Or this write succeeded, and its acknowledgement was lost;
-            # then flushing twice does no harm, as the client has not been answered yet.
-            return False
-        self._set(after, reply.generation)
-        return True
+        if number > max(self._schedule.epoch, self._schedule.then):  # the object was lost
+            return Schedule(number, 0.0, number)
+        return self._schedule
 
     def _learn(self, reply: Reply) -> None:
         if reply.status == 404:

@@ -32,6 +32,7 @@ class Options:
         concurrency: number of requests that may be in progress at once.
         project: the project for quota, which requester-pays buckets charge; empty for that of the
             credentials.
+        strict: whether every write is conditional, and deletes leave tombstones.
     """
 
     bucket: str
@@ -41,6 +42,7 @@ class Options:
     deadline: float = 5.0
     concurrency: int = 64
     project: str = ""
+    strict: bool = True
 
     @property
     def anonymous(self) -> bool:
@@ -64,7 +66,7 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     Raises:
         ConfigError: something is wrong with it.
     """
-    given = url.only("timeout", "deadline", "concurrency", "endpoint", "project")
+    given = url.only("timeout", "deadline", "concurrency", "strict", "endpoint", "project")
     if not _BUCKET.fullmatch(url.host):
         raise ConfigError(
             f"--backend: not the name of a bucket: {url.host!r}; such as gs://bucket/prefix"
@@ -76,6 +78,9 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     concurrency = _number(given, "concurrency", 64, 1, 10_000)
     if concurrency != int(concurrency):
         raise ConfigError("--backend: gs: concurrency must be a whole number")
+    strict = given.get("strict", "1")
+    if strict not in ("0", "1"):
+        raise ConfigError(f"--backend: gs: strict must be 0 or 1, not {strict!r}")
     return Options(
         bucket=url.host,
         prefix=_prefix(url.path),
@@ -84,6 +89,7 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
         deadline=deadline,
         concurrency=int(concurrency),
         project=given.get("project", ""),
+        strict=strict == "1",
     )
 
 

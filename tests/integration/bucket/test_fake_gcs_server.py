@@ -81,12 +81,6 @@ class TestFakeGcsServer(BackendContract):
     def make(self, context: Context) -> Backend:
         return make_backend(self.url, context)
 
-    @pytest.mark.xfail(
-        reason="fake-gcs-server ignores ifGenerationMatch when it deletes", strict=True
-    )
-    def test_put_replaces_only_the_version_that_was_read(self) -> None:
-        super().test_put_replaces_only_the_version_that_was_read()
-
 
 @pytest.mark.skipif(BUCKET is None, reason="MEMLITE_TEST_GCS_BUCKET is not set")
 class TestRealBucket(BackendContract):

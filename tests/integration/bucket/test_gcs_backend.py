@@ -335,6 +335,7 @@ async def test_during_an_outage_requests_fail_quickly_and_then_recover(emulator,
 
 async def test_errors_contain_the_cause(emulator):
     async with opened(emulator, "&timeout=0.2&deadline=0.3") as one:
+        assert await one.get(b"key") is None
         emulator.faults.begin_outage("503")
         with pytest.raises(StorageError, match=r"bucket: 503 Service Unavailable, .* 0\.3 s$"):
             await one.get(b"key")

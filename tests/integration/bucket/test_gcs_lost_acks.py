@@ -5,6 +5,7 @@ pause before the request is repeated.
 """
 
 import contextlib
+import time
 from collections import deque
 
 import pytest
@@ -15,6 +16,7 @@ pytest.importorskip("google.cloud.storage", reason="the bucket backend needs mem
 from memlite.backends import ANY, Record
 from memlite.backends.gcs import make
 from memlite.backends.gcs.codec import name_of
+from memlite.backends.gcs.epoch import Schedule
 from memlite.backends.gcs.requests import Call
 from memlite.backends.registry import Context, parse_url
 from memlite.core.errors import StorageError, VersionConflict
@@ -79,11 +81,21 @@ async def opened(url, **options):
 
 
 @pytest.fixture
-async def scene(monkeypatch):
+def options():
+    return ""
+
+
+@pytest.fixture
+async def scene(monkeypatch, options):
     async with GcsEmulator(["bucket"], faults=Script()) as emulator:
-        url = f"gs://bucket/p?endpoint={emulator.url}"
+        url = f"gs://bucket/p?endpoint={emulator.url}{options}"
         async with opened(url) as one, opened(url) as two:
             yield Scene(emulator, one, two, monkeypatch)
+
+
+# Most tests run on servers that make every write conditional, these also on others.
+either_mode = pytest.mark.parametrize("options", ["", "&strict=0"], ids=["strict", "lax"])
+lax = pytest.mark.parametrize("options", ["&strict=0"], ids=["lax"])
 
 
 def of(value):
@@ -158,6 +170,7 @@ async def test_a_conditional_write_overtaken_by_others_is_a_conflict(scene, deed
 
 @pytest.mark.parametrize("deed", FAILED)
 async def test_one_of_two_concurrent_adds_succeeds(scene, deed):
+    assert await scene.one.get(KEY) is None
     scene.next(deed, meanwhile=lambda: scene.two.put(of(b"two"), None))
     with pytest.raises(VersionConflict):
         await scene.one.put(of(b"one"), None)
@@ -175,13 +188,15 @@ async def test_if_too_many_writers_hide_the_outcome_it_is_an_error(scene):
                 await increment(other)
 
     scene.next("lose-reset", meanwhile=meanwhile)
-    with pytest.raises(StorageError, match="too many writers of one key; the change may have"):
+    with pytest.raises(StorageError, match="changed the object since; the change may have been"):
         await scene.one.put(of(b"1"), read)
     assert await scene.value() == b"9"
 
 
 @pytest.mark.parametrize("deed", LOST)
+@either_mode
 async def test_an_unacknowledged_set_does_not_undo_what_others_built_on_it(scene, deed):
+    assert await scene.one.get(KEY) is None
     scene.next(deed, meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"), ANY)
     assert await scene.value() == b"11"
@@ -206,6 +221,111 @@ async def test_a_set_that_fails_repeatedly_is_executed_in_the_end(scene):
     scene.next("error", "reset", "serve", "lose-503", meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"))
     assert await scene.value() == b"10"
+
+
+@pytest.mark.parametrize("deed", LOST)
+async def test_an_unacknowledged_change_is_recognised_after_a_set(scene, deed):
+    await scene.two.put(of(b"0"))
+    read = await scene.one.get(KEY)
+
+    async def meanwhile():
+        assert (await scene.two.get(KEY)).value == b"1"
+        await scene.two.put(of(b"2"))
+
+    scene.next(deed, meanwhile=meanwhile)
+    await scene.one.put(of(b"1"), read)
+    assert await scene.value() == b"2"
+    assert scene.lost_acknowledgements() == 1
+
+
+@pytest.mark.parametrize("deed", LOST)
+@pytest.mark.parametrize("replacing", [ANY, None])
+async def test_an_unacknowledged_write_is_not_made_again_after_a_delete(scene, deed, replacing):
+    assert await scene.one.get(KEY) is None
+
+    async def meanwhile():
+        await scene.two.delete(KEY, await scene.two.get(KEY))
+
+    scene.next(deed, meanwhile=meanwhile)
+    await scene.one.put(of(b"1"), replacing)
+    assert await scene.value() is None
+    assert scene.lost_acknowledgements() == 1
+
+
+@pytest.mark.parametrize("deed", LOST)
+async def test_an_unacknowledged_set_is_not_made_again_after_a_set(scene, deed):
+    await scene.one.put(of(b"0"))
+    scene.next(deed, meanwhile=lambda: scene.two.put(of(b"two")))
+    await scene.one.put(of(b"one"))
+    assert await scene.value() == b"two"
+    assert scene.lost_acknowledgements() == 1
+
+
+async def test_an_abandoned_request_that_arrives_late_changes_nothing(scene, monkeypatch):
+    await scene.one.put(of(b"0"))
+    requests = scene.one._client.requests
+    sent = []
+    send = requests._send
+
+    async def note(*request):
+        sent.append(request)
+        return await send(*request)
+
+    monkeypatch.setattr(requests, "_send", note)
+    scene.next("error")
+    await scene.one.put(of(b"1"))
+    await scene.two.put(of(b"2"))
+    late = await send(*sent[0])
+    assert late.status == 412
+    assert await scene.value() == b"2"
+
+
+@pytest.mark.parametrize("deed", FAILED)
+@pytest.mark.parametrize("new", [False, True])
+async def test_one_of_two_deletes_of_an_item_succeeds(scene, deed, new):
+    await scene.two.put(of(b"0"))
+    read = await scene.one.get(KEY)
+
+    async def meanwhile():
+        await scene.two.delete(KEY, await scene.two.get(KEY))
+        if new:
+            await scene.two.put(of(b"new"))
+
+    scene.next(deed, meanwhile=meanwhile)
+    with pytest.raises(VersionConflict):
+        await scene.one.delete(KEY, read)
+    assert await scene.value() == (b"new" if new else None)
+
+
+@lax
+@pytest.mark.parametrize("deed", [*LOST, *FAILED])
+@pytest.mark.parametrize("new", [False, True])
+async def test_without_a_tombstone_nobody_knows_who_deleted_an_item(scene, deed, new):
+    await scene.two.put(of(b"0"))
+    read = await scene.one.get(KEY)
+
+    async def meanwhile():
+        with contextlib.suppress(AttributeError, VersionConflict):
+            await scene.two.delete(KEY, await scene.two.get(KEY) or read._replace(token=None))
+        if new:
+            await scene.two.put(of(b"new"))
+
+    scene.next(deed, meanwhile=meanwhile)
+    with pytest.raises(StorageError, match="the change may have been made or not"):
+        await scene.one.delete(KEY, read)
+    assert await scene.value() == (b"new" if new else None)
+
+
+@lax
+@pytest.mark.parametrize("there", [False, True])
+async def test_without_conditions_nobody_knows_whether_a_set_replaced_a_change(scene, there):
+    if there:
+        await scene.two.put(of(b"0"))
+    read = await scene.one.get(KEY)
+    scene.next("error", meanwhile=lambda: scene.two.put(of(b"two")))
+    with pytest.raises(StorageError, match="the change may have been made or not"):
+        await scene.one.put(of(b"1"), read)
+    assert await scene.value() == b"two"
 
 
 @pytest.mark.parametrize("deed", LOST)
@@ -258,6 +378,31 @@ async def test_a_flush_is_retried(scene, deed):
     item = await scene.one.get(KEY)
     await scene.one.put(of(b"1"), item)
     assert await scene.value() == b"1"
+
+
+@pytest.mark.parametrize("deed", LOST)
+@pytest.mark.parametrize("again", [False, True])
+async def test_an_unacknowledged_flush_is_not_made_again(scene, deed, again):
+    await scene.one.put(of(b"0"))
+
+    async def meanwhile():
+        await scene.two._epoch.refresh()
+        if again:
+            await scene.two.flush()
+        await scene.two.put(of(b"1"))
+
+    scene.next("serve", deed, meanwhile=meanwhile)
+    await scene.one.flush()
+    assert (await scene.one.get(KEY)).expires == 0.0
+
+
+@pytest.mark.parametrize("deed", LOST)
+async def test_an_unacknowledged_delayed_flush_is_recognised(scene, deed):
+    await scene.one.put(of(b"0"))
+    at = time.time() + 1000
+    scene.next("serve", deed)
+    await scene.one.flush(at)
+    assert scene.one._epoch._schedule == Schedule(0, at, 1)
 
 
 @pytest.mark.parametrize("deed", FAILED)

@@ -1,0 +1,124 @@
+"""Keys and their objects: records are read and written, and the last known states remembered."""
+
+import contextlib
+import itertools
+from typing import NamedTuple
+
+from memlite.backends.gcs.client import BucketClient
+from memlite.backends.gcs.codec import (
+    TOMBSTONE_EXPIRES,
+    DamagedError,
+    Origin,
+    Trail,
+    decode,
+    encode,
+    name_of,
+)
+from memlite.backends.gcs.requests import Call, Reply
+from memlite.backends.record import Record
+from memlite.core.errors import StorageError
+
+__all__ = ["DamagedObjectError", "Objects", "State"]
+
+# States that are remembered from one tick to the next; each takes about 250 bytes.
+_STATES = 16_384
+
+
+class DamagedObjectError(StorageError):
+    """The content of an object is not that of a record."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"bucket: the object {name} is damaged, or not memlite's")
+        self.name = name
+
+
+class State(NamedTuple):
+    """A state of a key's object.
+
+    Attributes:
+        generation: that of the object; 0 if there is no object.
+        trail_data: see `Origin`; empty if there is no object, or if it is not memlite's.
+        absent: whether there is no object, or only a tombstone.
+    """
+
+    generation: int
+    trail_data: bytes
+    absent: bool = False
+
+    @property
+    def trail(self) -> Trail | None:
+        """The writes that led to this state; None if they are unknown."""
+        return Trail.parse(self.trail_data) if self.trail_data else None
+
+
+class Objects:
+    """The objects of keys.
+
+    Args:
+        client: the objects of the bucket.
+        prefix: that of their names, for messages.
+    """
+
+    def __init__(self, client: BucketClient, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        # The fields of the last known states of the keys that were read or written last.
+        self._states: dict[bytes, tuple[int, bytes, bool]] = {}
+
+    async def read(self, call: Call, key: bytes) -> tuple[Record, Origin] | None:
+        """Return the record of `key` and its origin, or None if it has none.
+
+        Raises:
+            DamagedObjectError: the object is damaged, or was not written by memlite.
+            StorageError: the bucket cannot be read.
+        """
+        name = name_of(key)
+        reply = await self._client.read(call, name)
+        states = self._states
+        states.pop(key, None)
+        if reply.status == 404:
+            states[key] = 0, b"", True
+            return None
+        try:
+            record, origin = decode(key, reply.body, reply.generation)
+        except DamagedError:
+            states[key] = reply.generation, b"", False
+            raise DamagedObjectError(self._prefix + name) from None
+        deleted = record.expires == TOMBSTONE_EXPIRES
+        states[key] = reply.generation, origin.trail_data, deleted
+        return None if deleted else (record, origin)
+
+    async def look(self, call: Call, key: bytes) -> State:
+        """Return the current state of a key, also of a damaged object.
+
+        Raises:
+            StorageError: the bucket cannot be read.
+        """
+        with contextlib.suppress(DamagedObjectError):
+            await self.read(call, key)
+        return State(*self._states[key])
+
+    def known(self, key: bytes) -> State | None:
+        """Return the last known state of a key, which need not be current any more."""
+        state = self._states.get(key)
+        return State(*state) if state else None
+
+    async def write(
+        self, call: Call, record: Record, epoch: int, trail: Trail, expect: int | None
+    ) -> Reply:
+        """Write a record; see `BucketClient.write` for `expect` and what is returned."""
+        key = record.key
+        body = encode(record, epoch, trail)
+        deleted = record.expires == TOMBSTONE_EXPIRES
+        # A lifecycle rule must not remove a tombstone at once.
+        custom_time = float(record.accessed) if deleted else record.expires
+        reply = await self._client.write(call, name_of(key), body, expect, custom_time)
+        if reply.status == 200:
+            self._states.pop(key, None)
+            self._states[key] = reply.generation, trail.data, deleted
+        return reply
+
+    def tick(self) -> None:
+        """Forget the states of the keys that were used least recently, if there are too many."""
+        for key in list(itertools.islice(self._states, max(0, len(self._states) - _STATES))):
+            del self._states[key]
