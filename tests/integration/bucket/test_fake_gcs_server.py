@@ -6,68 +6,27 @@ does not share our misunderstandings. Tests of what it does not implement are ex
 """
 
 import os
-import shutil
-import socket
-import subprocess
-import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from memlite.backends import Backend
 from memlite.backends.registry import Context, make_backend, parse_url
 from memlite.testing.backend_contract import BackendContract
+from tests.support.fake_gcs_server import fake_gcs_server, make_bucket
 
 pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
 pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite-cache[gcs]")
 
 BUCKET = os.environ.get("MEMLITE_TEST_GCS_BUCKET")
-PROGRAM = shutil.which(
-    "fake-gcs-server",
-    path=os.pathsep.join(
-        [os.environ["PATH"], str(Path(".venv/bin").absolute()), str(Path.home() / "go/bin")]
-    ),
-)
 
 
 @pytest.fixture(scope="module")
 def fake() -> Iterator[str]:
     """Yield the URL of a running fake-gcs-server."""
-    if PROGRAM is None:
-        pytest.skip("fake-gcs-server is not installed (go install, see above)")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [PROGRAM, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-    command += ["-backend", "memory", "-public-host", f"127.0.0.1:{port}", "-log-level", "error"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
-        try:
-            deadline = time.monotonic() + 15
-            while True:
-                with socket.socket() as sock:
-                    if sock.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                assert time.monotonic() < deadline, "fake-gcs-server did not start"
-                time.sleep(0.05)
-            yield url
-        finally:
-            process.terminate()
-
-
-def make_bucket(url: str) -> str:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    name = f"bucket-{uuid.uuid4().hex}"
-    client = storage.Client(
-        "project", credentials=AnonymousCredentials(), client_options={"api_endpoint": url}
-    )
-    client.create_bucket(name)
-    client.close()
-    return name
+    with fake_gcs_server() as url:
+        yield url
 
 
 class TestFakeGcsServer(BackendContract):
