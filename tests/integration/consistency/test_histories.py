@@ -9,7 +9,7 @@ import contextlib
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +73,10 @@ async def several(start: Serve, *arguments: str) -> list[RunningServer]:
 
 def target(server: RunningServer, name: str, mix=ALL, keys=KEYS, clients=2) -> Target:
     return Target(name, lambda: server.port, keys, mix, clients)
+
+
+def lines(found: Sequence[object]) -> str:
+    return "\n\n".join(map(str, found))
 
 
 def shown(refused: list[Operation], violation: Violation) -> str:
@@ -190,7 +194,7 @@ async def test_near_caches_show_what_their_own_server_has_changed(
     servers = await several(serve, *NEAR)
     emulator.faults.set(**FAULTS)
     recording = await record(
-        [target(one, f"s{at}", keys=KEYS[at::3]) for at, one in enumerate(servers)],
+        [target(one, f"s{at}", keys=KEYS[at::3], clients=4) for at, one in enumerate(servers)],
         seed,
         SECONDS / 2,
     )
@@ -221,8 +225,8 @@ async def test_reads_through_a_near_cache_are_in_order_and_recent(
         history = [one for one in recording.history if one.key == key]
         for at in range(len(servers)):
             on_one = [one for one in history if one.client.startswith(f"s{at}/")]
-            assert not "\n\n".join(map(str, outdated(on_one)))
-        assert not "\n\n".join(map(str, outdated(history, ttl + SLACK)))
+            assert not lines(outdated(on_one))
+        assert not lines(outdated(history, ttl + SLACK))
 
 
 SLACK = 0.5

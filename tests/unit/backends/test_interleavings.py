@@ -109,7 +109,7 @@ class Play:
     """One writer whose changes come one after the other, and readers at any time.
 
     The nth change makes the value n, or nothing; a read must show what the last change made that
-    was acknowledged before it began, or a later one.
+    was acknowledged, or shown by another read, before it began, or a later one.
     """
 
     def __init__(self, make):
@@ -164,7 +164,10 @@ class Play:
     async def read(self, floor, current):
         try:
             ask = self.backend.get if current else self.backend.get_cached
-            self.check(await ask(KEY), floor)
+            item = await ask(KEY)
+            self.check(item, floor)
+            if item is not None and not 0 < item.expires <= START + self.seconds:
+                self.floor = max(self.floor, int(item.value))
         except StorageError:
             pass
 
