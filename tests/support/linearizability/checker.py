@@ -11,6 +11,7 @@ used fewer can become whatever the other can, so the other is dropped. Values th
 are one value. And of operations that do the same, the first is used first.
 """
 
+import bisect
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -69,8 +70,7 @@ def check(history: Sequence[Operation]) -> Violation | None:
     Operations that begin at the moment at which others return overlap with them.
     """
     events = list(_events(history))
-    results = (operation.result for operation in history)
-    seen = _Seen(result.value for result in results if result is not None)
+    seen = _Seen(history)
     search = _Search(seen)
     for at, event in enumerate(events):
         if not search.advance(event):
@@ -94,26 +94,40 @@ def _events(history: Iterable[Operation]) -> Iterator[_Event]:
 
 
 class _Seen:
-    """Tells values that a client was shown, or that are part of one, from those nobody has seen.
+    """Tells values that a client was shown, or that can become one, from those nobody has seen."""
 
-    Those cannot become one that was seen, unless by counting.
-    """
-
-    def __init__(self, values: Iterable[bytes | None]) -> None:
-        self._values = b"\n".join({value for value in values if value is not None})
-        self._known: dict[bytes | None, bool] = {None: True}
+    def __init__(self, history: Iterable[Operation]) -> None:
+        results = [operation.result for operation in history]
+        values = {result.value for result in results if result is not None} - {None}
+        self._values = b"\n".join(value for value in values if value is not None)
+        self._numbers = sorted(int(value) for value in values if value and value.isdigit())
+        self._more = sum(int(one.value) for one in history if one.name == "incr")
+        # Digits that are appended make of any number many others.
+        self._mixed = any(
+            one.name in ("append", "prepend") and one.value.isdigit() for one in history
+        )
+        self._known: dict[bytes | None, bytes | None] = {None: None}
 
     def __call__(self, state: State) -> State:
         """Return the state, with one value for all that nobody has seen."""
         value = state.value
-        seen = self._known.get(value)
-        if seen is None:
-            assert value is not None
-            seen = self._known[value] = value.isdigit() or value in self._values
-        return state if seen else state._replace(value=_UNSEEN)
+        if value not in self._known:
+            self._known[value] = self._find(value)
+        return state._replace(value=self._known[value])
+
+    def _find(self, value: bytes) -> bytes:
+        if value in self._values or (self._mixed and value.isdigit()):
+            return value
+        if not value.isdigit():
+            return _UNSEEN
+        number = int(value)
+        at = bisect.bisect_left(self._numbers, number)
+        near = at < len(self._numbers) and self._numbers[at] <= number + self._more
+        return value if near else _UNSEEN_NUMBER
 
 
 _UNSEEN = b"(a value that nobody has seen)"
+_UNSEEN_NUMBER = b"9" * 30
 
 
 class _Configurations:
