@@ -6,7 +6,7 @@ in memory keep them in one.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from memlite.core.build import mypyc_attr
 from memlite.core.errors import OutOfMemoryError
@@ -25,7 +25,7 @@ from memlite.memory.item import (
     shared,
 )
 
-__all__ = ["ItemTable"]
+__all__ = ["Contents", "ItemTable"]
 
 # When the index has grown at the expense of items, a store evicts at most this many bytes more than
 # it needs, so that no single store takes long.
@@ -45,6 +45,10 @@ _MEASURED_EVERY: Final = 256 * 1024
 # a millisecond.
 _TIDIED_AT_ONCE: Final = 10_000
 _MOVED: Final = 1000  # Re-measure overhead after compacting this many items.
+
+
+Contents: TypeAlias = tuple[Index, Policy, int]
+"""All items, their policy, and the bytes of memory that they take."""
 
 
 def _none() -> int:
@@ -337,12 +341,31 @@ class ItemTable:
 
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
+        contents = self.set_aside()
+        if self.discard(contents):
+            self._flushed = contents[0]
+
+    def set_aside(self) -> Contents:
+        """Make every item absent at once; return them all, for `put_back` or `discard`."""
+        contents = (self._items, self._policy, self.used)
         self._flushed = None
-        # Unless there are only a few items, which bounds the number of tables that wait.
-        if len(self._policy) >= max(len(self._garbage), 1):
-            self._garbage.append((self._items, self._policy))
-            self._flushed = self._items
         self._begin()
+        return contents
+
+    def put_back(self, contents: Contents) -> None:
+        """Replace all items by those that were set aside."""
+        self._items, self._policy, self.used = contents
+        self.get_by_line = self._policy.find
+        self.measure()
+
+    def discard(self, contents: Contents) -> bool:
+        """Have items that were set aside freed by `reclaim`; return whether there are enough."""
+        items, policy, _ = contents
+        # A few are freed at once, which bounds the number of tables that wait.
+        if len(policy) < max(len(self._garbage), 1):
+            return False
+        self._garbage.append((items, policy))
+        return True
 
     def pop_flushed(self, key: bytes) -> Item | None:
         """Return and free the item that the last flush removed from `key`, or None."""

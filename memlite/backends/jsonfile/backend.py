@@ -28,7 +28,7 @@ from memlite.core.errors import (
 )
 from memlite.memory.eviction import POLICIES, cost
 from memlite.memory.item import FullItem, Item, key_of, line_of
-from memlite.memory.table import ItemTable
+from memlite.memory.table import Contents, ItemTable
 
 __all__ = ["FileBackend", "make"]
 
@@ -50,6 +50,8 @@ _SWEPT_PER_TICK = 10_000
 # Versions skipped at each start. Clients may have seen some that are in no file: of changes in
 # progress when the server was killed, or that a crash of the machine lost before they were synced.
 _LOST_VERSIONS = 2**24
+# What a flush changes, in place of a key.
+_ALL = b""
 
 
 class FileBackend(Backend):
@@ -86,7 +88,7 @@ class FileBackend(Backend):
         self._number = 1
         self._undone = 0
         self._complained = False
-        # A flush was applied to the table but could not be written: it must be the next entry.
+        # A flush came due and could not be written: it must be the next entry.
         self._flush_owed = False
         # More than one journal has to be read at the next start until a snapshot is written.
         self._snapshot_owed = False
@@ -115,6 +117,7 @@ class FileBackend(Backend):
                 loaded.crc,
                 durability=self._context.durability,
                 on_recovery=self._tell_of_recovery,
+                on_flushed=self._free_flushed,
                 on_failure=self._undo_all,
             )
             if not loaded.size:
@@ -230,26 +233,27 @@ class FileBackend(Backend):
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
         """Return a future that is done once the last changes of `keys` are written."""
         unwritten = self._journal.unwritten
-        if not unwritten or not any(key in unwritten for key in keys):
+        if not unwritten or not (_ALL in unwritten or any(key in unwritten for key in keys)):
             return None
         return self._journal.pending
 
     def peek_cached_item(self, line: bytes) -> Item | Unknown | None:
         """Return the item that a request line asks for, if it is written."""
-        unwritten = self._journal.unwritten
-        if unwritten and key_of(line) in unwritten:
-            return UNKNOWN
         if self._flush_at:
             self._flush_if_due()
+        unwritten = self._journal.unwritten
+        if unwritten and (_ALL in unwritten or key_of(line) in unwritten):
+            return UNKNOWN
         return self.table.get_by_line(line)
 
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
         """Return the record of `key`, if it is written."""
-        return UNKNOWN if key in self._journal.unwritten else self.peek(key)
+        item = self.peek_cached_item(line_of(key))
+        return record_of(key, item) if isinstance(item, Item) else item
 
     async def get_cached(self, key: bytes) -> Record | None:
         """Return the record of `key`, once it is written."""
-        while key in self._journal.unwritten:
+        while self.peek_cached(key) is UNKNOWN:
             # The present record, not the one after waiting: otherwise, reads of a key that is
             # written all the time would never be answered.
             undone, record = self._undone, self.peek(key)
@@ -344,7 +348,10 @@ class FileBackend(Backend):
         for key, before in reversed(changes):
             if not isinstance(before, Flush):
                 self.table.restore(key, before)
-            elif before.at:
+                continue
+            if before.removed is not None:
+                self.table.put_back(before.removed)
+            if before.removed is not None or before.at:
                 self._flush_at = before.before
             else:
                 self._flush_owed = True
@@ -356,34 +363,32 @@ class FileBackend(Backend):
     # Flushing
 
     async def flush(self, at: float = 0.0) -> None:
-        """Make all records absent, now or at the unix time `at`.
-
-        If a flush cannot be written, it still holds for the table, and becomes the first entry
-        that is written once writing is possible again.
-        """
+        """Make all records absent, now or at the unix time `at`."""
         if self._journal.broken:
             raise StorageError(f"not stored: {self._journal.failure}")
-        await self._flush(at)
+        await self._flush(at, None if at else self.table.set_aside())
 
-    def _flush(self, at: float) -> asyncio.Future[None]:
+    def _flush(self, at: float, removed: Contents | None) -> asyncio.Future[None]:
         before, self._flush_at = self._flush_at, at
-        if not at:
-            # If it cannot be written it is not undone: the client wanted the items gone.
-            self._journal.forget_undo()
-            self.table.flush()
         if self._flush_owed:
             self._write_owed_flush()
         self._version += 1
         entry = lines.flush_entry(self._version, at)
-        return self._journal.append(entry, b"", Flush(at, before))
+        return self._journal.append(entry, _ALL, Flush(at, before, removed))
 
     def _write_owed_flush(self) -> None:
         self._flush_owed = False
-        self._journal.append(lines.flush_entry(self._version, 0.0), b"", Flush(0.0, 0.0))
+        self._journal.append(lines.flush_entry(self._version, 0.0), _ALL, Flush(0.0, 0.0))
 
     def _flush_if_due(self) -> None:
+        # If this cannot be written it is not undone: the delayed flush is in the file already.
         if self._flush_at and self._flush_at <= self._clock.now():
-            self._flush(0.0)
+            self.table.flush()
+            self._flush(0.0, None)
+
+    def _free_flushed(self, flush: Flush) -> None:
+        if flush.removed is not None:
+            self.table.discard(flush.removed)
 
     # Snapshots
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from memlite.backends.jsonfile.format import Header, checked_lines, journal_header
 from memlite.core.errors import StorageError
 from memlite.memory.item import Item
+from memlite.memory.table import Contents
 
 __all__ = ["Change", "Flush", "Journal", "sync_folder"]
 
@@ -22,10 +23,12 @@ class Flush(NamedTuple):
     Attributes:
         at: unix time in seconds, 0 for at once.
         before: the time of the flush that it replaced, 0 for none.
+        removed: the items that it removed, None if it cannot be undone.
     """
 
     at: float
     before: float
+    removed: Contents | None = None
 
 
 Change: TypeAlias = tuple[bytes, Item | Flush | None]
@@ -139,11 +142,13 @@ class Journal:
         durability: ``always`` syncs before an entry counts as written, ``everysec`` once per
             second, ``none`` leaves syncing to the system.
         on_recovery: called when entries were written again after a failure.
+        on_flushed: called when a flush was written.
         on_failure: called when entries could not be written, with the changes to undo, in order.
             All entries that were not written by then never will be.
 
     Attributes:
-        unwritten: the keys of the changes that are not written, and what `append` returned.
+        unwritten: the keys of the changes that are not written, and what `append` returned; the
+            key of a flush is empty.
         broken: whether the file cannot be written any more; `replace` repairs that.
         syncs: number of fsyncs.
         failure: why the last entries could not be written, empty if they were.
@@ -157,12 +162,14 @@ class Journal:
         *,
         durability: str,
         on_recovery: Callable[[], None],
+        on_flushed: Callable[[Flush], None],
         on_failure: Callable[[list[Change]], None],
     ) -> None:
         self._file = _File(path, size, crc)
         self._always = durability == "always"
         self._every_second = durability == "everysec"
         self._on_recovery = on_recovery
+        self._on_flushed = on_flushed
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "memlite-journal")
@@ -226,12 +233,6 @@ class Journal:
         if self.pending is not None:
             await asyncio.wait([self.pending])
 
-    def forget_undo(self) -> None:
-        """Forget how to undo the changes so far; their entries are written nonetheless."""
-        self._changes_in_writing.clear()
-        self._changes.clear()
-        self.unwritten.clear()
-
     def _start(self) -> None:
         """Begin what is due next, unless something is in progress."""
         self._start_due = False
@@ -263,9 +264,11 @@ class Journal:
             self.syncs += self._always
             self._unsynced = not self._always
             unwritten = self.unwritten
-            for key, _ in self._changes_in_writing:
+            for key, before in self._changes_in_writing:
                 if unwritten.get(key) is group:  # its last change
                     del unwritten[key]
+                if isinstance(before, Flush):
+                    self._on_flushed(before)
             self._changes_in_writing = []
             if self.failure:
                 self.failure = ""

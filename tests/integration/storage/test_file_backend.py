@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from memlite.backends import Record
+from memlite.backends import UNKNOWN, Record
 from memlite.backends.conversion import item_of
 from memlite.backends.jsonfile import FileBackend
 from memlite.backends.jsonfile import backend as module
@@ -170,18 +170,58 @@ async def test_a_refused_delayed_flush_does_not_happen(path, disk):
         assert backend.peek(b"key") is None
 
 
-async def test_items_removed_by_a_refused_flush_do_not_come_back(path, disk):
+@pytest.mark.parametrize("call", ["write", "fsync"])
+async def test_a_refused_flush_is_undone(path, disk, call):
     async with opened(path, kill=True) as backend:
         await put(backend, b"old", b"1")
-        disk.fail["write"] = (errno.ENOSPC, ".journal.")
-        with pytest.raises(StorageError):
-            await backend.flush()
-        assert state(backend) == {}
+        await put(backend, b"changed", b"1")
+        before = state(backend)
+        disk.fail[call] = (errno.ENOSPC, ".journal.")
+        refused = [
+            backend.put(Record(b"changed", b"2")),
+            asyncio.ensure_future(backend.flush()),
+            backend.put(Record(b"old", b"3")),
+            asyncio.ensure_future(backend.flush()),
+        ]
+        await asyncio.sleep(0)  # the flushes have begun
+        refused.append(backend.put(Record(b"new", b"4")))
+        assert len(backend.table) == 1
+        assert [await outcome(change) for change in refused] == ["refused"] * 5
+        assert state(backend) == before
         disk.fail.clear()
-        await put(backend, b"new", b"2")
+        backend.tick()
+        await settled(backend)
+        await put(backend, b"new", b"5")
         expected = state(backend)
-        assert set(expected) == {b"new"}
+        assert set(expected) == {b"old", b"changed", b"new"}
     assert await reopened(path) == expected
+
+
+async def test_a_refused_flush_does_not_cancel_one_that_is_still_to_come(path, disk):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        await put(backend, b"old", b"1")
+        await backend.flush(START + 10)
+        disk.fail["write"] = (errno.ENOSPC, ".journal.")
+        assert await outcome(backend.flush()) == "refused"
+        disk.fail.clear()
+        assert backend.peek(b"old") is not None
+        clock.advance(10)
+        assert backend.peek(b"old") is None
+
+
+async def test_a_flush_that_comes_due_is_seen_once_it_is_written(path, monkeypatch):
+    clock = Clock(lambda: 0.0, lambda: START)
+    async with opened(path, kill=True, clock=clock) as backend:
+        await put(backend, b"old", b"1")
+        await backend.flush(START + 10)
+        clock.advance(10)
+        for line in (b"get old\r\n", b"get none\r\n"):
+            assert backend.peek_cached_item(line) is UNKNOWN
+        assert backend.peek_item(b"get old\r\n") is None
+        assert backend.unsettled([b"old"]) is not None
+        assert await backend.get_cached(b"old") is None
+        assert backend.peek_cached_item(b"get old\r\n") is None
 
 
 async def test_a_flush_that_is_due_while_the_journal_is_broken_happens(path, disk):
@@ -350,6 +390,19 @@ async def test_only_written_values_are_read(path, disk):
         (b"delete old", b"touch old 0", b"NOT_FOUND"),
         (b"delete old", b"gat 0 old", b"END"),
         (b"delete old", b"delete old", b"NOT_FOUND"),
+        (b"flush_all", b"get old", b"END"),
+        (b"flush_all", b"get other", b"END"),
+        (b"flush_all", b"gets old other", b"END"),
+        (b"flush_all", b"add old 0 0 1\r\n2", b"STORED"),
+        (b"flush_all", b"replace old 0 0 1\r\n2", b"NOT_STORED"),
+        (b"flush_all", b"cas old 0 0 1 1\r\n2", b"NOT_FOUND"),
+        (b"flush_all", b"incr old 1", b"NOT_FOUND"),
+        (b"flush_all", b"touch old 0", b"NOT_FOUND"),
+        (b"flush_all", b"gat 0 old", b"END"),
+        (b"flush_all", b"delete old", b"NOT_FOUND"),
+        (b"flush_all", b"mg old v", b"EN"),
+        (b"flush_all", b"me old", b"EN"),
+        (b"flush_all", b"flush_all", b"OK"),
     ],
 )
 async def test_no_reply_contains_an_unwritten_value(
@@ -382,8 +435,10 @@ async def test_no_reply_contains_an_unwritten_value(
         assert not early, line
         if not fails:
             assert line.startswith(reply)
-        elif command.startswith(b"get "):
-            assert line == b"END\r\n"  # it reads again
+        elif command == b"get old":
+            assert line == b"VALUE old 0 1\r\n"  # it reads again
+        elif command.startswith((b"get ", b"mg ")):
+            assert line in (b"END\r\n", b"HD\r\n") or line.startswith(b"VA ")
         else:
             assert line == b"SERVER_ERROR not stored: Input/output error\r\n"
 

@@ -704,3 +704,20 @@ def test_an_index_from_which_most_is_gone_gives_its_slots_back():
         store.shrink(store.limit)  # which measures
     assert store._items.memory < before / 10
     assert all(store.get(b"%d" % number) for number in range(99_000, 100_000))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_items_that_are_set_aside_can_be_put_back(policy):
+    table = ItemTable(1 << 20, policy=policy)
+    for number in range(100):
+        table.put(b"key%d" % number, Item(wire_form(b"key%d" % number, 0, b"x"), 0))
+    used = table.used
+    contents = table.set_aside()
+    assert (len(table), table.used, table.get(b"key5")) == (0, 0, None)
+    table.put(b"new", Item(wire_form(b"new", 0, b"x"), 0))
+    assert table.reclaim(1000) == 0
+    table.put_back(contents)
+    assert (len(table), table.used, table.get(b"new")) == (100, used, None)
+    assert table.get_by_line(b"get key5\r\n") is table.find(b"key5") is not None
+    assert table.discard(table.set_aside())
+    assert table.reclaim(1000) == 100
