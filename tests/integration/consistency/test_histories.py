@@ -125,6 +125,8 @@ FAULTS = {
     "lost_ack": "mixed",
     "latency": "uniform:0ms-8ms",
 }
+LATE = {"late_rate": 0.1, "late_delay": "uniform:50ms-1500ms"}
+"""Writes that arrive after they were given up."""
 
 
 # What is exact
@@ -138,7 +140,7 @@ async def test_three_servers_on_an_unreliable_bucket(
     servers = await several(serve)
     emulator.faults.set(**FAULTS)
     if late:
-        emulator.faults.set(late_rate=0.1, late_delay="uniform:50ms-1500ms")
+        emulator.faults.set(**LATE)
     async with outages(emulator, seed) if not late else contextlib.nullcontext():
         recording = await record(
             [target(one, f"s{at}") for at, one in enumerate(servers)], seed, SECONDS
@@ -166,7 +168,7 @@ async def test_a_file_whose_server_is_killed(tmp_path: Path, seed: str) -> None:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
     url = f"file://{tmp_path}/cache.json?compact=20000"
-    clients = Target("s", lambda: port, KEYS, {**ALL, "flush_all": 1}, clients=6)
+    clients = Target("s", lambda: port, KEYS, {**ALL, "flush_all": 1}, clients=6, final=True)
     rng = random.Random(seed)
     recording = asyncio.ensure_future(record([clients], seed, SECONDS))
     kills = 0
@@ -192,7 +194,7 @@ async def test_near_caches_show_what_their_own_server_has_changed(
 ) -> None:
     """Each key is changed through one server, which never shows an outdated copy of it."""
     servers = await several(serve, *NEAR)
-    emulator.faults.set(**FAULTS)
+    emulator.faults.set(**FAULTS, **LATE)
     recording = await record(
         [target(one, f"s{at}", keys=KEYS[at::3], clients=4) for at, one in enumerate(servers)],
         seed,
@@ -238,7 +240,7 @@ async def test_write_back_loses_nothing_of_a_server_that_is_stopped(
 ) -> None:
     """All keys are changed through one server, which stores what it holds when it stops."""
     home = serve(*NEAR, "--write-back")
-    emulator.faults.set(**FAULTS)
+    emulator.faults.set(**FAULTS, **LATE)
     recording = await record([target(home, "s", ALL, clients=4)], seed, SECONDS / 2)
     emulator.faults.clear()
     assert home.stop() == 0

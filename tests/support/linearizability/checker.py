@@ -5,10 +5,10 @@ The algorithm is Wing's and Gong's with the memory of visited configurations tha
 return: when one does, it must have been carried out in every configuration that is kept. So the
 work depends on how many operations overlap, not on how many there are.
 
-An operation with an unknown outcome never returns, and overlaps with everything after it. Three
-things keep such operations cheap. Of two configurations that differ only in them, the one that has
-used fewer can become whatever the other can, so the other is dropped. Values that nobody was shown
-are one value. And of operations that do the same, the first is used first.
+An operation with an unknown outcome is optional. Most never return, and overlap with everything
+after them. Three things keep them cheap. Of two configurations that differ only in such operations,
+the one that has used fewer can become whatever the other can, so the other is dropped. Values that
+nobody was shown are one value. And of operations that do the same, the first is used first.
 """
 
 import bisect
@@ -136,7 +136,7 @@ class _Configurations:
     Pending operations are the bits of a number.
 
     Args:
-        optional: the bits of operations that never return.
+        optional: the bits of operations whose outcomes are unknown.
     """
 
     def __init__(self, optional: int) -> None:
@@ -167,7 +167,8 @@ class _Search:
 
     def __init__(self, seen: _Seen) -> None:
         self._seen = seen
-        self._kinds: dict[int, tuple[str, State, int]] = {}  # of optional operations, by bit
+        # Equal for optional operations that do the same, by bit.
+        self._kinds: dict[int, tuple[str, State, int, float]] = {}
         self._pending: dict[int, Operation] = {}  # by bit
         self._optional = 0
         self._configurations = _Configurations(0)
@@ -197,11 +198,11 @@ class _Search:
         while bit in self._pending:
             bit <<= 1
         self._pending[bit] = event.operation
-        if event.operation.returned == NEVER:
+        operation = event.operation
+        if operation.result is None:
             self._optional |= bit
-            operation = event.operation
             stored = self._seen(State(operation.value))
-            self._kinds[bit] = (operation.name, stored, operation.unique)
+            self._kinds[bit] = (operation.name, stored, operation.unique, operation.returned)
             # It is in no configuration yet, but the next ones have to know that it is optional.
             before = self._configurations
             self._configurations = _Configurations(self._optional)
@@ -211,13 +212,16 @@ class _Search:
 
     def _end(self, operation: Operation) -> bool:
         ending = next(bit for bit, one in self._pending.items() if one is operation)
-        after = _Configurations(self._optional)
+        after = _Configurations(self._optional & ~ending)
         visited = _Configurations(self._optional)
         todo: deque[tuple[State, int]] = deque()
         for state, done in self._configurations:
             if done & ending:
                 after.add(state, done ^ ending)
-            elif visited.add(state, done):
+                continue
+            if ending & self._optional:  # or it has not been carried out
+                after.add(state, done)
+            if visited.add(state, done):
                 todo.append((state, done))
         while todo:
             state, done = todo.popleft()
@@ -243,6 +247,7 @@ class _Search:
         if not after:
             return False
         del self._pending[ending]
+        self._optional &= ~ending
         self._configurations = after
         return True
 

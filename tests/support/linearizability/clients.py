@@ -33,6 +33,8 @@ class Target:
         keys: those that its clients use.
         mix: the commands that they send.
         clients: how many there are; each sends one command at a time.
+        final: whether a command without a reply is not carried out once the connection is lost: the
+            server was killed, and it was the only one.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Target:
     keys: Sequence[bytes]
     mix: Mix
     clients: int = 3
+    final: bool = False
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Recording:
     @property
     def unknown(self) -> int:
         """The number of operations of which it is not known whether they were carried out."""
-        return sum(operation.returned == NEVER for operation in self.history)
+        return sum(operation.result is None for operation in self.history)
 
 
 async def record(targets: Sequence[Target], seed: str, seconds: float) -> Recording:
@@ -133,7 +136,8 @@ class _Client:
         except ConnectionLostError:
             await self._disconnect()
             return
-        returned = NEVER if result is None else self._now()
+        unknown = result is None and not self._target.final
+        returned = NEVER if unknown else self._now()
         operation = Operation(self._name, name, key, invoked, returned, result, value, unique)
         if result is not None and result.word.startswith("SERVER_ERROR"):
             self._recording.refused.append(operation)

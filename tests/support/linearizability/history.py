@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["EVERY_KEY", "NEVER", "Operation", "Result"]
 
 NEVER: Final = math.inf
-"""When an operation returned of which it is not known whether it was carried out."""
+"""When an operation returned that may still be carried out."""
 EVERY_KEY: Final = b""
 """The key of ``flush_all``."""
 
@@ -45,9 +45,9 @@ class Operation:
         name: the command.
         key: the item's; `EVERY_KEY` for all items.
         invoked: when it was sent, in seconds.
-        returned: when its reply arrived; `NEVER` if it is not known whether it was carried out. It
-            may then take effect at any time after it was sent, or never.
-        result: the reply; None for that case.
+        returned: when its reply arrived. Without one, when it could no longer be carried out;
+            `NEVER` if it may take effect at any time.
+        result: the reply; None if it is not known whether it was carried out.
         value: the value to store or append; the number to add.
         unique: the cas unique to compare.
     """
