@@ -118,7 +118,7 @@ async def test_a_removed_folder_is_an_error_until_it_is_back(path):
         with pytest.raises(StorageError, match="was removed or replaced"):
             await put(backend, b"new", b"2")
         await repaired(backend)
-        with pytest.raises(StorageError, match="not stored: ."):
+        with pytest.raises(StorageError, match=r"not stored: ."):
             await put(backend, b"new", b"2")
         moved.rename(path.parent)
         backend._next_compaction = 0.0
