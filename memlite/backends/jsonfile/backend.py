@@ -14,9 +14,9 @@ from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
-from memlite.backends.jsonfile.journal import Change, Flush, Journal, sync_folder
+from memlite.backends.jsonfile.journal import Change, Flush, Journal, reason_of, sync_folder
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
-from memlite.backends.jsonfile.lock import lock
+from memlite.backends.jsonfile.lock import is_same_file, lock, try_lock_journal
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
 from memlite.core.errors import (
@@ -107,8 +107,9 @@ class FileBackend(Backend):
 
     async def open(self) -> None:
         """Lock the files, and read them."""
-        self._lock = lock(self.path.with_name(self.path.name + ".lock"))
+        self._lock = lock(self._lock_path)
         try:
+            self._check_journals()
             # In a thread, so that signals are handled meanwhile.
             loaded = await asyncio.to_thread(self._load)
             self._journal = Journal(
@@ -131,12 +132,25 @@ class FileBackend(Backend):
         except OSError as error:
             os.close(self._lock)
             raise StartError(
-                f"--backend: {error.filename or self.path}: {error.strerror}"
+                f"--backend: {error.filename or self.path}: {reason_of(error)}"
             ) from None
         except BaseException:
             os.close(self._lock)
             raise
         self._compact_if_due()
+
+    def _check_journals(self) -> None:
+        """Check that no server uses the journals, as the lock file could have been removed."""
+        for journal in journals_of(self.path).values():
+            descriptor = os.open(journal, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if not try_lock_journal(descriptor):
+                    raise StartError(
+                        f"--backend: {self.path} is in use by another server, whose lock file "
+                        "was removed"
+                    )
+            finally:
+                os.close(descriptor)
 
     def _load(self) -> Loaded:
         loaded = load(self.path)
@@ -209,7 +223,7 @@ class FileBackend(Backend):
                 await self._compact_and_tell()
             await self._journal.close()
         except OSError as error:
-            _log.error("%s: %s", self.path, error.strerror)
+            _log.error("%s: %s", self.path, reason_of(error))
         finally:
             os.close(self._lock)
 
@@ -393,6 +407,10 @@ class FileBackend(Backend):
     # Snapshots
 
     @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
+
+    @property
     def _temporary(self) -> Path:
         return self.path.with_name(self.path.name + ".tmp")
 
@@ -412,7 +430,7 @@ class FileBackend(Backend):
             _log.info("%s: the journal is not compacted now: %s", self.path, reason)
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         except OSError as error:
-            _log.error("%s: the journal could not be compacted: %s", self.path, error.strerror)
+            _log.error("%s: the journal could not be compacted: %s", self.path, reason_of(error))
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         finally:
             self._compaction = None
@@ -488,8 +506,25 @@ class FileBackend(Backend):
         if self._flush_owed and not self._journal.broken:
             self._write_owed_flush()
         self._journal.tick()
+        self._check_files()
         self._compact_if_due()
         self.table.walk(_SWEPT_PER_TICK, self._look)
+
+    def _check_files(self) -> None:
+        """Replace the lock file and the snapshot if somebody has removed them."""
+        try:
+            if not is_same_file(self._lock, self._lock_path):
+                renewed = lock(self._lock_path)
+                os.close(self._lock)
+                self._lock = renewed
+                _log.warning("%s was removed while the server runs; made again", self._lock_path)
+            if not (self._snapshot_owed or self.path.exists()):
+                self._snapshot_owed = True
+                _log.error("%s was removed while the server runs; written again", self.path)
+        except (OSError, StartError) as error:
+            if not self._complained:
+                self._complained = True
+                _log.error("%s: %s", self.path, reason_of(error))
 
     def _look(self, key: bytes, item: Item) -> None:
         """Free an item if it has expired; the file need not change."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from memlite.backends.jsonfile.format import Header, checked_lines, journal_header
+from memlite.backends.jsonfile.lock import is_same_file, try_lock_journal, unlock_journal
 from memlite.core.errors import StorageError
 from memlite.memory.item import Item
 from memlite.memory.table import Contents
 
-__all__ = ["Change", "Flush", "Journal", "sync_folder"]
+__all__ = ["Change", "Flush", "Journal", "reason_of", "sync_folder"]
 
 
 class Flush(NamedTuple):
@@ -46,8 +48,10 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _reason(error: BaseException) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, in a few words; never an empty text."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text or type(error).__name__
 
 
 # Once this many entries wait, they are written without waiting for the end of the event loop's
@@ -59,9 +63,13 @@ class _File:
     """The file of a journal. Its methods block; one thread calls them, one at a time."""
 
     def __init__(self, path: Path, size: int, crc: int) -> None:
+        self.path = path
         self._descriptor = os.open(
             path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
+        if not try_lock_journal(self._descriptor):
+            os.close(self._descriptor)
+            raise OSError(errno.EWOULDBLOCK, "in use by another server", str(path))
         self.size = size
         self._crc = crc
         self.broken: OSError | None = None
@@ -89,16 +97,22 @@ class _File:
         try:
             view = memoryview(data)
             while view:
-                view = view[os.write(self._descriptor, view) :]
+                written = os.write(self._descriptor, view)
+                if not written:
+                    raise OSError(errno.EIO, "nothing was written")
+                view = view[written:]
             if durable:
-                self.sync()
-        except OSError:
+                self._sync(self.size + len(data))
+        except BaseException:
             self._cut()
             raise
         self.size += len(data)
         self._crc = crc
 
     def sync(self) -> None:
+        self._sync(self.size)
+
+    def _sync(self, size: int) -> None:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
@@ -106,6 +120,21 @@ class _File:
             # succeed without it.
             self.broken = error
             raise
+        self._check(size)
+
+    def check(self) -> None:
+        """Raise OSError if the file was removed, replaced or cut by somebody else."""
+        self._check(self.size)
+
+    def _check(self, size: int) -> None:
+        if not is_same_file(self._descriptor, self.path):
+            problem = "was removed or replaced while the server runs"
+        elif os.fstat(self._descriptor).st_size != size:
+            problem = "was changed while the server runs"
+        else:
+            return
+        self.broken = OSError(errno.ESTALE, f"{self.path.name} {problem}")
+        raise self.broken
 
     def _cut(self) -> None:
         """Remove the part of a failed write that reached the file."""
@@ -125,6 +154,9 @@ class _File:
             os.fsync(self._descriptor)
         else:
             self.sync()
+
+    def unlock(self) -> None:
+        unlock_journal(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -184,7 +216,7 @@ class Journal:
         self._start_due = False
         self._jobs: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
         self._unsynced = False
-        self._sync_due = False
+        self._check_due = False
         self.broken = False
         self.syncs = 0
         self.failure = ""
@@ -243,9 +275,12 @@ class Journal:
         if self._jobs:
             work, result = self._jobs.pop(0)
             end = partial(self._end_job, result)
-        elif self._sync_due:
-            self._sync_due = self._unsynced = False
-            work, end = self._file.sync, self._end_sync
+        elif self._check_due:
+            self._check_due = False
+            syncs = self._every_second and self._unsynced
+            self._unsynced = False
+            work = self._file.sync if syncs else self._file.check
+            end = partial(self._end_check, syncs)
         elif self._group is not None:
             work = partial(self._file.append, self._entries, durable=self._always)
             end = partial(self._end_group, self._group)
@@ -281,7 +316,7 @@ class Journal:
 
     def _fail(self, error: BaseException, group: asyncio.Future[None] | None) -> None:
         """Fail all entries that are not written: later ones build on those that failed."""
-        self.failure = reason = _reason(error)
+        self.failure = reason = reason_of(error)
         self.broken = self._file.broken is not None
         changes, later = self._changes_in_writing + self._changes, self._group
         self._entries, self._changes_in_writing, self._changes, self._group = [], [], [], None
@@ -295,8 +330,8 @@ class Journal:
         self._busy = False
         self.broken = self._file.broken is not None
         error = done.exception()
-        if error is not None and self.broken:
-            self.failure = _reason(error)
+        if self._file.broken is not None:
+            self.failure = reason_of(error or self._file.broken)
         if not result.done():
             if error is None:
                 result.set_result(done.result())
@@ -324,23 +359,28 @@ class Journal:
 
         def work() -> None:
             self._file.finish()
+            if path == self._file.path:  # it is begun again
+                self._file.unlock()
             file = _File.create(path, header)
             self._file.close()
             self._file = file
 
         await self._do(work)
-        self._unsynced = self._sync_due = False
+        self._unsynced = self._check_due = False
 
     def tick(self) -> None:
-        """Sync what has not been synced (``everysec``); called once a second."""
-        if self._every_second and self._unsynced and not self.broken:
-            self._sync_due = True  # before the next write, if one is in progress
+        """Sync what has not been synced (``everysec``), and check that the file is still there.
+
+        Called once a second.
+        """
+        if not self.broken:
+            self._check_due = True  # before the next write, if one is in progress
             self._start()
 
-    def _end_sync(self, done: asyncio.Future[object]) -> None:
+    def _end_check(self, synced: bool, done: asyncio.Future[object]) -> None:
         self._busy = False
         error = done.exception()
-        self.syncs += error is None
+        self.syncs += synced and error is None
         if error is not None:
             self._fail(error, None)
         self._start()

@@ -93,6 +93,11 @@ def load(path: Path) -> Loaded:
     # The last one is ignored if it was never begun, for example because the disk was full.
     while last > loaded.first and last in journals and not _is_begun(journals[last]):
         last -= 1
+    if loaded.first not in journals and last <= loaded.first and loaded.version:
+        _log.warning(
+            "%s is missing: what it held is lost, if it held anything",
+            journal_path(path, loaded.first),
+        )
     for number in range(loaded.first, last + 1):
         journal = journals.get(number)
         if journal is None:

@@ -1,4 +1,8 @@
-"""Locks a file against other servers; the system releases the lock when the process ends."""
+"""Locks files against other servers; the system releases locks when the process ends.
+
+Two files are locked: one that exists for this alone, and the journal, as files can be removed while
+a server runs.
+"""
 
 import contextlib
 import os
@@ -7,7 +11,7 @@ from pathlib import Path
 
 from memlite.core.errors import StartError
 
-__all__ = ["lock"]
+__all__ = ["is_same_file", "lock", "try_lock_journal", "unlock_journal"]
 
 if sys.platform == "win32":
     import msvcrt
@@ -19,6 +23,33 @@ else:
 
     def _try_lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_same_file(descriptor: int, path: Path) -> bool:
+    """Return whether an open file still has that name, and was not removed or replaced."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def try_lock_journal(descriptor: int) -> bool:
+    """Lock an open journal until it is closed; return False if another process holds the lock.
+
+    Does nothing on Windows, where open files cannot be removed, and locked ones cannot be read.
+    """
+    if sys.platform != "win32":
+        try:
+            _try_lock(descriptor)
+        except (BlockingIOError, PermissionError):
+            return False
+    return True
+
+
+def unlock_journal(descriptor: int) -> None:
+    """Undo `try_lock_journal`."""
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def lock(path: Path) -> int:
