@@ -107,9 +107,12 @@ def test_run_against_memcached(start, tmp_path):
 
 @pytest.mark.parametrize(
     "workload",
-    ["ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f", "concurrent", "write-only",
-     "read-only", "multiget"],
-)  # fmt: skip
+    ["ycsb-e", "concurrent", "multiget"]
+    + [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-f", "write-only", "read-only")
+    ],
+)
 def test_presets(memlite, tmp_path, workload):
     done = bench("run", address(memlite), "--workload", workload, "--clients", 4, *QUICK,
                  "--value-size", 60, "--verify", "--out", tmp_path, "-q",
@@ -156,7 +159,7 @@ def test_pymemcache(memlite, tmp_path):
     assert all(one.misses == 0 for one in point.repetitions)
 
 
-@pytest.mark.parametrize("client", ["text", "pymemcache"])
+@pytest.mark.parametrize("client", ["text", pytest.param("pymemcache", marks=pytest.mark.slow)])
 def test_a_number_of_operations(memlite, tmp_path, client):
     done = bench("run", address(memlite), "--client", client, "--clients", 3, *QUICK,
                  "--operations", 1001, "--workers", 2, "--out", tmp_path, "-q",
@@ -378,9 +381,9 @@ def encrypted(certificates):
     "options",
     [
         ["--verify", "--pipeline", "4"],
-        ["--mix", "get=5,cas=1,incr=1", "--rate", "500"],
-        ["--client", "pymemcache"],
-        ["--workload", "concurrent"],
+        pytest.param(["--mix", "get=5,cas=1,incr=1", "--rate", "500"], marks=pytest.mark.slow),
+        pytest.param(["--client", "pymemcache"], marks=pytest.mark.slow),
+        pytest.param(["--workload", "concurrent"], marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )

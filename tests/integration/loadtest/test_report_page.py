@@ -45,7 +45,13 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(scope="module", params=RUNS)
+# The fast suite draws one report, because each takes seconds of processor time.
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name == "steady" else pytest.param(name, marks=pytest.mark.slow) for name in RUNS
+    ],
+)
 def report(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Path, int]:
     folder = tmp_path_factory.mktemp("report")
     return write_report(RUNS[request.param](), folder)[0], FIGURES[request.param]
@@ -55,6 +61,8 @@ def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
     # This is a single test, so that the workers of pytest-xdist do not each create the report.
     for scheme, width in itertools.product(("light", "dark"), (1200, 400)):
         check_page(browser, report, scheme, width)
+    check_printing(browser, report)
+    check_structure(browser, report)
 
 
 def check_page(browser: Any, report: tuple[Path, int], scheme: str, width: int) -> None:
@@ -87,7 +95,8 @@ def check_page(browser: Any, report: tuple[Path, int], scheme: str, width: int) 
         page.close()
 
 
-def test_a_page_is_printed_on_a_white_background(browser: Any, report: tuple[Path, int]) -> None:
+def check_printing(browser: Any, report: tuple[Path, int]) -> None:
+    """Check that the page is printed on a white background."""
     page = browser.new_page(color_scheme="dark")
     try:
         page.goto(report[0].as_uri())
@@ -98,7 +107,8 @@ def test_a_page_is_printed_on_a_white_background(browser: Any, report: tuple[Pat
         page.close()
 
 
-def test_headings_names_and_scopes(browser: Any, report: tuple[Path, int]) -> None:
+def check_structure(browser: Any, report: tuple[Path, int]) -> None:
+    """Check the headings, identifiers and labels."""
     page = browser.new_page()
     try:
         page.goto(report[0].as_uri())

@@ -19,6 +19,7 @@ Start = Callable[..., RunningServer]
 
 TOOL = Path("/usr/share/memcached/scripts/memcached-tool")
 OURS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"]
+MEMORY_FIRST = ["memlite", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OURS[1:])]
 
 
 def older(server: RunningServer) -> bool:
@@ -196,7 +197,7 @@ def test_the_crawler_can_be_disabled_and_enabled(server: RunningServer, start: S
             assert wire.ask(b"lru_crawler metadump all\r\n") == disabled
 
 
-@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("kind", MEMORY_FIRST)
 def test_a_dump_that_is_not_read_blocks_only_other_dumps(start: Start, kind: str) -> None:
     server = start("-m", "200", "-o", "idle_timeout=2", kind=kind)
     fill(server, 100_000)

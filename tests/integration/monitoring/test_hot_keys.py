@@ -23,8 +23,16 @@ def load(wire: Wire, requests: int, at_once: int) -> None:
         assert wire.exactly(len(answers)) == answers
 
 
-@pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"])
-@pytest.mark.parametrize("at_once", [1, 16])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "memlite",
+        pytest.param("memlite-asyncio", marks=pytest.mark.slow),
+        "memlite-near",
+        "memlite-file",
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
     interval = 256 if kind in ("memlite", "memlite-asyncio") else 64
     # There are enough reads to measure about 64 or 256 of them. Here and below, the tolerance is at

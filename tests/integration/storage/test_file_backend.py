@@ -801,6 +801,7 @@ async def test_statistics_of_the_backend(path):
 # Processor time
 
 
+@pytest.mark.slow
 async def test_the_cost_of_a_durable_set_does_not_depend_on_the_number_of_items(path):
     """Measured in processor time, with a tolerance larger than the noise."""
 
