@@ -169,6 +169,11 @@ class Engine:
             return FLUSHED
         return NOT_FOUND
 
+    def _count_if_absent(self, key: bytes) -> None:
+        """Count why a storage command that changes nothing finds no item, if it finds none."""
+        if self.peek(key) is None:
+            self._count_absent(key, self.table.get(key))
+
     def _observe_fetch(self, key: bytes, item: Item | None, state: str) -> None:
         if self.observer is not None:
             self.observer.fetched(key, item, state)
@@ -187,8 +192,8 @@ class Engine:
             return None
         return item
 
-    def _look_up(self, key: bytes) -> Item | None:
-        """Return the item to change or remove; count one that has expired or was flushed."""
+    def look_up(self, key: bytes) -> Item | None:
+        """Return the item to change, remove or show; count one that has expired or was flushed."""
         item = self.peek(key)
         state = FOUND
         if item is None:
@@ -312,12 +317,16 @@ class Engine:
         value: bytes,
         decide: Callable[[Item | None, Content], Decision],
     ) -> Outcome:
-        self.counters.cmd_set += 1
-        if self.prefixes is not None:
-            self.prefixes.record_set(key)
+        self.count_store(key)
         current = self.peek(key)
         new = Content(value, flags, semantics.expiry(exptime, self.clock.now()))
         return self._carry_out(command, key, new, decide(current, new))
+
+    def count_store(self, key: bytes) -> None:
+        """Count a storage command, also one that stores nothing."""
+        self.counters.cmd_set += 1
+        if self.prefixes is not None:
+            self.prefixes.record_set(key)
 
     def _carry_out(self, command: str, key: bytes, new: Content, decision: Decision) -> Outcome:
         """Store what was decided for `new`, the content that a client sent."""
@@ -329,14 +338,12 @@ class Engine:
                 # memcached fails to allocate the joined item, and replies NOT_STORED.
                 outcome, content = Outcome.NOT_STORED, None
         if self.observer is None:
-            if content is not None:
-                self._put_content(key, self.table.find(key), content)
+            self._put_decided(key, content)
             return outcome
         self._observe_replaced(command, key)
         status = outcome.name.lower()
         try:
-            if content is not None:
-                self._put_content(key, self.table.find(key), content)
+            self._put_decided(key, content)
         except OutOfMemoryError:
             status = "no_memory"
             raise
@@ -345,6 +352,12 @@ class Engine:
             size = len(tried.value)
             self.observer.stored(command, key, tried.flags, size, tried.expires, status)
         return outcome
+
+    def _put_decided(self, key: bytes, content: Content | None) -> None:
+        if content is None:
+            self._count_if_absent(key)
+        else:
+            self._put_content(key, self.table.find(key), content)
 
     def _observe_replaced(self, command: str, key: bytes) -> None:
         """Notify the observer of what a storage command finds before it stores."""
@@ -366,6 +379,7 @@ class Engine:
             if removes:
                 self._observe_replaced(command, key)
         if removes:
+            self._count_if_absent(key)
             self.table.delete(key)
 
     def _put_content(self, key: bytes, old: Item | None, content: Content) -> None:
@@ -389,6 +403,7 @@ class Engine:
                     item = FullItem(wire, self.usage.fresh, expires)
                     item.meta_flags = meta_flags
                 if self.table.pop_flushed(key) is not None:
+                    counters.get_flushed += 1
                     self._count_reclaimed(key, item)
                 self.table.put(key, item)
             else:
@@ -402,6 +417,7 @@ class Engine:
         counters.total_items += 1
 
     def _count_overwritten_expired(self, key: bytes, item: Item) -> None:
+        self.counters.get_expired += 1
         if not item.fetched:
             self.counters.expired_unfetched += 1
         self._count_reclaimed(key, item)
@@ -416,7 +432,7 @@ class Engine:
         """Remove a key; return whether it was there."""
         if self.prefixes is not None:
             self.prefixes.record_delete(key)
-        item = self._look_up(key)
+        item = self.look_up(key)
         if item is None:
             self.counters.delete_misses += 1
             return False
@@ -445,7 +461,7 @@ class Engine:
         return result
 
     def _count(self, key: bytes, delta: int) -> int | Outcome:
-        current = self._look_up(key)
+        current = self.look_up(key)
         outcome, number, content = semantics.count(current, delta)
         if content is None:
             return outcome
@@ -470,7 +486,7 @@ class Engine:
     def _retime(self, key: bytes, exptime: int) -> Item | None:
         counters = self.counters
         counters.cmd_touch += 1
-        item = self._look_up(key)
+        item = self.look_up(key)
         if item is None:
             counters.touch_misses += 1
             return None

@@ -95,7 +95,7 @@ class MetaEngine(Engine):
             bump: whether the item counts as read.
         """
         now = self.clock.now()
-        item = self._look_up(key)
+        item = self.look_up(key)
         if self.prefixes is not None:
             self.prefixes.record_get(key, item is not None)
         created = item is None and vivify is not None
@@ -154,9 +154,7 @@ class MetaEngine(Engine):
             OutOfMemoryError: it does not fit and nothing may be evicted. For set, an older item is
                 removed.
         """
-        self.counters.cmd_set += 1
-        if self.prefixes is not None:
-            self.prefixes.record_set(key)
+        self.count_store(key)
         binary = binary or not nameable(key)
         meta = MetaFlags(binary=binary, unique=unique) if binary or unique is not None else None
         new = Content(value, flags, semantics.expiry(exptime, self.clock.now()), meta)
@@ -220,7 +218,7 @@ class MetaEngine(Engine):
         """
         if self.prefixes is not None:
             self.prefixes.record_delete(key)
-        item = self._look_up(key)
+        item = self.look_up(key)
         counters = self.counters
         if item is None:
             counters.delete_misses += 1
@@ -281,12 +279,12 @@ class MetaEngine(Engine):
         """
         current = self.peek(key)
         if current is None and initial is not None:
-            self._look_up(key)  # once, as `incr` and `decr` do below
+            self.look_up(key)  # once, as `incr` and `decr` do below
             return self._begin_count(key, initial, exptime, unique)
         # An empty value is not a number, regardless of its cas unique.
         mismatch = current is not None and compare is not None and compare != self.unique(current)
         if current is not None and current.size and mismatch:
-            self._look_up(key)
+            self.look_up(key)
             return Counted(Outcome.EXISTS)
         expires = 0.0 if current is None else current.expires
         result = self.decr(key, delta) if down else self.incr(key, delta)

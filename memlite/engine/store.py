@@ -83,7 +83,7 @@ class StoreEngine(MetaEngine):
         cas: bool = True,
         sizes: SizeClasses | None = None,
     ) -> None:
-        self._transaction = Transaction()
+        self._transaction = Transaction(backend.table)
         super().__init__(
             self._transaction, clock, counters, item_size=item_size, cas=cas, sizes=sizes
         )

@@ -7,6 +7,7 @@ from memlite.backends.record import Record
 from memlite.core.meta_flags import MetaFlags
 from memlite.memory import FullItem, Item
 from memlite.memory.item import MAIN
+from memlite.memory.table import ItemTable
 
 __all__ = ["Transaction"]
 
@@ -17,15 +18,19 @@ class Transaction:
     Items that were read are never changed in place, except for their state: a backend may refer
     to them.
 
+    Args:
+        table: the table in which the backend keeps items, None if it keeps none.
+
     Attributes:
         get: returns the item of a key, or None, from those that were read; `find` is the same.
         changes: the item to store for each key; None for a key to delete.
         flush_at: when to flush, as for `Backend.flush`; None for no flush.
     """
 
-    __slots__ = ("_items", "changes", "find", "flush_at", "get")
+    __slots__ = ("_items", "_table", "changes", "find", "flush_at", "get")
 
-    def __init__(self) -> None:
+    def __init__(self, table: ItemTable | None = None) -> None:
+        self._table = table
         self.begin({})
 
     def begin(self, read: Mapping[bytes, Item | Record]) -> None:
@@ -92,8 +97,8 @@ class Transaction:
         return self._items.pop(key, None)
 
     def pop_flushed(self, key: bytes) -> Item | None:
-        """Return None: a backend does not tell what it has flushed."""
-        return None
+        """Return and free the item that the last flush removed, if the backend had it in memory."""
+        return None if self._table is None else self._table.pop_flushed(key)
 
     def flush(self, at: float) -> None:
         """Make all items absent, now (0) or at a unix time."""

@@ -290,8 +290,8 @@ class FullItem(Item):
 
     @classmethod
     def like(cls, item: Item) -> Self:
-        """Return an unread item with the content of another, but no version."""
-        new = cls(item.wire, item.state & ~FRESH_BITS & ~FETCHED, item.expires)
+        """Return an item with the content of another, but no version."""
+        new = cls(item.wire, item.state & ~FRESH_BITS, item.expires)
         new.meta_flags = item.meta_flags
         return new
 

@@ -1,7 +1,6 @@
 """Parsing of meta commands and their flags (``doc/protocol.txt``, "Meta Commands")."""
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,9 +11,11 @@ from memlite.protocol.numbers import signed_32, unsigned
 __all__ = ["MetaRequest", "UnreadableError", "decode_key", "encode_key", "parse_meta"]
 
 _MAX_WORDS: Final = 20
+_CLIENT_FLAGS: Final = ord("F")
 _OPAQUE: Final = ord("O")
 _MAX_OPAQUE: Final = 32  # bytes, including the O
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+_MAX_PADDING: Final = 2
 _NOT_BASE64: Final = bytes(set(range(256)) - set(_BASE64))
 # The characters memcached accepts at the start of a flag, whether it knows the flag or not.
 _FLAG_LETTERS: Final = frozenset(range(ord("A"), ord("z") + 1)) | frozenset(b"0123456789")
@@ -99,10 +100,16 @@ def decode_key(text: bytes) -> bytes | None:
     digits = text.translate(None, _NOT_BASE64)
     if len(digits) % 4:
         return None
-    try:
-        return b64decode(digits, validate=True) or None
-    except Base64Error:
+    padding = digits.find(b"=")
+    if padding < 0:
+        return b64decode(digits) or None
+    # As in memcached, padding counts wherever it is in its group of four, which is the last.
+    start = padding & -4
+    last = digits[start : start + 4]
+    missing = last.count(b"=")
+    if missing > _MAX_PADDING:
         return None
+    return b64decode(digits[:start] + last.replace(b"=", b"A"))[:-missing]
 
 
 def parse_meta(
@@ -114,7 +121,7 @@ def parse_meta(
         words: the words of the line.
         first: the index of the first flag.
         key_length: the longest key allowed, in bytes.
-        wrong_flags: the reply to any error in the flags; if empty, each error has its own.
+        wrong_flags: the reply to any error in the key or the flags; if empty, each has its own.
 
     Raises:
         UnreadableError: the words are not flags.
@@ -122,9 +129,9 @@ def parse_meta(
     """
     key = words[1]
     if len(key) > key_length:
-        raise MalformedError(replies.BAD_FORMAT)
+        raise MalformedError(wrong_flags or replies.BAD_FORMAT)
     if len(words) > _MAX_WORDS:
-        raise MalformedError(_TOO_LONG)
+        raise MalformedError(wrong_flags or _TOO_LONG)
     request = MetaRequest(key, words[first:])
     if len(words) == first:
         return request
@@ -150,8 +157,9 @@ def _set_flags(request: MetaRequest) -> bytes:
         set_flag = _FLAGS.get(letter)
         if set_flag is None:
             return _UNKNOWN
-        # memcached reports the last error it finds.
-        error = set_flag(request, word) or error
+        # memcached reports the last error it finds, but has no words of its own for one in F.
+        found = set_flag(request, word)
+        error = (error or found) if letter == _CLIENT_FLAGS else (found or error)
     return error
 
 

@@ -2,9 +2,10 @@
 
 from typing import Final
 
-__all__ = ["signed", "signed_32", "small_number", "unsigned"]
+__all__ = ["length_of", "signed", "signed_32", "small_number", "unsigned"]
 
 _MAX_DIGITS: Final = 20  # of 2**64
+_LENGTHS_END: Final = 2**31 - 2  # with its line ending, a value's length has 31 bits
 
 # Numbers on the wire are mostly small: a dict lookup costs a quarter of a validated int().
 _SMALL_NUMBERS: Final = {str(number).encode(): number for number in range(4097)}
@@ -32,6 +33,15 @@ def signed(token: bytes) -> int | None:
 
 
 def signed_32(token: bytes) -> int | None:
-    """Parse like `signed`, but return None if the number exceeds 32 bits."""
-    number = signed(token)
+    """Parse like `signed`, but return None if the number exceeds 32 bits.
+
+    As in memcached, a minus sign alone is 0.
+    """
+    number = 0 if token == b"-" else signed(token)
     return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+def length_of(token: bytes) -> int | None:
+    """Parse the length of a value like `signed_32`; return None if no value can be that long."""
+    number = signed_32(token)
+    return number if number is not None and 0 <= number < _LENGTHS_END else None

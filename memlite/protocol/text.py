@@ -7,12 +7,11 @@ from memlite.protocol import replies
 from memlite.protocol.commands import Command
 from memlite.protocol.handler import Handler
 from memlite.protocol.limits import LONGEST_GET, Limits, item_total
-from memlite.protocol.magic import MAGIC
 from memlite.protocol.malformed import MalformedError
 from memlite.protocol.meta import UnreadableError, parse_meta
-from memlite.protocol.numbers import signed, signed_32, small_number, unsigned
+from memlite.protocol.numbers import length_of, signed, signed_32, small_number, unsigned
 from memlite.protocol.partial import PartialSet, PartialStore
-from memlite.protocol.text_table import ADMIN, BY_WORD, SET, TOO_LARGE
+from memlite.protocol.text_table import ADMIN, BAD_CHUNK, BY_WORD, SET, TOO_LARGE
 
 __all__ = ["TextParser"]
 
@@ -25,9 +24,6 @@ _SET_PREFIX: Final = b"set "
 _SET_PREFIX_END: Final = b"set!"
 # The longest read, in bytes, that the fast path for a single small set accepts.
 _LONGEST_SMALL_SET: Final = len(b"set  0 0 4096\r\n\r\n") + 250 + 4096
-_BINARY_MAGIC: Final = bytes([MAGIC])
-_BINARY: Final = "a binary request where text is expected"
-_MAX_VALUE_LENGTH: Final = 2**31 - 1 - 2
 _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
@@ -50,6 +46,12 @@ def _parse_exptime(token: bytes) -> int | None:
     return signed(_without_plus(token))
 
 
+def _parse_flags(token: bytes) -> int | None:
+    """Return the flags of a storage command, None if `token` is not valid."""
+    flags = signed(_without_plus(token))  # memcached accepts -0 here too
+    return flags if flags is not None and 0 <= flags < _FLAGS_END else None
+
+
 class _MalformedError(MalformedError):
     """A malformed command, followed by `swallow` bytes of value that must be skipped."""
 
@@ -57,11 +59,6 @@ class _MalformedError(MalformedError):
         super().__init__(reply)
         self.noreply = noreply
         self.swallow = swallow
-
-
-def _too_short(first: int) -> Exception:
-    """Return the exception for a line that is too short to be a command, given its first byte."""
-    return ProtocolViolation(_BINARY) if first == MAGIC else _MalformedError(replies.BAD_FORMAT)
 
 
 class TextParser:
@@ -177,7 +174,7 @@ class TextParser:
                 stop = newline - 1 if data[newline - 1] == _CR else newline
                 try:
                     if position - start < _SHORTEST_LINE:
-                        raise _too_short(data[start])
+                        raise _MalformedError(replies.BAD_FORMAT)
                     words = data[start:stop].split(b" ")
                     entry = _PARSED_BY.get(words[0])
                     if entry is None:
@@ -276,8 +273,6 @@ class TextParser:
         may_be_long = len(line) > self._limits.line_length
         line += part
         size = len(line)
-        if line.startswith(_BINARY_MAGIC):
-            raise ProtocolViolation(_BINARY)
         if size <= self._limits.line_length:
             return
         if not may_be_long:
@@ -322,7 +317,7 @@ class TextParser:
         if value is not None and self._keeps:
             self.request += value + b"\r\n"
         if value is None:
-            handler.reject(replies.BAD_DATA_CHUNK, store.noreply)
+            handler.execute(BAD_CHUNK, (*store.command.keys(store.before), store.noreply))
         else:
             handler.execute(store.command, (*store.before, value, *store.after))
         return data, missing
@@ -374,7 +369,7 @@ class TextParser:
         # unsigned() alone would do for all three numbers, at twice the cost of this lookup.
         size = small_number(words[4])
         if size is None:
-            size = unsigned(words[4], _MAX_VALUE_LENGTH + 1)
+            size = length_of(words[4])
             if size is None:
                 # Nothing tells how long the value is, so it will be read as commands.
                 raise _MalformedError(replies.BAD_FORMAT)
@@ -383,7 +378,7 @@ class TextParser:
         flags = small_number(words[2])
         exptime = small_number(words[3])
         if flags is None:
-            flags = unsigned(_without_plus(words[2]), _FLAGS_END)
+            flags = _parse_flags(words[2])
         if exptime is None:
             exptime = _parse_exptime(words[3])
         if flags is None or exptime is None or len(key) > self._key_length:
@@ -411,7 +406,7 @@ class TextParser:
                 self._buffer_value(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:
-            handler.reject(replies.BAD_DATA_CHUNK, noreply)
+            handler.execute(BAD_CHUNK, (key, noreply))
             return end + 2
         if self._keeps:
             self.request += data[position : end + 2]
@@ -430,7 +425,7 @@ class TextParser:
     def _meta_set(
         self, command: Command, words: list[bytes], handler: Handler, data: bytes, position: int
     ) -> int:
-        size = unsigned(words[2], _MAX_VALUE_LENGTH + 1) if len(words) > 2 else None
+        size = length_of(words[2]) if len(words) > 2 else None
         if size is None:
             raise _MalformedError(replies.BAD_FORMAT)
         try:
@@ -454,7 +449,7 @@ class TextParser:
                 self.request += data[position : end + 2]
             handler.execute(command, (request, data[position:end]))
         else:
-            handler.reject(replies.BAD_DATA_CHUNK, False)
+            handler.execute(BAD_CHUNK, (request.key, False))
         return end + 2
 
     def _meta(
@@ -536,8 +531,6 @@ class TextParser:
         if not words:
             handler.reject(replies.ERROR, False)
             return
-        if words[0].startswith(_BINARY_MAGIC):
-            raise ProtocolViolation(_BINARY)
         if len(words) > 1 and words[-1].startswith(b"HTTP/"):
             raise ProtocolViolation("an HTTP request")
         noreply = words[-1] == b"noreply"

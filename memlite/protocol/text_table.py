@@ -20,6 +20,7 @@ from memlite.protocol.meta import MetaRequest
 
 __all__ = [
     "ADMIN",
+    "BAD_CHUNK",
     "BY_WORD",
     "COMMANDS",
     "GET",
@@ -58,6 +59,8 @@ SET_FRAMED: Final = Command("set_framed", "", "store", Access.BLIND, noreply=Tru
 """A set whose value is already in the form in which get will send it."""
 TOO_LARGE: Final = Command("too_large", "", "other", Access.BLIND, second_key, noreply=True)
 """A storage command whose value exceeds the item size limit."""
+BAD_CHUNK: Final = Command("bad_chunk", "", "other", Access.BLIND, noreply=True)
+"""A storage command whose value does not end where its length says."""
 REJECT: Final = Command("reject", "", "other", Access.BLIND, no_keys, noreply=True)
 """A malformed command, answered with an error line."""
 

@@ -158,7 +158,7 @@ class MetaCommands(CommandSet):
                 compare=request.compare,
                 accept_older=request.invalidate,
                 vivify=vivifies,
-                unique=request.unique,
+                unique=request.unique or None,  # as in memcached, E0 asks for one of its choice
                 binary=request.binary,
             )
         except CommandError as error:
@@ -255,7 +255,7 @@ class MetaCommands(CommandSet):
         """``me <key> [<flag>]``."""
         engine = self._engine
         engine.counters.cmd_meta += 1
-        item = engine.peek(request.key)
+        item = engine.look_up(request.key)
         if item is None:
             self.out.append(b"EN\r\n")
             return None

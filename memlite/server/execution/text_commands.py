@@ -159,6 +159,11 @@ class TextCommands(MetaCommands):
         self._engine.refuse_large(key, removes=removes, command=name)
         self.reject(replies.TOO_LARGE, noreply)
 
+    def bad_chunk(self, key: bytes, noreply: bool) -> None:
+        """Refuse a value that does not end where its length says."""
+        self._engine.count_store(key)
+        self.reject(replies.BAD_DATA_CHUNK, noreply)
+
     # Changing and removing
 
     def delete(self, key: bytes, noreply: bool) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memlite.engine import Outcome
+from memlite.engine import Mode, Outcome
 from tests.unit.engine.fixture import DAY, START
 
 # Time
@@ -270,3 +270,32 @@ def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(
     for _ in range(2000):
         one.wait(1)
     assert not one.engine.crawling
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda engine: engine.set(b"a", 0, 0, b"new"),
+        lambda engine: engine.set_framed(b"a", 0, b"VALUE a 0 1\r\nx\r\nEND\r\n"),
+        lambda engine: engine.add(b"a", 0, 0, b"new"),
+        lambda engine: engine.replace(b"a", 0, 0, b"new"),
+        lambda engine: engine.append(b"a", 0, 0, b"new"),
+        lambda engine: engine.cas(b"a", 0, 0, b"new", 1),
+        lambda engine: engine.store(Mode.SET, b"a", 0, 0, b"new"),
+        lambda engine: engine.store(Mode.REPLACE, b"a", 0, 0, b"new"),
+        lambda engine: engine.refuse_large(b"a", removes=True),
+        lambda engine: engine.look_up(b"a"),
+    ],
+    ids=["set", "framed", "add", "replace", "append", "cas", "ms", "ms MR", "too large", "me"],
+)
+@pytest.mark.parametrize("gone", ["expired", "flushed"])
+def test_commands_count_what_is_gone_once(one, command, gone):
+    one.set(b"a", b"1", exptime=10)
+    if gone == "expired":
+        one.wait(10)
+    else:
+        one.engine.flush_all(0)
+    for _ in range(2):
+        command(one.engine)
+    counted = (1, 0) if gone == "expired" else (0, 1)
+    assert one.counted("get_expired", "get_flushed") == counted

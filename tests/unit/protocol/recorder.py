@@ -8,7 +8,6 @@ from memlite.protocol.text_table import SET_FRAMED
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)
 
 BAD_FORMAT = b"CLIENT_ERROR bad command line format\r\n"
-BAD_CHUNK = b"CLIENT_ERROR bad data chunk\r\n"
 BAD_DELTA = b"CLIENT_ERROR invalid numeric delta argument\r\n"
 BAD_EXPTIME = b"CLIENT_ERROR invalid exptime argument\r\n"
 ERROR = b"ERROR\r\n"
@@ -92,6 +91,10 @@ def one_by_one(stream):
 
 def reject(reply, noreply=False):
     return ("reject", reply, noreply)
+
+
+def bad_chunk(noreply=False, key=b"a"):
+    return ("bad_chunk", key, noreply)
 
 
 def admin(*words, noreply=False):

@@ -3,7 +3,7 @@
 import pytest
 
 from memlite.protocol.meta import decode_key, encode_key
-from tests.unit.protocol.recorder import BAD_FORMAT, K250, K251, Peer, one_by_one, reject
+from tests.unit.protocol.recorder import BAD_FORMAT, K250, K251, Peer, bad_chunk, one_by_one, reject
 
 NOTHING = ("meta_noop",)
 DUPLICATE = b"CLIENT_ERROR duplicate flag\r\n"
@@ -53,18 +53,23 @@ CASES = [
     (b"mg a O" + b"o" * 32 + b"\r\n", [reject(LONG_OPAQUE)]),
     (b"mg a" + b" v" * 19 + b"\r\n", [reject(TOO_LONG)]),
     (b"ms a 2\r\nhi\r\n", [store(b"hi")]),
+    (b"ms a -\r\n\r\n", [store(b"")]),
+    (b"ms a 1 T-\r\nx\r\n", [store(b"x", touch=0)]),
     (b"ms a 0 q\r\n\r\n", [store(b"", quiet=True)]),
     (b"ms a 4 T60 F5 I\r\n\r\n\r\n\r\n", [
         store(b"\r\n\r\n", touch=60, made_with=60, flags=5, invalidate=True)]),
     (b"ms a 1 C9 E18446744073709551615 MA\r\nx\r\n", [
         store(b"x", compare=9, unique=2**64 - 1, mode=ord("A"))]),
-    (b"ms a 2\r\nhiho\r\n", [reject(b"CLIENT_ERROR bad data chunk\r\n"), reject(BAD_FORMAT)]),
+    (b"ms a 2\r\nhiho\r\n", [bad_chunk(), reject(BAD_FORMAT)]),
     (b"ms a 2 z\r\nhi\r\nmn\r\n", [reject(UNKNOWN), NOTHING]),
     (b"ms a 2 Mx\r\nhi\r\nmn\r\n", [
         reject(b"CLIENT_ERROR invalid mode for ms M token\r\n"), NOTHING]),
     (b"ms a 2 M\r\nhi\r\nmn\r\n", [
         reject(b"CLIENT_ERROR invalid mode for ms M token\r\n"), NOTHING]),
     (b"ms a 2 F4294967296\r\nhi\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
+    # An error in F has no words of its own.
+    (b"ms a 2 Tx F\r\nhi\r\nmn\r\n", [reject(BAD_TOKEN), NOTHING]),
+    (b"ms a 2 F Tx\r\nhi\r\nmn\r\n", [reject(BAD_TOKEN), NOTHING]),
     # These words are not flags, so the value is not skipped.
     (b"ms a 2 !\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
     (b"ms a\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
@@ -79,6 +84,8 @@ CASES = [
         "vivify": 0, "initial": 13, "delta": 5, "mode": ord("D"), "value": True}))]),
     (b"ma a v v\r\n", [reject(BAD_MA)]),
     (b"ma a Dx\r\n", [reject(BAD_MA)]),
+    (b"ma " + K251 + b"\r\n", [reject(BAD_MA)]),
+    (b"ma a" + b" v" * 19 + b"\r\n", [reject(BAD_MA)]),
     (b"ma a MX\r\n", [reject(b"CLIENT_ERROR invalid mode for ma M token\r\n")]),
     (b"ma a O" + b"o" * 32 + b"\r\n", [reject(LONG_OPAQUE)]),
     (b"me a\r\n", [("meta_debug", (b"a", {}))]),
@@ -114,7 +121,13 @@ def test_keys_in_base64(key):
         (b"YQ", None),
         (b"YQ=", None),
         (b"!!!!", None),
-        (b"Y=Q=", None),
+        # So is where the padding is, in the last group of four.
+        (b"YQ=A", b"a\0"),
+        (b"Y=QA", b"`\x04"),
+        (b"=YQA", b"\x01\x84"),
+        (b"Y=Q=", b"`"),
+        (b"YWJjZA==ZZZZ", b"abcd"),
+        (b"Y===", None),
     ],
 )
 def test_malformed_keys_in_base64(text, key):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memlite.protocol.numbers import signed, unsigned
+from memlite.protocol.numbers import length_of, signed, signed_32, unsigned
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,25 @@ def test_unsigned_is_below_its_bound(end, number):
 )  # fmt: skip
 def test_signed(token, number):
     assert signed(token) == number
+
+
+@pytest.mark.parametrize(
+    ("token", "number"),
+    [
+        (b"-", 0), (b"-0", 0), (b"-1", -1), (b"2147483647", 2**31 - 1), (b"2147483648", None),
+        (b"-2147483648", -(2**31)), (b"-2147483649", None), (b"--", None), (b"", None),
+    ],
+)  # fmt: skip
+def test_signed_32(token, number):
+    assert signed_32(token) == number
+
+
+@pytest.mark.parametrize(
+    ("token", "length"),
+    [
+        (b"0", 0), (b"5000", 5000), (b"-", 0), (b"-0", 0), (b"-00", 0), (b"-1", None),
+        (b"+1", None), (b"2147483645", 2**31 - 3), (b"2147483646", None),
+    ],
+)  # fmt: skip
+def test_length_of(token, length):
+    assert length_of(token) == length

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from memlite.core.errors import ProtocolViolation
-from tests.unit.protocol.recorder import LIMITS, Peer, one_by_one
+from tests.unit.protocol.recorder import (
+    BAD_FORMAT,
+    LIMITS,
+    Peer,
+    admin,
+    one_by_one,
+    reject,
+)
 from tests.unit.protocol.text_cases import AS_IN_MEMCACHED, CASES
 
 
@@ -128,20 +135,19 @@ def test_an_http_request_after_a_command_closes_the_connection():
 
 
 @pytest.mark.parametrize(
-    "start",
+    ("line", "call"),
     [
-        b"\x80\x00\x00\x01" + bytes(20),
-        b"\x80",
-        b"\x80 some text\r\n",
-        b"\x80\n",  # too short for any command, but the connection is closed all the same
+        (b"\x80\n", reject(BAD_FORMAT)),
+        (b"\x80\x00\x00\x01\r\n", admin(b"\x80\x00\x00\x01")),
+        (b"\x80 some text\r\n", admin(b"\x80", b"some", b"text")),
+        (b" \x80text\r\n", admin(b"\x80text")),
     ],
 )
 @pytest.mark.parametrize("cut", [lambda line: [line], one_by_one], ids=["whole", "bytes"])
-def test_binary_magic_closes_the_connection(start, cut):
+def test_a_line_that_begins_like_a_binary_request_is_a_line(line, call, cut):
     peer = Peer()
-    with pytest.raises(ProtocolViolation, match="binary"):
-        peer.send(*cut(start))
-    assert peer.calls == []
+    peer.send(*cut(line + b"get a\r\n"))
+    assert peer.calls == [call, ("get", [b"a"])]
 
 
 def test_an_http_request_that_looks_like_a_command_after_a_space():

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from memlite.protocol import Limits, replies
+from memlite.protocol import Limits
 from memlite.protocol.limits import item_total
-from tests.unit.protocol.recorder import EVERY_BYTE, K250, LIMITS, Peer, reject
+from tests.unit.protocol.recorder import EVERY_BYTE, K250, LIMITS, Peer, bad_chunk
 
 
 @pytest.mark.parametrize("cas", [True, False])
@@ -48,7 +48,7 @@ def test_the_rest_of_a_large_value_may_be_read_into_place(begun, end):
     peer.send(b"", (value + end)[position:][:1], (value + end)[position:][1:] + b"get b\r\n")
     framed = b"VALUE k 7 100000\r\n" + value + b"\r\nEND\r\n"
     stored = ("set_framed", b"k", 3, framed, False)
-    bad = reject(b"CLIENT_ERROR bad data chunk\r\n")
+    bad = bad_chunk(key=b"k")
     assert peer.calls[1:] == [stored if end == b"\r\n" else bad, ("get", [b"b"])]
 
 
@@ -153,4 +153,4 @@ def test_a_large_set_is_framed_if_its_line_ending_is_right(noreply, end):
         framed = b"VALUE a 7 100000\r\n" + b"x" * length + b"\r\nEND\r\n"
         assert peer.calls == [("set_framed", b"a", 60, framed, noreply), ("get", [b"b"])]
     else:
-        assert peer.calls[0] == ("reject", replies.BAD_DATA_CHUNK, noreply)
+        assert peer.calls[0] == ("bad_chunk", b"a", noreply)

@@ -1,7 +1,6 @@
 """Input for the text parser, and the calls it results in."""
 
 from tests.unit.protocol.recorder import (
-    BAD_CHUNK,
     BAD_DELTA,
     BAD_EXPTIME,
     BAD_FORMAT,
@@ -10,6 +9,7 @@ from tests.unit.protocol.recorder import (
     K250,
     K251,
     admin,
+    bad_chunk,
     reject,
 )
 
@@ -66,6 +66,8 @@ STORES = [
     (b"set a 0 -1 1\r\nx\r\n", [("set", b"a", 0, -1, b"x", False)]),
     (b"set a 0 2147483647 1\r\nx\r\n", [("set", b"a", 0, 2**31 - 1, b"x", False)]),
     (b"set a +5 +10 1\r\nx\r\n", [("set", b"a", 5, 10, b"x", False)]),  # strtoul() and strtol()
+    (b"set a -0 -0 -0\r\n\r\n", [("set", b"a", 0, 0, b"", False)]),
+    (b"set a 0 0 -\r\n\r\n", [("set", b"a", 0, 0, b"", False)]),
     (b"set a 0 0 1 other\r\nx\r\n", [("set", b"a", 0, 0, b"x", False)]),
     (b"set a 0 0 1 noreply other\r\nx\r\n", [("set", b"a", 0, 0, b"x", False)]),
     (b"set a 0 0 1 other noreply\r\nx\r\n", [("set", b"a", 0, 0, b"x", True)]),
@@ -138,15 +140,15 @@ BAD_STORES = [
 
 # The value is longer or shorter than declared: parsing resumes after the declared length.
 BAD_CHUNKS = [
-    (b"set a 0 0 3\r\nxyzget b\r\n", [reject(BAD_CHUNK), admin(b"t", b"b")]),
-    (b"set a 0 0 3\r\nxyz\n\nget b\r\n", [reject(BAD_CHUNK), ("get", [b"b"])]),
-    (b"set a 0 0 3 noreply\r\nxyz\n\nget b\r\n", [reject(BAD_CHUNK, True), ("get", [b"b"])]),
-    (b"cas a 0 0 3 1\r\nxyz..get b\r\n", [reject(BAD_CHUNK), ("get", [b"b"])]),
-    (b"set a 0 0 1\r\nxyz\r\n", [reject(BAD_CHUNK), reject(BAD_FORMAT)]),
-    (b"set a 0 0 1\r\nxy\r\n", [reject(BAD_CHUNK), reject(BAD_FORMAT)]),
-    (b"set a 0 0 1\r\nxyzvw\r\n", [reject(BAD_CHUNK), admin(b"vw")]),
-    (b"set a 0 0 0\r\nvalue\r\n", [reject(BAD_CHUNK), admin(b"lue")]),
-    (b"set a 0 0 5\r\nx\r\nget key\r\n", [reject(BAD_CHUNK), admin(b"key")]),
+    (b"set a 0 0 3\r\nxyzget b\r\n", [bad_chunk(), admin(b"t", b"b")]),
+    (b"set a 0 0 3\r\nxyz\n\nget b\r\n", [bad_chunk(), ("get", [b"b"])]),
+    (b"set a 0 0 3 noreply\r\nxyz\n\nget b\r\n", [bad_chunk(True), ("get", [b"b"])]),
+    (b"cas a 0 0 3 1\r\nxyz..get b\r\n", [bad_chunk(), ("get", [b"b"])]),
+    (b"set a 0 0 1\r\nxyz\r\n", [bad_chunk(), reject(BAD_FORMAT)]),
+    (b"set a 0 0 1\r\nxy\r\n", [bad_chunk(), reject(BAD_FORMAT)]),
+    (b"set a 0 0 1\r\nxyzvw\r\n", [bad_chunk(), admin(b"vw")]),
+    (b"set a 0 0 0\r\nvalue\r\n", [bad_chunk(), admin(b"lue")]),
+    (b"set a 0 0 5\r\nx\r\nget key\r\n", [bad_chunk(), admin(b"key")]),
 ]
 
 TOO_LARGE = [
