@@ -14,6 +14,8 @@ __all__ = ["MemoryEngine"]
 # Seconds between two crawls for expired items. The interval doubles after a crawl that found none.
 _INTERVAL = 60
 _LONGEST = 15 * 60
+# Seconds before a delayed flush from which each command checks whether it is due: more than a tick.
+_FLUSH_AHEAD = 3.0
 
 
 class MemoryEngine(MetaEngine):
@@ -110,6 +112,7 @@ class MemoryEngine(MetaEngine):
         A later call replaces an earlier one that is still pending.
         """
         self._flush_at = 0.0
+        self._items.flush_when(None)
         if exptime > 0:
             self._flush_at = semantics.expiry(exptime, self.clock.now())
             self.tick()
@@ -118,11 +121,20 @@ class MemoryEngine(MetaEngine):
 
     def tick(self) -> None:
         """Carry out a delayed flush that is due, and start a crawl that is due."""
-        if self._flush_at and self._flush_at <= self.clock.now():
-            self._flush_at = 0.0
+        if self._flush_due():
             self._items.flush()
+        elif self._flush_at and self._flush_at < self.clock.now() + _FLUSH_AHEAD:
+            # A command that arrives when it is due may be served before any timer.
+            self._items.flush_when(self._flush_due)
         if self.crawls and self.clock.second >= self._next_crawl:
             self.crawl()
+
+    def _flush_due(self) -> bool:
+        """Return whether a delayed flush is due; it is not pending then any more."""
+        if not self._flush_at or self._flush_at > self.clock.now():
+            return False
+        self._flush_at = 0.0
+        return True
 
     @property
     def flush_pending(self) -> float:

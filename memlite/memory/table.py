@@ -100,15 +100,21 @@ class ItemTable:
         self._states: dict[int, int] = {}
         self._few = FEW
         self._moved = 0  # items since it was measured
+        self._flush_due: Callable[[], bool] | None = None
         self._begin()
 
     def _begin(self) -> None:
         self.used = 0
         self._items = Index(self._few)
         self._policy = self._make_policy(self._items)
-        # Bound once: calling a C method costs no Python frame on the hot path.
-        self.get_by_line: Callable[[bytes], Item | None] = self._policy.find
+        self._bind()
         self.measure()
+
+    def _bind(self) -> None:
+        # Bound once: calling a C method costs no Python frame on the hot path.
+        self.get_by_line: Callable[[bytes], Item | None] = (
+            self._policy.find if self._flush_due is None else self._find_after_flush
+        )
 
     def measure(self) -> None:
         """Compute how much of the limit is left for items."""
@@ -122,7 +128,7 @@ class ItemTable:
     def _tidy(self, *, all_of_it: bool = False) -> None:
         if self._items.tidy(all_of_it=all_of_it):
             self._policy.follow()
-            self.get_by_line = self._policy.find
+            self._bind()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -138,6 +144,8 @@ class ItemTable:
 
     def get(self, key: bytes) -> Item | None:
         """Return the item of a key, or None. The caller checks whether it has expired."""
+        if self._flush_due is not None:
+            self._flush_if_due()
         return self._items.get(b"get %b\r\n" % key)
 
     def find(self, key: bytes) -> Item | None:
@@ -146,6 +154,8 @@ class ItemTable:
 
     def find_all(self, keys: list[bytes]) -> Iterable[Item | None]:
         """Yield the item of each key as `find` does."""
+        if self._flush_due is not None:
+            self._flush_if_due()
         # A fifth of the cost of formatting the lines one by one.
         lines = (b"get " + b"\r\nget ".join(keys) + b"\r\n").splitlines(keepends=True)
         if len(lines) != len(keys):  # a key contains a carriage return
@@ -341,9 +351,23 @@ class ItemTable:
 
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
+        self._flush_due = None
         contents = self.set_aside()
         if self.discard(contents):
             self._flushed = contents[0]
+
+    def flush_when(self, due: Callable[[], bool] | None) -> None:
+        """Flush in time: ask `due` before each lookup, until it returns True; None to stop."""
+        self._flush_due = due
+        self._bind()
+
+    def _flush_if_due(self) -> None:
+        if self._flush_due is not None and self._flush_due():
+            self.flush()
+
+    def _find_after_flush(self, line: bytes) -> Item | None:
+        self._flush_if_due()
+        return self._policy.find(line)
 
     def set_aside(self) -> Contents:
         """Make every item absent at once; return them all, for `put_back` or `discard`."""
@@ -355,7 +379,7 @@ class ItemTable:
     def put_back(self, contents: Contents) -> None:
         """Replace all items by those that were set aside."""
         self._items, self._policy, self.used = contents
-        self.get_by_line = self._policy.find
+        self._bind()
         self.measure()
 
     def discard(self, contents: Contents) -> bool:

@@ -4,7 +4,7 @@ from struct import Struct
 from typing import Final
 
 from memlite.core.errors import ProtocolViolation
-from memlite.core.version import __version__
+from memlite.core.version import SERVER_VERSION
 from memlite.protocol.limits import Limits
 from memlite.protocol.login import TOKEN_LENGTH, Attempt, Credentials, Farewell
 from memlite.protocol.magic import MAGIC
@@ -21,7 +21,7 @@ _LONGEST_BODY: Final = TOKEN_LENGTH + _MECHANISM_LENGTH
 _AUTHENTICATIONS: Final = (Opcode.SASL_AUTH, Opcode.SASL_STEP)
 _ANSWERS: Final[dict[int, bytes]] = {
     Opcode.SASL_LIST_MECHS: MECHANISM,
-    Opcode.VERSION: __version__.encode(),
+    Opcode.VERSION: SERVER_VERSION.encode(),
 }
 _TOO_MANY: Final = b"Too many failures, try again later."
 

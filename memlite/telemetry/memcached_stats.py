@@ -10,7 +10,7 @@ from typing import Final
 
 from memlite.config import Config
 from memlite.core.uris import uri_encoded
-from memlite.core.version import __version__
+from memlite.core.version import SERVER_VERSION, __version__
 from memlite.telemetry.snapshot import (
     BackendStats,
     GeneralStats,
@@ -77,7 +77,8 @@ def general(stats: GeneralStats) -> Pairs:
         "pid": stats.pid,
         "uptime": int(stats.uptime),
         "time": int(stats.time),
-        "version": __version__,
+        "version": SERVER_VERSION,
+        "memlite_version": __version__,
         "libevent": stats.event_loop,
         "pointer_size": 64,
         "rusage_user": f"{stats.user_seconds:.6f}",

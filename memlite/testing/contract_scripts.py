@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from memlite.core.version import __version__
+from memlite.core.version import SERVER_VERSION
 
 __all__ = ["COMMANDS", "Script"]
 
@@ -75,7 +75,7 @@ COMMANDS: Mapping[str, Script] = {
     ],
     "others among them": [
         (b"set o 0 0 1\r\n1\r\nversion\r\nget o\r\nnonsense\r\nget o\r\nverbosity 0\r\n",
-         b"STORED\r\nVERSION " + __version__.encode() + b"\r\nVALUE o 0 1\r\n1\r\nEND\r\n"
+         b"STORED\r\nVERSION " + SERVER_VERSION.encode() + b"\r\nVALUE o 0 1\r\n1\r\nEND\r\n"
          b"ERROR\r\nVALUE o 0 1\r\n1\r\nEND\r\nOK\r\n"),
         (b"flush_all\r\nget o\r\nset o 0 0 1\r\n2\r\nget o\r\n",
          b"OK\r\nEND\r\nSTORED\r\nVALUE o 0 1\r\n2\r\nEND\r\n"),

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from memlite.config import MEGABYTE, Config
 from memlite.core.errors import ConfigError
-from memlite.core.version import __version__
+from memlite.core.version import SERVER_VERSION
 from memlite.memory import ItemTable
 from memlite.protocol import replies
 from memlite.protocol.numbers import signed, signed_32, unsigned
@@ -94,7 +94,7 @@ class ControlCommands:
         self._set_verbosity(min(level, _MAX_VERBOSITY))
 
     def _version(self, request: AdminRequest) -> bytes:
-        return b"VERSION %b\r\n" % __version__.encode()
+        return b"VERSION %b\r\n" % SERVER_VERSION.encode()
 
     def _flush_all(self, request: AdminRequest) -> bytes:
         words = request.words

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from memlite.core.errors import CommandError, OutOfMemoryError, Shortage
-from memlite.core.version import __version__
+from memlite.core.version import SERVER_VERSION
 from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.memory import Item, Part, nameable
 from memlite.protocol import packets
@@ -229,7 +229,7 @@ class BinaryCommands(CommandSet):
             return
         value = b""
         if opcode == Opcode.VERSION:
-            value = __version__.encode()
+            value = SERVER_VERSION.encode()
         elif opcode == Opcode.VERBOSITY:
             self._admin().set_verbosity(request.numbers[0])
         elif opcode in _FLUSHES:

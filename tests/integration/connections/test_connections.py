@@ -10,6 +10,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -429,6 +430,21 @@ def test_a_delayed_flush_is_on_time(start: Start) -> None:
         assert wire.ask(b"set after 0 0 1\r\n1\r\n") == b"STORED\r\n"
         time.sleep(1.2)  # after the tick for which a coarser clock would have waited
         assert wire.ask(b"touch after 0\r\n") == b"TOUCHED\r\n"
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "file"])
+def test_a_get_a_second_after_flush_all_1_misses(
+    start: Start, tmp_path: Path, *, stored: bool
+) -> None:
+    server = start(*(["--backend", f"file://{tmp_path}/items"] if stored else []))
+    with server.connect() as wire:
+        assert wire.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        assert wire.ask(b"flush_all 1\r\n") == b"OK\r\n"
+        due = time.monotonic() + 1
+        while time.monotonic() < due:
+            pass  # a sleep would be longer
+        wire.send(b"get a\r\n")
+        assert wire.line() == b"END\r\n"
 
 
 def test_tests_can_advance_the_clock(memlite: RunningServer) -> None:

@@ -34,12 +34,13 @@ def test_same_fields_in_the_same_order(start: Start, options: list[str]) -> None
     for kind in ("memlite", "memcached"):
         server = start(*options, kind=kind)
         names.append([name for name in server.stats() if name not in changed])
+    names[0].remove("memlite_version")
     assert names[0] == [name for name in names[1] if not EXTRA.match(name)]
 
 
 def test_there_are_84_fields_as_in_memcacheds_own_test(start: Start) -> None:
     server = start("-I", "1024", "-o", "slab_chunk_max=1,no_lru_crawler,no_lru_maintainer")
-    assert len(server.stats()) == 84
+    assert len(server.stats().keys() - {"memlite_version"}) == 84
 
 
 @needs_memcached

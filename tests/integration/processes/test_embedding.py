@@ -18,6 +18,7 @@ import memlite
 from memlite.config.options import Config
 from memlite.core.clock import Clock
 from memlite.core.errors import ConfigError, StartError
+from memlite.core.version import SERVER_VERSION
 from tests.support.certificates import Authority
 
 Run = Callable[[Awaitable[None]], None]
@@ -64,9 +65,7 @@ def test_two_servers_share_only_the_loop(run: Run) -> None:
             assert await ask(one, b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
             assert await ask(two, b"get a\r\n") == b"END\r\n"
             await one.stop()
-            assert (
-                await ask(two, b"version\r\n") == b"VERSION %b\r\n" % memlite.__version__.encode()
-            )
+            assert await ask(two, b"version\r\n") == b"VERSION %b\r\n" % SERVER_VERSION.encode()
 
     run(test())
 

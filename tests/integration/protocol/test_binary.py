@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from memlite import __version__
+from memlite.core.version import SERVER_VERSION
 from memlite.protocol.packets import Opcode, Status
 from tests.support.packets import HEADER, NOOP, Reply, count, packet, replies, store, touch
 from tests.support.servers import RunningServer, memcached_version, needs_memcached
@@ -324,7 +324,7 @@ CASES = [
         [Reply(Opcode.STAT, key=b"sizes_status", value=b"disabled"), ok(Opcode.STAT)],
     ),
     Case(packet(Opcode.VERBOSITY, extras=bytes(4)) + NOOP, [ok(Opcode.VERBOSITY), DONE], "memlite"),
-    Case(packet(Opcode.VERSION), [ok(Opcode.VERSION, __version__.encode())], "memlite"),
+    Case(packet(Opcode.VERSION), [ok(Opcode.VERSION, SERVER_VERSION.encode())], "memlite"),
     # Unknown commands
     Case(packet(0x50) + NOOP, [failed(0x50, Status.UNKNOWN_COMMAND, UNKNOWN), DONE]),
     Case(

@@ -11,7 +11,7 @@ from pathlib import Path
 import bmemcached
 import pytest
 
-from memlite import __version__
+from memlite.core.version import SERVER_VERSION
 from tests.support.logins import FAILURE, LOGIN, STORED, UNAUTHENTICATED, USERS, write_users
 from tests.support.servers import (
     PEER_VARIABLE,
@@ -142,7 +142,7 @@ def test_each_pipelined_request_is_answered(users: Path, kind: str) -> None:
     with running(kind, "-Y", str(users)) as server, server.connect() as wire:
         wire.send(b"get x\r\n" * 100 + b"set x 0 0 1\r\nx\r\n" + LOGIN + b"version\r\n")
         expected = UNAUTHENTICATED * 100 + b"CLIENT_ERROR bad authentication token format\r\n"
-        expected += STORED + b"VERSION %b\r\n" % __version__.encode()
+        expected += STORED + b"VERSION %b\r\n" % SERVER_VERSION.encode()
         assert wire.exactly(len(expected)) == expected
 
 
@@ -354,7 +354,7 @@ def test_sasl(sasl: RunningServer, case: str) -> None:
 def test_sasl_texts(sasl: RunningServer) -> None:
     with sasl.connect() as wire:
         assert ask(wire, LIST) == (0, b"PLAIN")
-        assert ask(wire, VERSION) == (0, __version__.encode())
+        assert ask(wire, VERSION) == (0, SERVER_VERSION.encode())
         assert ask(wire, AUTH, b"PLAIN", b"\0foo\0baz") == (AUTH_ERROR, b"Auth failure.")
         assert ask(wire, AUTH, b"PLAIN", b"\0foo\0bar") == (0, b"Authenticated")
 

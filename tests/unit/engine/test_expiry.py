@@ -140,6 +140,38 @@ def test_delayed_flush(one):
     assert one.value(b"a") == b"value"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda one: one.engine.hit(b"get a\r\n"),
+        lambda one: one.engine.fetch(b"a"),
+        lambda one: one.engine.collect([b"a", b"b"], []),
+        lambda one: one.engine.delete(b"a") or None,
+        lambda one: one.engine.touch(b"a", 0) or None,
+    ],
+    ids=["hit", "get", "get of two", "delete", "touch"],
+)
+def test_a_command_at_the_time_of_a_delayed_flush_finds_nothing(one, command):
+    one.set(b"a")
+    one.engine.flush_all(2)
+    one.monotonic += 1.999
+    assert one.engine.hit(b"get a\r\n")
+    one.monotonic += 0.0011  # without a tick
+    assert command(one) is None
+    assert one.engine.flush_pending == 0
+    one.set(b"a")
+    assert one.engine.hit(b"get a\r\n")
+
+
+def test_a_set_at_the_time_of_a_delayed_flush_is_not_flushed(one):
+    one.set(b"a")
+    one.set(b"b")
+    one.engine.flush_all(2)
+    one.monotonic += 2
+    one.set(b"a")
+    assert (one.value(b"a"), one.value(b"b")) == (b"value", None)
+
+
 def test_delayed_flush_at_a_unix_time(one):
     one.set(b"a")
     one.engine.flush_all(int(START) + 100)

@@ -4,8 +4,8 @@ from struct import Struct
 
 import pytest
 
-from memlite import __version__
 from memlite.core.errors import ProtocolViolation
+from memlite.core.version import SERVER_VERSION
 from memlite.protocol import Limits
 from memlite.protocol.login import TOKEN_LENGTH, Attempt, Credentials, Farewell
 from memlite.protocol.packets import Opcode, Status
@@ -36,7 +36,7 @@ INVALID = b"Invalid arguments"
 CONTINUE = answer(AUTH, Status.AUTH_CONTINUE)
 CASES = [
     ([packet(LIST)], [answer(LIST, 0, b"PLAIN")]),
-    ([packet(Opcode.VERSION)], [answer(Opcode.VERSION, 0, __version__.encode())]),
+    ([packet(Opcode.VERSION)], [answer(Opcode.VERSION, 0, SERVER_VERSION.encode())]),
     ([packet(AUTH, b"PLAIN", GOOD)], [USER]),
     ([packet(AUTH, b"plain", GOOD)], [USER]),
     ([packet(AUTH, b"PLAIN", b"user" + GOOD)], [USER]),

@@ -12,10 +12,10 @@ import weakref
 
 import pytest
 
-from memlite import __version__
 from memlite.backends import ANY
 from memlite.config import Config, ExtendedOptions
 from memlite.core.errors import StorageError, VersionConflict
+from memlite.core.version import SERVER_VERSION
 from memlite.protocol.replies import error_line
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import listen_tcp
@@ -599,7 +599,7 @@ async def test_administrative_commands_take_a_turn_each(one):
         before = one.server.counters.bytes_written
         await asyncio.sleep(0)
         at_once = max(at_once, one.server.counters.bytes_written - before)
-    reply = b"VERSION " + __version__.encode() + b"\r\n"
+    reply = b"VERSION " + SERVER_VERSION.encode() + b"\r\n"
     await one.expect(reply * 500)
     assert at_once <= 2 * len(reply)
     assert one.server.counters.conn_yields == 499
