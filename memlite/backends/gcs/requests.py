@@ -30,6 +30,7 @@ __all__ = ["Call", "Reply", "Requests"]
 # https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
+_PAUSE_AFTER_RACE = 0.01
 _TEXT_AT_MOST = 200
 # Larger bodies are passed as streams: aiohttp sends those in pieces, between which others run.
 _ONE_WRITE = 512 * 1024
@@ -89,6 +90,19 @@ class Call:
         seconds = random.uniform(0, longest)  # noqa: S311 - no secret
         if monotonic() + seconds >= self.due:
             raise self.error(f"{self.trouble}, and again for {self._seconds:g} s")
+        await asyncio.sleep(seconds)
+
+    async def pause_after_race(self) -> None:
+        """Wait a moment before another attempt, as another server was faster.
+
+        The pauses do not grow: otherwise a server that has lost would lose again.
+
+        Raises:
+            StorageError: there is not enough time for one.
+        """
+        seconds = random.uniform(0, _PAUSE_AFTER_RACE)  # noqa: S311 - no secret
+        if monotonic() + seconds >= self.due:
+            raise self.error(f"other servers were faster, and again for {self._seconds:g} s")
         await asyncio.sleep(seconds)
 
     def error(self, text: str) -> StorageError:

@@ -109,8 +109,7 @@ class Writer:
             if version:
                 return version
             before = await self._objects.look(call, record.key)
-            call.trouble = "other servers were faster"
-            await call.pause()
+            await call.pause_after_race()
 
     async def _replace(
         self, call: Call, record: Record, before: State, epoch: int, nonce: bytes

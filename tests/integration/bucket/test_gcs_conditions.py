@@ -96,6 +96,18 @@ async def test_sets_that_wait_are_merged(emulator):
         assert len(one._overwrites._next) == 0
 
 
+async def test_no_server_starves_that_sets_what_others_set(emulator):
+    async with opened(emulator) as one, opened(emulator) as two, opened(emulator) as three:
+        done = {server: 0 for server in (one, two, three)}
+
+        async def write(server):
+            while min(done.values()) < 20:
+                await server.put(of(b"%d" % done[server]))
+                done[server] += 1
+
+        await asyncio.wait_for(asyncio.gather(*map(write, done)), 60)
+
+
 async def test_a_cancelled_set_does_not_cancel_those_that_wait(emulator):
     emulator.faults.set(write_latency="fixed:20ms")
     async with opened(emulator) as one:
