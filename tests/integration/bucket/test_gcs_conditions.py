@@ -97,11 +97,13 @@ async def test_sets_that_wait_are_merged(emulator):
 
 
 async def test_no_server_starves_that_sets_what_others_set(emulator):
+    emulator.faults.set(latency="uniform:1ms-5ms")
     async with opened(emulator) as one, opened(emulator) as two, opened(emulator) as three:
-        done = {server: 0 for server in (one, two, three)}
+        done = dict.fromkeys((one, two, three), 0)
 
         async def write(server):
             while min(done.values()) < 20:
+                await server.get(KEY)
                 await server.put(of(b"%d" % done[server]))
                 done[server] += 1
 
