@@ -6,6 +6,7 @@ detects missing, duplicated and moved lines as well as damaged ones.
 """
 
 import base64
+import re
 import zlib
 from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple
@@ -18,6 +19,8 @@ from memlite.memory.item import FullItem
 
 __all__ = [
     "FORMAT",
+    "JOURNAL_FORMAT",
+    "MARKER",
     "DamageError",
     "Entry",
     "Header",
@@ -34,13 +37,17 @@ __all__ = [
     "snapshot_end",
     "snapshot_head",
     "snapshot_line",
+    "synced_according_to",
 ]
 
 FORMAT: Final = 1
-"""Increases when a file would be unreadable for older versions of memlite."""
+"""Of snapshots. Increases when a file would be unreadable for older versions of memlite."""
+JOURNAL_FORMAT: Final = 2
+"""Of journals, likewise. Before 2, they did not say how far they were durable."""
 
 _META_FLAGS: Final = frozenset(MetaFlags._fields)
 _CRC_PREFIX: Final = b'{"crc":'
+_SYNCED: Final = re.compile(rb'"synced":(\d{1,18})\}')
 
 _CRC_DIGITS: Final = 10  # of the largest checksum
 
@@ -62,15 +69,15 @@ class Entry(NamedTuple):
     """A change, as a line of the journal describes it.
 
     Attributes:
-        operation: what was done.
+        operation: what was done; ``synced`` for nothing.
         version: for set, the version of the record; for others, one that no record has.
         key: the key; empty for flush.
         record: for set, what was stored.
         at: for flush, the unix time at which to flush; 0 for at once.
     """
 
-    operation: Literal["set", "delete", "flush"]
-    version: int
+    operation: Literal["set", "delete", "flush", "synced"]
+    version: int = 0
     key: bytes = b""
     record: Record | None = None
     at: float = 0.0
@@ -82,10 +89,12 @@ class Header(NamedTuple):
     Attributes:
         number: the number of the journal.
         version: the last version assigned before it was begun.
+        format: see `JOURNAL_FORMAT`.
     """
 
     number: int
     version: int
+    format: int = JOURNAL_FORMAT
 
 
 # Content
@@ -204,19 +213,33 @@ def flush_entry(version: int, at: float) -> bytes:
 
 def journal_header(header: Header) -> bytes:
     """Return the entry with which a journal begins."""
-    fields = {"memlite": "journal", "format": FORMAT, "journal": header.number, "n": header.version}
+    fields = {
+        "memlite": "journal",
+        "format": JOURNAL_FORMAT,
+        "journal": header.number,
+        "n": header.version,
+    }
     return orjson.dumps(fields)
 
 
-def checked_lines(entries: Iterable[bytes], crc: int) -> tuple[bytes, int]:
+MARKER: Final = b'{"op":"synced"}'
+"""An entry that changes nothing, and only says how far the file is durable."""
+
+
+def checked_lines(entries: Iterable[bytes], crc: int, synced: int = 0) -> tuple[bytes, int]:
     """Return entries as lines with checksums, and the checksum of the last one.
 
     Args:
         entries: from `put_entry` and the other functions.
         crc: the checksum of the previous line, 0 for the first line of a file.
+        synced: bytes of the file that are durable, to be noted in the first of these lines; 0 for
+            no note.
     """
     lines = []
     for entry in entries:
+        if synced:
+            entry = b'%b,"synced":%d}' % (entry[:-1], synced)
+            synced = 0
         crc = zlib.crc32(entry, crc)
         lines.append(b"%b%d,%b\n" % (_CRC_PREFIX, crc, entry[1:]))
     return b"".join(lines), crc
@@ -238,6 +261,15 @@ def _uncheck(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
     return _load(entry), crc
 
 
+def synced_according_to(rest: bytes) -> int:
+    """Return how many bytes of its file were durable according to a part of a journal.
+
+    The part may be damaged. No key or value can contain what this looks for, as quotes in them are
+    escaped.
+    """
+    return max(map(int, _SYNCED.findall(rest)), default=0)
+
+
 def read_header(line: bytes) -> tuple[Header, int]:
     """Parse the first line of a journal (without its line ending); return it and its checksum.
 
@@ -245,8 +277,8 @@ def read_header(line: bytes) -> tuple[Header, int]:
         DamageError: it is something else, or was written by a later version of memlite.
     """
     fields, crc = _uncheck(line, 0)
-    _check_kind(fields, "journal")
-    return Header(_count(fields, "journal"), _count(fields, "n")), crc
+    number = _check_kind(fields, "journal", JOURNAL_FORMAT)
+    return Header(_count(fields, "journal"), _count(fields, "n"), number), crc
 
 
 def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
@@ -260,6 +292,8 @@ def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
         DamageError: it is damaged, or was not written after that line.
     """
     fields, crc = _uncheck(line, crc)
+    if fields.get("op") == "synced":
+        return Entry("synced"), crc
     version = _count(fields, "n")
     match fields.get("op"):
         case "set":
@@ -275,14 +309,17 @@ def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
     raise DamageError(f"unknown operation {fields.get('op')!r}")
 
 
-def _check_kind(fields: dict[str, Any], kind: str) -> None:
+def _check_kind(fields: dict[str, Any], kind: str, latest: int) -> int:
+    """Return the format of a file, after checking that it is the right kind of file."""
     if fields.get("memlite") != kind:
         raise DamageError(f"not a {kind} of memlite")
-    if fields.get("format") != FORMAT:
+    number = fields.get("format")
+    if not (isinstance(number, int) and 1 <= number <= latest):
         raise DamageError(
-            f"its format is {fields.get('format')!r}, and this version of memlite reads {FORMAT}",
+            f"its format is {number!r}, and this version of memlite reads {latest}",
             cure="Start the version of memlite that wrote it",
         )
+    return number
 
 
 # The snapshot: one JSON object, with one item per line.
@@ -332,7 +369,7 @@ def parse_snapshot_head(line: bytes) -> tuple[int, int, float]:
         DamageError: it is something else, or was written by a later version of memlite.
     """
     fields = _load(line.rstrip() + b"]}")
-    _check_kind(fields, "snapshot")
+    _check_kind(fields, "snapshot", FORMAT)
     flush_at = fields.get("flush_at", 0.0)
     if not isinstance(flush_at, int | float):
         raise DamageError("flush_at is no number")

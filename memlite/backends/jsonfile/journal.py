@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from memlite.backends.jsonfile.format import Header, checked_lines, journal_header
+from memlite.backends.jsonfile.format import MARKER, Header, checked_lines, journal_header
 from memlite.backends.jsonfile.lock import is_same_file, try_lock_journal, unlock_journal
 from memlite.core.errors import StorageError
 from memlite.memory.item import Item
@@ -72,6 +72,8 @@ class _File:
             raise OSError(errno.EWOULDBLOCK, "in use by another server", str(path))
         self.size = size
         self._crc = crc
+        # Bytes that are durable as far as is known, and as far as the file says.
+        self._synced = self._noted = 0
         self.broken: OSError | None = None
 
     @classmethod
@@ -93,7 +95,8 @@ class _File:
     def append(self, entries: Sequence[bytes], *, durable: bool) -> None:
         if self.broken is not None:
             raise OSError(*self.broken.args)
-        data, crc = checked_lines(entries, self._crc)
+        synced = self._synced if self._synced > self._noted else 0
+        data, crc = checked_lines(entries, self._crc, synced)
         try:
             view = memoryview(data)
             while view:
@@ -108,6 +111,7 @@ class _File:
             raise
         self.size += len(data)
         self._crc = crc
+        self._noted = max(self._noted, synced)
 
     def sync(self) -> None:
         self._sync(self.size)
@@ -121,10 +125,20 @@ class _File:
             self.broken = error
             raise
         self._check(size)
+        self._synced = size
 
     def check(self) -> None:
         """Raise OSError if the file was removed, replaced or cut by somebody else."""
         self._check(self.size)
+
+    def note(self) -> None:
+        """Let the file say how far it is durable, if it does not yet.
+
+        At the next start, damage before that is told from the torn end of a write.
+        """
+        if self._synced > self._noted:
+            with contextlib.suppress(OSError):  # the next entry will say it
+                self.append([MARKER], durable=False)
 
     def _check(self, size: int) -> None:
         if not is_same_file(self._descriptor, self.path):
@@ -154,6 +168,12 @@ class _File:
             os.fsync(self._descriptor)
         else:
             self.sync()
+
+    def seal(self) -> None:
+        """Make all of it durable, and let it say so."""
+        self.sync()
+        self.note()
+        self.sync()
 
     def unlock(self) -> None:
         unlock_journal(self._descriptor)
@@ -279,7 +299,7 @@ class Journal:
             self._check_due = False
             syncs = self._every_second and self._unsynced
             self._unsynced = False
-            work = self._file.sync if syncs else self._file.check
+            work = partial(self._look_after, syncs=syncs)
             end = partial(self._end_check, syncs)
         elif self._group is not None:
             work = partial(self._file.append, self._entries, durable=self._always)
@@ -377,6 +397,13 @@ class Journal:
             self._check_due = True  # before the next write, if one is in progress
             self._start()
 
+    def _look_after(self, *, syncs: bool) -> None:
+        if syncs:
+            self._file.sync()
+        else:
+            self._file.check()
+        self._file.note()
+
     def _end_check(self, synced: bool, done: asyncio.Future[object]) -> None:
         self._busy = False
         error = done.exception()
@@ -391,7 +418,7 @@ class Journal:
             await self.written()
         try:
             if not self.broken:
-                await self._do(self._file.sync)
+                await self._do(self._file.seal)
         finally:
             self._thread.shutdown()
             self._file.close()

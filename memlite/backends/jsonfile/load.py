@@ -20,6 +20,8 @@ __all__ = ["Loaded", "journal_path", "journals_of", "load"]
 _log = logging.getLogger("memlite")
 
 _NUMBER = re.compile("[1-9][0-9]*")
+# The format since which journals say how far they are durable.
+_NOTES_SYNCS = 2
 
 
 @dataclass(slots=True)
@@ -154,7 +156,7 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
 
 def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
     data = path.read_bytes()
-    crc = position = number = 0
+    crc = position = number = form = 0
     while position < len(data):
         end = data.find(b"\n", position)
         line = data[position : end if end >= 0 else len(data)]
@@ -167,37 +169,61 @@ def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
                 if header.number != journal:
                     raise DamageError(f"it is journal {header.number}, under another's name")
                 loaded.version = max(loaded.version, header.version)
+                form = header.format
             else:
                 entry, crc = lines.read_entry(line, crc)
                 _apply(entry, loaded)
         except DamageError as error:
-            if not is_last or not _is_torn(data, position, crc):
+            if not is_last or not _is_torn(data, position, crc, form):
                 _refuse(path, number, position, error, is_last=is_last)
-            _log.warning(
-                "%s: dropped its last %d bytes, which were not written in full; "
-                "no client was told that they were stored",
-                path,
-                len(data) - position,
-            )
-            os.truncate(path, position)
+            _drop(path, data, position)
             break
         position = end + 1
     loaded.size, loaded.crc = position, crc
 
 
-def _is_torn(data: bytes, position: int, crc: int) -> bool:
+def _is_torn(data: bytes, position: int, crc: int, form: int) -> bool:
     """Return whether `position` is the start of an incomplete write.
 
-    Such a line lacks its end, or contains zeros that a power failure left there, and no complete
-    line follows it. Anything else was changed after it was written.
+    After a loss of power, any part of the file that was not synced may be missing: the blocks of a
+    file are written in any order. What was synced is not torn, but was damaged later.
+
+    Args:
+        data: the content of the journal.
+        position: the start of the first line that is damaged.
+        crc: the checksum of the line before.
+        form: the format of the journal, 0 if its first line is damaged.
     """
-    line, *following = data[position:].split(b"\n")
+    rest = data[position:]
+    if form >= _NOTES_SYNCS:
+        return lines.synced_according_to(rest) <= position
+    line, *following = rest.split(b"\n")
+    # Before format 2: such a line lacks its end, or contains zeros, and no complete one follows.
     if any(other.startswith(b'{"crc":') and other.endswith(b"}") for other in following):
         return False
     if following:
         return b"\0\0" in line
     # If it is intact except for its last byte, it was written completely, and then damaged.
     return not _is_entry(line[:-1], position, crc)
+
+
+def _drop(path: Path, data: bytes, position: int) -> None:
+    """Cut off what follows `position`, and keep a copy of it."""
+    copy = path.with_name(f"{path.name}.dropped")
+    try:
+        copy.write_bytes(data[position:])
+        kept = f"they are kept in {copy.name}"
+    except OSError as error:
+        kept = f"they could not be kept in {copy.name}: {error.strerror}"
+    _log.warning(
+        "%s: dropped its last %d bytes, the end of a write that was not completed. If the power "
+        "failed, no client was told of them with --durability always; if the file was damaged in "
+        "another way, clients may have been; %s",
+        path,
+        len(data) - position,
+        kept,
+    )
+    os.truncate(path, position)
 
 
 def _is_entry(line: bytes, position: int, crc: int) -> bool:
@@ -224,6 +250,8 @@ def _refuse(
 
 
 def _apply(entry: Entry, loaded: Loaded) -> None:
+    if entry.operation == "synced":
+        return
     loaded.version = max(loaded.version, entry.version)
     if entry.operation == "flush":
         loaded.flush_at = entry.at

@@ -108,7 +108,8 @@ def read(path):
     versions = []
     for line in rest:
         found, crc = lines.read_entry(line, crc)
-        versions.append(found.version)
+        if found.operation != "synced":
+            versions.append(found.version)
     return versions
 
 
