@@ -29,6 +29,10 @@ One default differs from memcached's: without `-l` memlite listens on the loopba
 (127.0.0.1, and ::1 if there is IPv6). If it listens on other addresses without
 [passwords](../how-to/require-passwords.md), it logs a warning.
 
+If a name of `-l`, or the default, stands for several addresses, it is enough if memlite can listen
+on one of them; for those that are in use it logs a warning. Addresses given one by one must all be
+free, as with memcached. A free port (`-p -1`) is the same for all addresses of a name.
+
 | flag | variable | default | meaning |
 | --- | --- | --- | --- |
 """

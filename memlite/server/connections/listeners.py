@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,11 +30,14 @@ __all__ = [
 
 # None on Windows, which has no UNIX sockets; no address family equals None.
 AF_UNIX: int | None = getattr(socket, "AF_UNIX", None)
-LOOPBACK = ("127.0.0.1", "::1")
+_LOOPBACK = ((socket.AF_INET, ("127.0.0.1", 0)), (socket.AF_INET6, ("::1", 0)))
 PORT_FILE_VARIABLE = "MEMCACHED_PORT_FILENAME"
 
 # The prefixes an address may have, and the resulting `Listener.tls`.
 _TLS_PREFIXES = {"notls": "", "btls": "btls", "mtls": "mtls"}
+
+# What binding to an address of IPv6 fails with where there is none.
+_UNSUPPORTED = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 _log = logging.getLogger("memlite")
 
@@ -229,11 +232,8 @@ def _listen_each(
                 found = _listen_host(host, own_port, protocol, listen)
                 listeners += [replace(one, tls=mode) for one in found]
         else:
-            listeners += _listen_host(LOOPBACK[0], port, protocol, listen)
-            listeners += _listen_ipv6_loopback(
-                port or listeners[0].port, protocol, listen, explicit=bool(port)
-            )
-            listeners = [replace(one, tls="tls" if tls else "") for one in listeners]
+            found = _listen_any(_LOOPBACK, port, protocol, listen)
+            listeners = [replace(one, tls="tls" if tls else "") for one in found]
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -248,35 +248,41 @@ def _listen_host(host: str, port: int, protocol: str, listen: _Listen) -> list[L
     except (socket.gaierror, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise StartError(f"-l: cannot resolve {host!r}: {reason}") from None
+    names = dict.fromkeys((family, name) for family, _, _, _, name in found)
+    return _listen_any(names, port, protocol, listen)
+
+
+def _listen_any(
+    names: Iterable[tuple[int, _Name]], port: int, protocol: str, listen: _Listen
+) -> list[Listener]:
+    """Listen on the addresses that one name stands for; it is enough if one of them works.
+
+    Args:
+        names: address families and socket names.
+        port: the port for all of them; 0 for a free one, which is the same for all.
+        protocol: ``TCP`` or ``UDP``.
+        listen: opens a listener.
+
+    Raises:
+        StartError: none of the addresses works.
+    """
     listeners: list[Listener] = []
-    for family, _, _, _, name in found:
+    failures: list[tuple[int | None, str]] = []
+    for family, name in names:
+        name = (name[0], port, *name[2:])
         try:
             listeners.append(listen(family, name))
         except OSError as error:
-            # A wildcard or a host name may resolve to IPv6, which the machine may not support.
-            if listeners and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                continue
-            for listener in listeners:
-                listener.close()
-            reason = os.strerror(error.errno or 0)
-            raise StartError(
-                f"failed to listen on {protocol} port {port} of {name[0]!s}: {reason}"
-            ) from None
+            where = f"{protocol} port {port} of {name[0]!s}"
+            failures.append((error.errno, f"{where}: {os.strerror(error.errno or 0)}"))
+        else:
+            port = listeners[0].port
+    if not listeners:
+        raise StartError(f"failed to listen on {failures[0][1]}")
+    for number, failure in failures:
+        if number not in _UNSUPPORTED:
+            _log.warning("not listening on %s", failure)
     return listeners
-
-
-def _listen_ipv6_loopback(
-    port: int, protocol: str, listen: _Listen, *, explicit: bool
-) -> list[Listener]:
-    """Listen on ::1 as well, if available: "localhost" may resolve to it first."""
-    try:
-        return [listen(socket.AF_INET6, (LOOPBACK[1], port))]
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE and explicit:
-            raise StartError(
-                f"failed to listen on {protocol} port {port} of ::1: {os.strerror(error.errno)}"
-            ) from None
-        return []
 
 
 def _listen(family: int, name: _Name, backlog: int) -> Listener:

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,21 @@ def has_ipv6():
 
 
 needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+
+
+def listen_on(*, udp):
+    return listen_udp if udp else partial(listen_tcp, backlog=BACKLOG)
+
+
+def resolve_to(monkeypatch, *addresses):
+    """Have the name "both" stand for the addresses."""
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host, *args, **options):
+        hosts = addresses if host == "both" else [host]
+        return [found for one in hosts for found in resolve(one, *args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 @pytest.fixture
@@ -202,11 +218,55 @@ def test_a_failure_closes_what_was_open_already(opened):
 
 
 @needs_ipv6
-def test_ipv6_loopback_in_use_with_an_explicit_port(opened):
-    opened += listen_tcp(["::1"], 0, BACKLOG)
+@pytest.mark.parametrize("udp", [False, True])
+@pytest.mark.parametrize(("taken", "free"), [("127.0.0.1", "::1"), ("::1", "127.0.0.1")])
+@pytest.mark.parametrize("addresses", [[], ["both"]], ids=["no address", "a name"])
+def test_one_address_of_a_name_is_enough(opened, monkeypatch, caplog, addresses, taken, free, udp):
+    resolve_to(monkeypatch, "127.0.0.1", "::1")
+    listen = listen_on(udp=udp)
+    opened += listen([taken], -1)
     port = opened[0].port
-    with pytest.raises(StartError, match=f"TCP port {port} of ::1"):
-        listen_tcp([], port, BACKLOG)
+    opened += (found := listen(addresses, port))
+    assert [(one.sock.getsockname()[0], one.port) for one in found] == [(free, port)]
+    protocol, reason = "UDP" if udp else "TCP", os.strerror(errno.EADDRINUSE)
+    assert caplog.messages == [f"not listening on {protocol} port {port} of {taken}: {reason}"]
+
+
+@needs_ipv6
+@pytest.mark.parametrize("udp", [False, True])
+@pytest.mark.parametrize("addresses", [[], ["both"]], ids=["no address", "a name"])
+def test_a_name_of_which_each_address_is_in_use(opened, monkeypatch, addresses, udp):
+    resolve_to(monkeypatch, "127.0.0.1", "::1")
+    listen = listen_on(udp=udp)
+    opened += listen([], -1)
+    port = opened[0].port
+    with pytest.raises(StartError, match=f"port {port} of 127.0.0.1: .* in use"):
+        listen(addresses, port)
+
+
+@needs_ipv6
+@pytest.mark.parametrize("taken", ["127.0.0.1", "::1"])
+def test_each_of_several_addresses_must_work(opened, taken):
+    opened += listen_tcp([taken], 0, BACKLOG)
+    port = opened[0].port
+    with pytest.raises(StartError, match=f"TCP port {port} of {taken}"):
+        listen_tcp(["127.0.0.1", "::1"], port, BACKLOG)
+
+
+@needs_ipv6
+@pytest.mark.parametrize("udp", [False, True])
+def test_all_addresses_of_a_name_have_the_same_free_port(opened, monkeypatch, udp):
+    resolve_to(monkeypatch, "127.0.0.1", "::1")
+    opened += listen_on(udp=udp)(["both"], -1)
+    assert len(opened) == 2
+    assert len({one.port for one in opened}) == 1
+
+
+def test_addresses_that_the_machine_does_not_have_are_not_mentioned(opened, monkeypatch, caplog):
+    resolve_to(monkeypatch, "127.0.0.1", "2001:db8::1")  # for documentation: no machine has it
+    opened += listen_tcp(["both"], 0, BACKLOG)
+    assert [one.sock.getsockname()[0] for one in opened] == ["127.0.0.1"]
+    assert caplog.messages == []
 
 
 def test_an_address_of_another_machine():
