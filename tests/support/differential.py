@@ -37,6 +37,7 @@ DIFFERENCES = {
     "odd number": "with white space other than a space, or a zero byte, beside the number",
     "long number": "| numbers of more than 20 digits, leading zeros |",
     "binary opcodes": "| Verbosity (0x1b) |",
+    "surplus": "| Stat, Touch, GAT with a longer body than extras and key |",
     "binary magic": "| a first byte other than 0x80 |",
     "unfinished": "| replies to commands in front of an unfinished one |",
     "abbreviations": "| abbreviated words after `stats`",
@@ -57,6 +58,10 @@ OTHERS = (
     b"ms %b 1\r\n1\r\n" % (b"k" * 251), b"ma " + b"k" * 251 + b"\r\n",
 )  # fmt: skip
 """Requests about no key, and malformed ones that are complete."""
+SURPLUS_LOST = (
+    Opcode.STAT, Opcode.TOUCH, Opcode.GAT, Opcode.GATQ, Opcode.GATK, Opcode.GATKQ,
+)  # fmt: skip
+"""The opcodes of "surplus"."""
 PLACE = b"<cas>"
 CONVERSATIONS_TRIED = 3
 LONGEST = 6000
@@ -327,7 +332,7 @@ class Generator:
             unit = self._unit(binary)
             data = self._changed_packet(unit.data) if binary else self._changed_line(unit.data)
             fits = len(data) < LONGEST and unit.age < 0 and not unit.alone
-            if fits and (binary or _comparable(data)):
+            if fits and (data[1] not in SURPLUS_LOST if binary else _comparable(data)):
                 return Unit(data)
 
     def _changed_packet(self, data: bytes) -> bytes:
