@@ -596,8 +596,9 @@ def test_the_protocol_can_be_fixed(start: Start, kind: str) -> None:
     assert binary.ask(b"get a\r\nget a\r\nget a\r\nget a\r\n") == b""
     text = start("-B", "ascii", kind=kind)
     assert text.ask(b"get a\r\n") == b"END\r\n"
-    if kind != "memcached":  # which parses it as a line
-        assert text.ask(NOOP) == b""
+    if kind != "memcached" or memcached_version() >= (1, 6, 45):
+        # Its second byte is a line feed, so its first one is a line.
+        assert text.ask(NOOP) == b"CLIENT_ERROR bad command line format\r\n"
 
 
 def test_traces_with_vv(start: Start) -> None:
