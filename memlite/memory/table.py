@@ -96,6 +96,7 @@ class ItemTable:
         self._make_policy = policy
         # Flushed items: absent for clients, and freed a few at a time.
         self._flushed: Index | None = None
+        self._set_aside: Index | None = None  # the last items that were, until they are discarded
         self._garbage: list[tuple[Index, Policy]] = []
         self._states: dict[int, int] = {}
         self._few = FEW
@@ -352,9 +353,7 @@ class ItemTable:
     def flush(self) -> None:
         """Make every item absent at once; `reclaim` frees them."""
         self._flush_due = None
-        contents = self.set_aside()
-        if self.discard(contents):
-            self._flushed = contents[0]
+        self.discard(self.set_aside())
 
     def flush_when(self, due: Callable[[], bool] | None) -> None:
         """Flush in time: ask `due` before each lookup, until it returns True; None to stop."""
@@ -373,23 +372,28 @@ class ItemTable:
         """Make every item absent at once; return them all, for `put_back` or `discard`."""
         contents = (self._items, self._policy, self.used)
         self._flushed = None
+        self._set_aside = self._items
         self._begin()
         return contents
 
     def put_back(self, contents: Contents) -> None:
         """Replace all items by those that were set aside."""
         self._items, self._policy, self.used = contents
+        self._set_aside = None
         self._bind()
         self.measure()
 
-    def discard(self, contents: Contents) -> bool:
-        """Have items that were set aside freed by `reclaim`; return whether there are enough."""
+    def discard(self, contents: Contents) -> None:
+        """Have items that were set aside freed by `reclaim`."""
         items, policy, _ = contents
+        was_last = self._set_aside is items
+        if was_last:
+            self._set_aside = None
         # A few are freed at once, which bounds the number of tables that wait.
-        if len(policy) < max(len(self._garbage), 1):
-            return False
-        self._garbage.append((items, policy))
-        return True
+        if len(policy) >= max(len(self._garbage), 1):
+            self._garbage.append((items, policy))
+            if was_last:
+                self._flushed = items
 
     def pop_flushed(self, key: bytes) -> Item | None:
         """Return and free the item that the last flush removed from `key`, or None."""

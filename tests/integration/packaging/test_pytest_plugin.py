@@ -32,7 +32,7 @@ import pytest
 
 def test_it_is_a_server(memlite, memlite_server):
     assert (memlite.host, memlite.port) == memlite.address == memlite_server.address
-    assert memlite.client.version().endswith(b" memlite/0.1.0")
+    assert memlite.client.version().endswith(b"-memlite-0.1.0")
     Path(os.environ["SEEN"], f"{memlite.port}").touch()
 
 @pytest.mark.parametrize("number", range(4))

@@ -719,5 +719,11 @@ def test_items_that_are_set_aside_can_be_put_back(policy):
     table.put_back(contents)
     assert (len(table), table.used, table.get(b"new")) == (100, used, None)
     assert table.get_by_line(b"get key5\r\n") is table.find(b"key5") is not None
-    assert table.discard(table.set_aside())
+    first, second = table.set_aside(), table.set_aside()
+    table.discard(first)
+    assert table.pop_flushed(b"key5") is None  # it was flushed before the last flush
+    table.discard(second)
     assert table.reclaim(1000) == 100
+    table.put(b"new", Item(wire_form(b"new", 0, b"x"), 0))
+    table.discard(table.set_aside())
+    assert table.pop_flushed(b"new") is not None
