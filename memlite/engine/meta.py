@@ -24,6 +24,7 @@ class Found(NamedTuple):
         expires: its expiry before, unix time in seconds; 0 for never.
         fetched: whether it was read before.
         accessed: unix second at which it was stored or last read before.
+        unique: its cas unique before, if that was asked for; else 0.
     """
 
     item: Item
@@ -33,6 +34,7 @@ class Found(NamedTuple):
     expires: float
     fetched: bool
     accessed: int
+    unique: int
 
 
 class Counted(NamedTuple):
@@ -78,6 +80,7 @@ class MetaEngine(Engine):
         recache_first: bool = False,
         unique: int | None = None,
         bump: bool = True,
+        compares: bool = False,
     ) -> Found | None:
         """Return an item, and decide whether this client is to recache it.
 
@@ -93,6 +96,7 @@ class MetaEngine(Engine):
             recache_first: apply `recache` to the expiry before `touch`, not after it.
             unique: the cas unique of an item that is created.
             bump: whether the item counts as read.
+            compares: whether the caller asks for the cas unique that the item has before.
         """
         now = self.clock.now()
         item = self.look_up(key)
@@ -120,7 +124,11 @@ class MetaEngine(Engine):
             # In whole seconds, as in memcached: an item that was stored a moment ago with the same
             # number of seconds does not count as expiring earlier.
             won = won or bool(expires and int(expires) < int(semantics.expiry(recache, now)))
-        found = Found(item, created, won, sent, before, item.fetched, item.accessed)
+        shown = 0
+        if compares and self.cas_enabled:
+            item = self.with_unique(item)
+            shown = item.unique
+        found = Found(item, created, won, sent, before, item.fetched, item.accessed, shown)
         if not created and (won or touch is not None):
             changed = meta_flags._replace(won=True) if won else item.meta_flags
             item = self.table.update_metadata(key, item, after, changed)

@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-from tests.support.differential import Comparison, Generator
+from tests.support.differential import PEER_OPTIONS, Comparison, Generator
 from tests.support.servers import memcached_version, running
 
 KINDS = {"memory": "memlite", "file": "memlite-file", "near": "memlite-near"}
@@ -33,7 +33,7 @@ def main() -> int:
     versioned = options.backend != "memory"
     first, differences = seed, 0
     end = time.monotonic() + options.seconds
-    with running(KINDS[options.backend]) as ours, running("memcached") as theirs:
+    with running(KINDS[options.backend]) as ours, running("memcached", *PEER_OPTIONS) as theirs:
         comparison = Comparison((ours, theirs), versioned)
         while time.monotonic() < end:
             found = comparison.difference(Generator(random.Random(seed), versioned).conversation())

@@ -27,7 +27,7 @@ DIFFERENCES = {
     "cas after touch": "| gat, touch, and `mg` with `T` | keep the cas unique |",
     "past expiry": "| `t` in `mg` and `ma` that give an expiry in the past |",
     "long key": "with a key over 250 bytes | the error line and an empty line",
-    "shorter number": "that shorten a number, when replies in the same packet show the item",
+    "shorter number": "that shorten a number to which memcached still refers",
     "longer number": "| `ma`, `incr` when the number gets longer |",
     "ma T": "| `ma` with `T`, when the number gets longer |",
     "base64": "| `md` with `x`, `mg` with `N`, append to a key in base64 |",
@@ -47,6 +47,8 @@ DIFFERENCES = {
 ITEMS = [b"a", b"b", b"c:1"]  # may become stale, and empty
 NUMBERS = [b"n", b"m"]  # never, because of the "longer number"
 BASE64 = [b"YiBi", b"Y2MK"]
+PEER_OPTIONS = ("-t", "1", "-o", "no_lru_maintainer")
+"""Options with which memcached refers to an item only while it replies: "shorter number"."""
 OTHERS = (
     b"flush_all\r\n", b"flush_all -\r\n", b"flush_all noreply\r\n", b"mn\r\n", b"\x80abc\r\n",
     b"verbosity 0\r\n", b"verbosity\r\n", b"\r\n", b"nonsense\r\n", b" get a\r\n", b"a\r\n",
@@ -378,7 +380,7 @@ class Generator:
             elif kind == 2 and len(words) > 1:
                 del words[at]
             else:
-                rest = rest[: rng.randrange(len(rest) + 1)]
+                rest = rest[: rng.randrange(len(rest) + 1)] + b"\n"
         return b" ".join(words) + rng.choice((b"\r", b"")) + end + rest
 
 

@@ -71,15 +71,14 @@ class MetaCommands(CommandSet):
             recache_first=request.recache_first,
             unique=request.unique,
             bump=not request.keep,
+            compares=request.compare is not None,
         )
         if found is None:
             if not request.quiet:
                 self.out.append(b"EN%b\r\n" % self._echo(request))
             return None
         item = found.item
-        with_value = request.value and (
-            request.compare is None or request.compare != self._engine.unique(item)
-        )
+        with_value = request.value and (request.compare is None or request.compare != found.unique)
         return self._reply(partial(self._render_get, request, found, with_value), request, item)
 
     def _render_get(self, request: MetaRequest, found: Found, with_value: bool) -> tuple[Part, ...]:

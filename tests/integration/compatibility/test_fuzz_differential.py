@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.differential import DIFFERENCES, Comparison, Generator
+from tests.support.differential import DIFFERENCES, PEER_OPTIONS, Comparison, Generator
 from tests.support.servers import memcached_version, running
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protocol.md"
@@ -18,7 +18,7 @@ CONVERSATIONS = 40
 @pytest.mark.parametrize("kind", ["memlite", "memlite-file"])
 def test_conversations_get_the_same_replies(kind: str) -> None:
     versioned = kind != "memlite"
-    with running(kind) as ours, running("memcached") as theirs:
+    with running(kind) as ours, running("memcached", *PEER_OPTIONS) as theirs:
         comparison = Comparison((ours, theirs), versioned)
         for seed in range(CONVERSATIONS):
             conversation = Generator(random.Random(seed), versioned).conversation()

@@ -117,6 +117,15 @@ def test_an_item_keeps_on_having_been_read_when_it_becomes_stale(ours: RunningSe
     assert ours.ask(b"ms a 1\r\n1\r\nmg a\r\nmd a I\r\nmg a h\r\n").endswith(b"HD h1 X W\r\n")
 
 
+def test_an_mg_that_wins_compares_with_the_cas_unique_it_finds(ours: RunningServer) -> None:
+    with ours.connect() as wire:
+        wire.send(b"set b 0 0 1\r\n1\r\nmd b I\r\ngets b\r\n")
+        shown = re.search(rb"VALUE b 0 1 (\d+)", wire.until(b"END\r\n"))
+        assert shown is not None
+        wire.send(b"mg b v C%b\r\n" % shown[1])
+        assert wire.line() == b"HD X W\r\n"
+
+
 @pytest.mark.parametrize("protocol", ["ascii", "auto"])
 def test_a_line_that_begins_like_a_binary_request_leaves_the_connection_open(protocol: str) -> None:
     with contextlib.ExitStack() as stack:
