@@ -222,5 +222,5 @@ async def test_a_412_without_a_reason_is_an_error(more):
         opened(emulator, f"&timeout=0.2&deadline=0.3{more}") as one,
     ):
         # Which one depends on what the deadline ends: a race that is lost, or a request.
-        with pytest.raises(StorageError, match="^bucket: "):
+        with pytest.raises(StorageError, match=r"^bucket: "):
             await one.put(of(b"1"))
