@@ -98,7 +98,12 @@ async def test_sets_that_wait_are_merged(emulator):
 
 async def test_no_server_starves_that_sets_what_others_set(emulator):
     emulator.faults.set(latency="uniform:1ms-5ms")
-    async with opened(emulator) as one, opened(emulator) as two, opened(emulator) as three:
+    patient = "&timeout=30&deadline=60"
+    async with (
+        opened(emulator, patient) as one,
+        opened(emulator, patient) as two,
+        opened(emulator, patient) as three,
+    ):
         done = dict.fromkeys((one, two, three), 0)
 
         async def write(server):
@@ -125,7 +130,7 @@ async def test_a_cancelled_set_does_not_cancel_those_that_wait(emulator):
 
 
 async def test_sets_that_wait_share_the_error(emulator):
-    async with opened(emulator, "&timeout=0.2&deadline=0.3") as one:
+    async with opened(emulator, "&timeout=2&deadline=2") as one:
         await one.get(KEY)
         emulator.faults.begin_outage("503")
         writes = [one.put(of(b"%d" % number)) for number in range(4)]
@@ -219,7 +224,7 @@ class _Refusing(Faults):
 async def test_a_412_without_a_reason_is_an_error(more):
     async with (
         GcsEmulator(["bucket"], faults=_Refusing()) as emulator,
-        opened(emulator, f"&timeout=0.2&deadline=0.3{more}") as one,
+        opened(emulator, f"&timeout=2&deadline=2{more}") as one,
     ):
         # Which one depends on what the deadline ends: a race that is lost, or a request.
         with pytest.raises(StorageError, match=r"^bucket: "):
