@@ -147,6 +147,11 @@ class BinaryParser:
         self._swallow = 0  # bytes of a refused value still to arrive
 
     @property
+    def backlog(self) -> int:
+        """Bytes of memory taken by input left over from the last turn."""
+        return len(self._backlog)
+
+    @property
     def in_value(self) -> bool:
         """Whether a storage command is waiting for the rest of its value."""
         return self._store is not None or self._swallow > 0

@@ -79,6 +79,11 @@ class LiteParser:
         self._pending: _Stored | _Refused | None = None
 
     @property
+    def backlog(self) -> int:
+        """Bytes of memory taken by input left over from the last turn."""
+        return len(self._backlog)
+
+    @property
     def in_value(self) -> bool:
         """Whether a set is waiting for the rest of its value or its line ending."""
         return self._pending is not None

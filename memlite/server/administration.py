@@ -47,6 +47,7 @@ class Administration:
         register: the open connections.
         scheduler: runs dumps.
         upkeep: flushes, and frees items in the background.
+        input_held: returns the bytes read whose commands are yet to be carried out.
         listeners: the sockets that accept connections.
         udp: the UDP services.
         certificates_read: returns the unix time at which the TLS certificates were last loaded;
@@ -70,6 +71,7 @@ class Administration:
         register: Register,
         scheduler: Scheduler,
         upkeep: Upkeep,
+        input_held: Callable[[], int],
         listeners: Sequence[Listener],
         udp: "Sequence[UdpService]",
         certificates_read: Callable[[], float] | None,
@@ -88,6 +90,7 @@ class Administration:
         self._register = register
         self._scheduler = scheduler
         self._upkeep = upkeep
+        self._input_held = input_held
         self._listeners = listeners
         self._udp = udp
         self._certificates_read = certificates_read
@@ -164,6 +167,7 @@ class Administration:
             storage=self._storage_stats,
             event_loop=lambda: self._scheduler.loop,
             verbosity=lambda: instrumentation.verbosity,
+            input_held=self._input_held,
             certificates_read=self._certificates_read,
         )
 

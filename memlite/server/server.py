@@ -17,6 +17,7 @@ from memlite.memory.eviction import POLICIES
 from memlite.protocol import Limits
 from memlite.server.administration import Administration
 from memlite.server.connections.connection import Connection, ConnectionServices
+from memlite.server.connections.intake import Intake
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.receiver import LargeValues
 from memlite.server.connections.register import Register
@@ -134,6 +135,7 @@ class Server:
         self._large_values = LargeValues(
             self.counters, self.clock, self.upkeep.sweeper.when_there_is_room
         )
+        self._intake = Intake()
         self._connections = self._make_connection_services()
         self.udp = self._make_udp([one for one in listeners if one.udp])
         self.lifecycle = self._make_lifecycle()
@@ -237,9 +239,10 @@ class Server:
         )
 
     def _memory_elsewhere(self) -> int:
-        """Return the bytes taken by connections and by values that are still arriving."""
+        """Return the bytes taken by connections and by what they have sent so far."""
         each = PER_CONNECTION if self.tls is None else PER_TLS_CONNECTION
-        return each * len(self.register.connections) + self._large_values.promised
+        arriving = self._large_values.promised + self._intake.held
+        return each * len(self.register.connections) + arriving
 
     def _make_execution(self) -> Execution:
         if isinstance(self.engine, MemoryEngine):
@@ -266,6 +269,7 @@ class Server:
             register=self.register,
             scheduler=self.scheduler,
             large_values=self._large_values,
+            intake=self._intake,
             auth=self.auth,
         )
 
@@ -299,6 +303,7 @@ class Server:
             register=self.register,
             scheduler=self.scheduler,
             upkeep=self.upkeep,
+            input_held=lambda: self._intake.held,
             listeners=self.listeners,
             udp=self.udp,
             certificates_read=None if self.tls is None else lambda: self.certificates_read,

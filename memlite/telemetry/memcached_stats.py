@@ -89,6 +89,7 @@ def general(stats: GeneralStats) -> Pairs:
         "rejected_connections": counters.rejected_connections,
         "connection_structures": connections,
         **_BUFFERS,
+        "read_buf_bytes": stats.input_held,
         "cmd_get": counters.cmd_get,
         "cmd_set": counters.cmd_set,
         "cmd_flush": counters.cmd_flush,

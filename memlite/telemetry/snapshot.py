@@ -150,6 +150,7 @@ class GeneralStats:
         udp_sockets: sockets for datagrams.
         connection_limit: how many connections there may be (``-c``).
         idle_timeout: seconds after which an idle connection is closed; 0 for never.
+        input_held: bytes read from connections whose commands are yet to be carried out.
         counters: all counters.
         items: items in memory.
         bytes: bytes those items are charged for.
@@ -172,6 +173,7 @@ class GeneralStats:
     udp_sockets: int
     connection_limit: int
     idle_timeout: int
+    input_held: int
     counters: CounterValues
     items: int
     bytes: int

@@ -131,6 +131,7 @@ class StatsCollector:
         storage: returns the store's statistics; `memory_stats` or `backend_stats`.
         event_loop: returns the loop the server runs on.
         verbosity: returns the log level, 0 to 3.
+        input_held: returns the bytes read whose commands are yet to be carried out.
         certificates_read: returns the unix time at which certificates were last read, in seconds;
             None without TLS.
     """
@@ -155,6 +156,7 @@ class StatsCollector:
         storage: Callable[[], MemoryStats | BackendStats],
         event_loop: Callable[[], object],
         verbosity: Callable[[], int],
+        input_held: Callable[[], int],
         certificates_read: Callable[[], float] | None,
     ) -> None:
         self._config = config
@@ -174,6 +176,7 @@ class StatsCollector:
         self._storage = storage
         self._event_loop = event_loop
         self._verbosity = verbosity
+        self._input_held = input_held
         self._certificates_read = certificates_read
         extended = config.extended
         self._idle_timeout = extended.idle_timeout
@@ -197,6 +200,7 @@ class StatsCollector:
             udp_sockets=len(self._udp),
             connection_limit=self._config.conn_limit,
             idle_timeout=self._idle_timeout,
+            input_held=self._input_held(),
             counters=CounterValues.read(self._counters),
             items=len(table),
             bytes=table.used,

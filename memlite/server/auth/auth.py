@@ -145,6 +145,8 @@ class Gate:
         self._requests_per_turn = range(share)
         self._waiting: Attempt | None = None
 
+    backlog = 0  # logins are short
+
     @property
     def in_value(self) -> bool:
         """Whether an attempt is incomplete."""

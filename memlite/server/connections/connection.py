@@ -12,6 +12,7 @@ from memlite.memory import Item, ItemTable, Part
 from memlite.memory.usage import MASK
 from memlite.protocol import Handler, Limits, replies
 from memlite.protocol.limits import LONGEST_GET
+from memlite.server.connections.intake import FULL_READ, Intake
 from memlite.server.connections.listeners import address_label, endpoint
 from memlite.server.connections.negotiator import Negotiator
 from memlite.server.connections.receiver import LargeValues
@@ -56,6 +57,7 @@ class ConnectionServices(NamedTuple):
         register: tracks open connections.
         scheduler: schedules turns on the event loop.
         large_values: reads large values directly into place.
+        intake: bounds the input that is held until its commands are carried out.
         auth: authenticates clients; None if clients need not authenticate.
     """
 
@@ -69,6 +71,7 @@ class ConnectionServices(NamedTuple):
     register: Register
     scheduler: Scheduler
     large_values: LargeValues
+    intake: Intake
     auth: "Authenticator | None"
 
 
@@ -93,10 +96,10 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_instrumentation",
-        "_pending_input", "_ready_limit", "_services", "_state", "_stream", "_table", "_transport",
-        "_unsent", "_used", "_waits", "_write", "authenticated", "close_reason", "dialect",
-        "executor", "last_command", "out", "parser", "writable",
+        "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
+        "_instrumentation", "_pending_input", "_ready_limit", "_services", "_state", "_stream",
+        "_table", "_transport", "_unsent", "_used", "_waits", "_write", "authenticated",
+        "close_reason", "dialect", "executor", "last_command", "out", "parser", "writable",
     )  # fmt: skip
 
     _can_serve: Callable[[Item], bool]
@@ -121,6 +124,7 @@ class Connection(asyncio.Protocol):
         self._state = _SERVING
         self.writable = True
         self._pending_input = b""  # arrived while the connection could not be served
+        self._held = 0  # bytes of input not yet carried out, as counted by `Intake`
         self._eof = False  # whether the peer has half-closed the connection
         self._unsent: deque[Part] | None = None  # replies the peer is too slow to take
         self._stream: Stream | None = None  # owns the connection while it sends
@@ -252,6 +256,7 @@ class Connection(asyncio.Protocol):
             self._stream.lost()
             self._stream = None
         self._pending_input = b""
+        self._hold(0)
         self.out.clear()
         self._unsent = None
         # Break the reference cycles with the parser and the executor: a partial value may be large,
@@ -360,6 +365,12 @@ class Connection(asyncio.Protocol):
         if self._state is not State.WATCHING:
             self._pending_input += data  # stays small, because reading is paused
             self._transport.pause_reading()
+            self._hold(self._held + len(data))
+
+    def _hold(self, size: int) -> None:
+        """Count `size` bytes as held instead of those counted before."""
+        self._services.intake.held += size - self._held
+        self._held = size
 
     def _serve(self, data: bytes, fast: bool = False) -> None:
         """Parse input and carry out its commands.
@@ -392,6 +403,9 @@ class Connection(asyncio.Protocol):
             self._flush()
         if more:
             counters.conn_yields += 1
+            self._hold(self.parser.backlog)
+            if len(data) >= FULL_READ:
+                self._services.intake.slow_down(self._transport)
             if self._state is _SERVING:
                 self._move(Event.SHARE_USED)
                 self._services.scheduler.call_soon(self._take_turn)
@@ -477,6 +491,7 @@ class Connection(asyncio.Protocol):
             return  # `settle` continues
         self._move(Event.RESUMED)
         data, self._pending_input = self._pending_input, b""
+        self._hold(0)  # until the next turn ends
         self._serve(data)
         if self._state is not _SERVING or self._transport.is_closing():
             return

@@ -26,6 +26,7 @@ class Negotiator:
 
     __slots__ = ("_connection", "_text")
 
+    backlog = 0
     in_value = False
     in_command = False
 

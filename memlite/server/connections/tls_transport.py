@@ -302,7 +302,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return information about the socket's transport, or the TLS context."""
+        """Return information about the socket's transport, that transport, or the TLS context."""
         if name == "sslcontext":
             return self._context
+        if name == "socket_transport":
+            return self._socket
         return self._socket.get_extra_info(name, default)

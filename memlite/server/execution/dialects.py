@@ -17,6 +17,8 @@ class Parser(Protocol):
     """Finds commands in a stream; see `memlite.protocol.TextParser`."""
 
     @property
+    def backlog(self) -> int: ...  # noqa: D102 - see the class
+    @property
     def in_value(self) -> bool: ...  # noqa: D102
     @property
     def in_command(self) -> bool: ...  # noqa: D102

@@ -17,6 +17,7 @@ _GENERAL = GeneralStats(
     udp_sockets=1,
     connection_limit=1024,
     idle_timeout=0,
+    input_held=0,
     counters=CounterValues.read(Counters()),
     items=5,
     bytes=500,

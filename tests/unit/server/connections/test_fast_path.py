@@ -59,6 +59,7 @@ class Transport:
         self.written = []
         self.reading = True
         self.closing = False
+        self.protocol = None
 
     def write(self, data):
         assert data
@@ -82,8 +83,14 @@ class Transport:
     def get_write_buffer_size(self):
         return 0
 
-    def get_extra_info(self, name):
-        return None
+    def get_extra_info(self, name, default=None):
+        return default
+
+    def get_protocol(self):
+        return self.protocol
+
+    def set_protocol(self, protocol):
+        self.protocol = protocol
 
 
 class Loop:

@@ -10,13 +10,6 @@ from tests.unit.server.connections.test_fast_path import Loop, Transport
 SIZE = 200_000
 
 
-class Exchanging(Transport):
-    """A transport that knows its protocol."""
-
-    def set_protocol(self, protocol):
-        self.protocol = protocol
-
-
 class Peer:
     """A peer whose value lacks only its line ending, while items exceed their limit."""
 
@@ -25,7 +18,7 @@ class Peer:
         self.server.scheduler.loop = self.loop = Loop()
         self.table = self.server.table
         self.connection = self.server.connect()
-        self.transport = Exchanging()
+        self.transport = Transport()
         self.connection.connection_made(self.transport)
         self.connection.data_received(b"set large 0 0 %d\r\n" % SIZE)
         receiver = self.transport.protocol
