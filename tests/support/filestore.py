@@ -29,11 +29,18 @@ async def opened(path: Path, *, kill: bool = False, **options: Any) -> AsyncIter
     await backend.open()
     try:
         yield backend
-        if kill:
-            backend._version = backend._snapshot_version = 0
-            backend._closing = True
     finally:
-        await backend.close()
+        await (leave(backend) if kill else backend.close())
+
+
+async def leave(backend: FileBackend) -> None:
+    """Release the files as they are."""
+    backend._closing = True
+    if backend._compaction is not None:
+        await asyncio.wait([backend._compaction])
+    with contextlib.suppress(OSError):
+        await backend._journal.close()
+    backend._lock.release()
 
 
 async def put(backend: FileBackend, key: bytes, value: bytes, **how: Any) -> None:
@@ -55,6 +62,12 @@ def state(backend: FileBackend) -> State:
         for key, item in backend.table.scan()
         if backend.peek(key) is not None and not 0 < item.expires <= now
     }
+
+
+async def reopened(path: Path, **options: Any) -> State:
+    """Return what a server finds that starts after a crash."""
+    async with opened(path, kill=True, **options) as backend:
+        return state(backend)
 
 
 def read(path: Path, **options: Any) -> State:

@@ -1,10 +1,8 @@
 """All items in memory; changes go to a journal before they are acknowledged, and to snapshots."""
 
 import asyncio
-import contextlib
 import logging
 import os
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,9 +12,10 @@ from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
-from memlite.backends.jsonfile.journal import Change, Flush, Journal, reason_of, sync_folder
+from memlite.backends.jsonfile.journal import Change, Flush, Journal, reason_of
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
-from memlite.backends.jsonfile.lock import is_same_file, lock, try_lock_journal
+from memlite.backends.jsonfile.lock import Lock, try_lock_journal
+from memlite.backends.jsonfile.snapshot import SnapshotFile, SnapshotWriter
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
 from memlite.core.errors import (
@@ -85,13 +84,17 @@ class FileBackend(Backend):
         self._clock = context.clock
         self._version = 0
         self._flush_at = 0.0
-        self._number = 1
+        self._first = self._number = 1  # the journals that the snapshot needs
         self._undone = 0
         self._complained = False
+        self._lock_trouble = ""  # as last logged
         # A flush came due and could not be written: it must be the next entry.
         self._flush_owed = False
         # More than one journal has to be read at the next start until a snapshot is written.
         self._snapshot_owed = False
+        # Some items are in no file until a snapshot is written, as somebody removed or changed one.
+        self._in_memory_only = False
+        self._snapshot = SnapshotFile(path)
         self._left_out: list[bytes] = []
         self._snapshot_bytes = 0
         self._snapshot_version = 0
@@ -99,17 +102,18 @@ class FileBackend(Backend):
         self._compactions = 0
         self._closing = False
         self._next_compaction = 0.0
-        self._lock = -1
 
     _journal: Journal
+    _lock: Lock
 
     # Life
 
     async def open(self) -> None:
         """Lock the files, and read them."""
-        self._lock = lock(self._lock_path)
+        self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
         try:
             self._check_journals()
+            self._lock.sign()
             # In a thread, so that signals are handled meanwhile.
             loaded = await asyncio.to_thread(self._load)
             self._journal = Journal(
@@ -127,15 +131,15 @@ class FileBackend(Backend):
                 )
             await self._journal_left_out()
         except StorageError as error:
-            os.close(self._lock)
+            self._lock.release()
             raise StartError(f"--backend: {self.path}: {error}") from None
         except OSError as error:
-            os.close(self._lock)
+            self._lock.release()
             raise StartError(
                 f"--backend: {error.filename or self.path}: {reason_of(error)}"
             ) from None
         except BaseException:
-            os.close(self._lock)
+            self._lock.release()
             raise
         self._compact_if_due()
 
@@ -153,8 +157,9 @@ class FileBackend(Backend):
                 os.close(descriptor)
 
     def _load(self) -> Loaded:
+        self._snapshot.recognize()
         loaded = load(self.path)
-        self._temporary.unlink(missing_ok=True)
+        self._snapshot.temporary.unlink(missing_ok=True)
         lost = _LOST_VERSIONS if loaded.snapshot else 0
         if not loaded.snapshot:
             self._write_empty_snapshot(loaded)
@@ -162,7 +167,8 @@ class FileBackend(Backend):
             if number < loaded.first:
                 journal.unlink()
         self._version, self._flush_at = loaded.version + lost, loaded.flush_at
-        self._number, self._snapshot_bytes = loaded.journal, loaded.snapshot
+        self._first, self._number = loaded.first, loaded.journal
+        self._snapshot_bytes = loaded.snapshot
         self._snapshot_version = loaded.snapshot_version + lost
         self._snapshot_owed = loaded.journal > loaded.first
         now = self._clock.now()
@@ -215,17 +221,22 @@ class FileBackend(Backend):
         """Write the remaining changes, and a snapshot if that takes little time."""
         self._closing = True
         try:
+            await self._journal.written()
             if self._compaction is not None:
                 await asyncio.wait([self._compaction])
+            await self._journal.check()
+            self._check_files()
+            self._in_memory_only |= self._journal.broken
             changed = self._version > self._snapshot_version
-            if self._journal.broken or (changed and self.table.used < _COMPACTED_AT_END):
-                self._closing = False
+            if (changed or self._in_memory_only) and self._worth_writing_at_end:
                 await self._compact_and_tell()
+            if self._in_memory_only:
+                _log.error("%s: what was in memory only is lost", self.path)
             await self._journal.close()
         except OSError as error:
             _log.error("%s: %s", self.path, reason_of(error))
         finally:
-            os.close(self._lock)
+            self._lock.release()
 
     # Reads
 
@@ -406,14 +417,6 @@ class FileBackend(Backend):
 
     # Snapshots
 
-    @property
-    def _lock_path(self) -> Path:
-        return self.path.with_name(self.path.name + ".lock")
-
-    @property
-    def _temporary(self) -> Path:
-        return self.path.with_name(self.path.name + ".tmp")
-
     def _compact_if_due(self) -> None:
         due = (
             self._journal.broken
@@ -429,8 +432,8 @@ class FileBackend(Backend):
         except _AbandonedError as reason:
             _log.info("%s: the journal is not compacted now: %s", self.path, reason)
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
-        except OSError as error:
-            _log.error("%s: the journal could not be compacted: %s", self.path, reason_of(error))
+        except (OSError, StartError) as error:
+            _log.error("%s: the journal could not be compacted: %s", self.path, _plain(error))
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         finally:
             self._compaction = None
@@ -441,6 +444,8 @@ class FileBackend(Backend):
         The server keeps running, and the snapshot may contain some of the changes made meanwhile.
         Replaying the new journal on it gives the right result, as entries hold complete states.
         """
+        self._lock.keep()
+        self._in_memory_only |= self._journal.broken
         if self._journal.broken or not self._snapshot_owed:
             # Otherwise the journal of the last attempt will do.
             number = self._number + 1
@@ -451,7 +456,8 @@ class FileBackend(Backend):
         number, version, flush_at = self._number, self._version, self._flush_at
         undone = self._undone
         keys = self.table.list_keys()
-        writer = _SnapshotWriter(self._temporary, lines.snapshot_head(number, version, flush_at))
+        head = lines.snapshot_head(number, version, flush_at)
+        writer = SnapshotWriter(self._snapshot.temporary, head)
         try:
             chunk: list[bytes] = []
             size = 0
@@ -464,7 +470,7 @@ class FileBackend(Backend):
                     size += len(line)
                 size += _LOOK
                 if size > _CHUNK:
-                    if self._closing:
+                    if self._closing and not self._worth_writing_at_end:
                         raise _AbandonedError("the server is shutting down")
                     await asyncio.to_thread(writer.write, chunk)
                     chunk, size = [], 0
@@ -475,27 +481,32 @@ class FileBackend(Backend):
             if self._undone != undone:
                 # It may contain changes that were undone meanwhile.
                 raise _AbandonedError("a change could not be written meanwhile")
+            self._lock.keep()
             await asyncio.to_thread(self._install, number)
         except BaseException:
             writer.abandon()
             raise
         self._snapshot_bytes, self._snapshot_version = writer.size, version
-        self._snapshot_owed = False
+        self._snapshot_owed = self._in_memory_only = False
+        self._first = number
         self._compactions += 1
+
+    @property
+    def _worth_writing_at_end(self) -> bool:
+        """Whether a stopping server should write a snapshot, although that may take a while."""
+        return self._in_memory_only or self.table.used < _COMPACTED_AT_END
 
     def _install(self, first: int) -> None:
         """Replace the old snapshot by the new one, and remove the obsolete journals."""
-        self._temporary.replace(self.path)
-        sync_folder(self.path)
+        self._snapshot.replace()
         for number, journal in journals_of(self.path).items():
             if number < first:
                 journal.unlink()
 
     def _write_empty_snapshot(self, loaded: Loaded) -> None:
-        writer = _SnapshotWriter(self._temporary, lines.snapshot_head(1, 0, 0.0))
+        writer = SnapshotWriter(self._snapshot.temporary, lines.snapshot_head(1, 0, 0.0))
         writer.finish()
-        self._temporary.replace(self.path)
-        sync_folder(self.path)
+        self._snapshot.replace()
         loaded.snapshot = writer.size
 
     # Housekeeping
@@ -511,20 +522,29 @@ class FileBackend(Backend):
         self.table.walk(_SWEPT_PER_TICK, self._look)
 
     def _check_files(self) -> None:
-        """Replace the lock file and the snapshot if somebody has removed them."""
+        """Keep the lock; have the snapshot written again if somebody removed or changed it."""
+        trouble = ""
         try:
-            if not is_same_file(self._lock, self._lock_path):
-                renewed = lock(self._lock_path)
-                os.close(self._lock)
-                self._lock = renewed
-                _log.warning("%s was removed while the server runs; made again", self._lock_path)
-            if not (self._snapshot_owed or self.path.exists()):
-                self._snapshot_owed = True
-                _log.error("%s was removed while the server runs; written again", self.path)
+            self._lock.keep()
+            changed = None if self._compaction or self._in_memory_only else self._changed_file()
+            if changed is not None:
+                self._snapshot_owed = self._in_memory_only = True
+                _log.error(
+                    "%s was removed or changed while the server runs; all items are written again",
+                    changed,
+                )
         except (OSError, StartError) as error:
-            if not self._complained:
-                self._complained = True
-                _log.error("%s: %s", self.path, reason_of(error))
+            trouble = _plain(error)
+        if trouble and trouble != self._lock_trouble:
+            _log.error("%s: %s", self.path, trouble)
+        self._lock_trouble = trouble
+
+    def _changed_file(self) -> Path | None:
+        """Return the snapshot or an earlier journal if somebody has removed or changed it."""
+        if self._snapshot.changed:
+            return self.path
+        earlier = (journal_path(self.path, one) for one in range(self._first, self._number))
+        return next((journal for journal in earlier if not journal.exists()), None)
 
     def _look(self, key: bytes, item: Item) -> None:
         """Free an item if it has expired; the file need not change."""
@@ -552,54 +572,6 @@ class _AbandonedError(Exception):
     """A snapshot is given up."""
 
 
-class _SnapshotWriter:
-    """Writes a snapshot beside the old one. Its methods block.
-
-    Attributes:
-        size: bytes of the snapshot, once it is finished.
-    """
-
-    def __init__(self, path: Path, head: bytes) -> None:
-        self._path = path
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._file = os.fdopen(descriptor, "wb")
-        self._file.write(head)
-        self._crc = zlib.crc32(head)
-        self._count = 0
-
-    def write(self, items: list[bytes]) -> None:
-        """Write the lines of items."""
-        if not items:
-            return
-        # Commas separate items, so there is one before each item except the first.
-        data = (b",\n" if self._count else b"") + b",\n".join(items)
-        self._count += len(items)
-        self._crc = zlib.crc32(data, self._crc)
-        self._file.write(data)
-
-    def finish(self) -> None:
-        """Write the last line, and make the file durable."""
-        self.write_end()
-        self.size = self._file.tell()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-    def write_end(self) -> None:
-        """Write the last line."""
-        if self._count:
-            self._crc = zlib.crc32(b"\n", self._crc)
-            self._file.write(b"\n")
-        self._file.write(lines.snapshot_end(self._count, self._crc))
-
-    def abandon(self) -> None:
-        """Remove the file."""
-        with contextlib.suppress(OSError):  # closing writes the buffer, and the disk may be full
-            self._file.close()
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
-
-
 def _finish(result: asyncio.Future[int], version: int, written: asyncio.Future[None]) -> None:
     """Give a change its result once its group is written, or its error."""
     if result.done():
@@ -613,6 +585,11 @@ def _finish(result: asyncio.Future[int], version: int, written: asyncio.Future[N
     else:
         result.set_exception(error)
         result.exception()  # retrieved, as not every caller waits for it
+
+
+def _plain(error: OSError | StartError) -> str:
+    """Return the reason without the option's name, which belongs to errors at the start."""
+    return reason_of(error).removeprefix("--backend: ")
 
 
 def make(url: BackendUrl, context: Context) -> Backend:

@@ -397,6 +397,11 @@ class Journal:
             self._check_due = True  # before the next write, if one is in progress
             self._start()
 
+    async def check(self) -> None:
+        """Look whether the file is still there; if not, `broken` is set."""
+        with contextlib.suppress(OSError):  # which `failure` tells
+            await self._do(self._file.check)
+
     def _look_after(self, *, syncs: bool) -> None:
         if syncs:
             self._file.sync()

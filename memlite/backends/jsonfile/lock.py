@@ -5,13 +5,16 @@ a server runs.
 """
 
 import contextlib
+import logging
 import os
 import sys
 from pathlib import Path
 
 from memlite.core.errors import StartError
 
-__all__ = ["is_same_file", "lock", "try_lock_journal", "unlock_journal"]
+__all__ = ["Lock", "is_same_file", "try_lock_journal", "unlock_journal"]
+
+_log = logging.getLogger("memlite")
 
 if sys.platform == "win32":
     import msvcrt
@@ -52,13 +55,57 @@ def unlock_journal(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def lock(path: Path) -> int:
-    """Create a file and lock it until the returned descriptor is closed.
+class Lock:
+    """The right to use a backend's files, until it is released or the process ends.
 
-    The file is never removed, because then two servers could hold locks on files of that name.
+    Its file is never removed, because then two servers could hold locks on files of that name.
+
+    Args:
+        path: the file.
 
     Raises:
         StartError: another process holds the lock, or the file cannot be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = _lock(path)
+
+    def sign(self) -> None:
+        """Write this process's id into the file, for other servers to see."""
+        _sign(self._descriptor)
+
+    def keep(self) -> None:
+        """Lock again if somebody has removed or replaced the file.
+
+        Raises:
+            StartError: another server uses the backend's files, or has used them meanwhile.
+        """
+        if is_same_file(self._descriptor, self.path):
+            return
+        renewed = _lock(self.path)
+        other = _signature(renewed)
+        if other:
+            os.close(renewed)
+            raise StartError(
+                f"another server (process {other}) has used the files since {self.path} was "
+                "removed; they are left to it"
+            )
+        _sign(renewed)
+        self.release()
+        self._descriptor = renewed
+        _log.warning("%s was removed while the server runs; made again", self.path)
+
+    def release(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
+
+
+def _lock(path: Path) -> int:
+    """Create and lock a file; return its descriptor.
+
+    Raises:
+        StartError: as `Lock`.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -69,7 +116,7 @@ def lock(path: Path) -> int:
     try:
         _try_lock(descriptor)
     except (BlockingIOError, PermissionError):
-        holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+        holder = _signature(descriptor)
         os.close(descriptor)
         raise StartError(
             f"--backend: {path.with_suffix('')} is in use by another server"
@@ -78,8 +125,16 @@ def lock(path: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         raise StartError(f"--backend: {path} cannot be locked: {error.strerror}") from None
-    # For information only: a server must be able to start on a full disk and serve reads.
+    return descriptor
+
+
+def _sign(descriptor: int) -> None:
+    # A server must be able to start on a full disk and serve reads.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.write(descriptor, b"%d\n" % os.getpid())
-    return descriptor
+
+
+def _signature(descriptor: int) -> str:
+    """Return the id of the last process to sign a lock file, empty if there is none."""
+    return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()

@@ -1,14 +1,17 @@
 """The file backend when somebody removes or replaces its files while it runs."""
 
+import errno
 import os
 import shutil
 
 import pytest
 
 from memlite.backends.jsonfile import FileBackend
+from memlite.backends.jsonfile.format import Header
+from memlite.backends.jsonfile.load import journal_path
 from memlite.backends.registry import Context
 from memlite.core.errors import StartError, StorageError
-from tests.support.filestore import opened, put, settled, state
+from tests.support.filestore import opened, put, reopened, settled, state
 
 DURABILITY = ["always", "everysec", "none"]
 
@@ -105,9 +108,128 @@ async def test_a_removed_snapshot_is_written_again(path, caplog):
         path.unlink()
         backend.tick()
         await settled(backend)
-        assert "was removed while the server runs; written again" in caplog.text
+        assert f"{path} was removed or changed while the server runs" in caplog.text
         expected = state(backend)
     assert await reopened(path) == expected
+
+
+async def test_a_replaced_snapshot_is_written_again(path, caplog):
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"old", b"1")
+        shutil.copy(path, path.with_name("older"))
+        await backend._compact()
+        path.with_name("older").replace(path)
+        backend.tick()
+        await settled(backend)
+        assert f"{path} was removed or changed while the server runs" in caplog.text
+        expected = state(backend)
+    assert await reopened(path) == expected
+
+
+async def test_a_snapshot_that_the_server_replaces_is_no_reason_to_complain(path, caplog):
+    async with opened(path) as backend:
+        for _ in range(3):
+            await put(backend, b"old", b"1")
+            await backend._compact()
+            backend.tick()
+            await settled(backend)
+    assert caplog.messages == []
+
+
+async def test_an_earlier_journal_that_is_still_needed_is_removed(path, caplog):
+    """A compaction was given up after it had begun the next journal."""
+    async with opened(path, kill=True) as backend:
+        await put(backend, b"old", b"1")
+        number = backend._number
+        await backend._journal.replace(journal_path(path, number + 1), Header(number + 1, 9))
+        backend._number, backend._snapshot_owed = number + 1, True
+        backend._next_compaction = float("inf")
+        await put(backend, b"new", b"2")
+        journal_path(path, number).unlink()
+        backend.tick()
+        assert f"{journal_path(path, number)} was removed" in caplog.text
+        backend._next_compaction = 0.0
+        backend.tick()
+        await settled(backend)
+        expected = state(backend)
+    assert set(expected) == {b"old", b"new"}
+    assert await reopened(path) == expected
+
+
+@pytest.mark.parametrize("what", ["journal", "snapshot"])
+@pytest.mark.parametrize("noticed", ["not", "before", "during"])
+async def test_a_server_that_stops_writes_what_was_removed(path, what, noticed):
+    """Also if there is too much to write a snapshot at each stop."""
+    keys = {b"key%d" % number for number in range(20)}
+    async with opened(path, compact_from=10**9) as backend:
+        for key in keys:
+            await put(backend, key, b"v" * 1_000_000)
+        if what == "snapshot":
+            await backend._compact()
+        (journal_of(path) if what == "journal" else path).unlink()
+        if noticed != "not":
+            backend.tick()
+            await backend._journal.check()
+        if noticed == "during":
+            backend.tick()
+            assert backend._compaction is not None
+    assert set(await reopened(path)) == keys
+
+
+async def test_what_a_stopping_server_cannot_write_is_said_to_be_lost(path, caplog):
+    async with opened(path) as backend:
+        await put(backend, b"old", b"1")
+        path.parent.rename(path.parent.with_name("moved"))
+    path.parent.with_name("moved").rename(path.parent)
+    assert f"{path}: what was in memory only is lost" in caplog.text
+
+
+async def test_files_that_another_server_has_made_are_left_to_it(path, caplog):
+    """All files are removed, and a second server starts: the first must not disturb it."""
+    async with opened(path) as first:
+        await put(first, b"old", b"1")
+        for file in path.parent.iterdir():
+            file.unlink()
+        async with opened(path, kill=True) as second:
+            await put(second, b"second", b"1")
+            for _ in range(3):
+                await repaired(first)
+                first._next_compaction = 0.0
+            await refused(first)
+            await repaired(second)
+            await put(second, b"second too", b"1")
+        await repaired(first)  # the second has ended, but the files are still its own
+        await refused(first)
+        assert "has used the files since" in caplog.text
+    assert "what was in memory only is lost" in caplog.text
+    assert set(await reopened(path)) == {b"second", b"second too"}
+
+
+async def refused(backend):
+    with pytest.raises(StorageError, match="was removed or replaced while the server runs"):
+        await put(backend, b"first", b"2")
+
+
+async def test_each_trouble_is_logged(path, monkeypatch, caplog):
+    """Trouble with the lock file is not taken for trouble with writing."""
+    async with opened(path, kill=True) as backend:
+        lock = path.with_name("cache.json.lock")
+        lock.unlink()
+        lock.mkdir()
+        for _ in range(2):
+            backend.tick()
+        assert caplog.text.count(f"{lock}: Is a directory") == 1
+        lock.rmdir()
+        backend.tick()
+        monkeypatch.setattr(os, "fsync", fail_to_write)
+        with pytest.raises(StorageError):
+            await put(backend, b"a", b"1")
+        monkeypatch.undo()
+        assert "Input/output error" in caplog.text
+
+
+def fail_to_write(descriptor):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 async def test_a_removed_folder_is_an_error_until_it_is_back(path):
@@ -172,8 +294,3 @@ async def test_the_reason_is_never_empty(path, error, monkeypatch):
             with pytest.raises(StorageError, match=f"^not stored: {expected}$"):
                 await put(backend, b"new", b"2")
         monkeypatch.undo()
-
-
-async def reopened(path):
-    async with opened(path, kill=True) as backend:
-        return state(backend)

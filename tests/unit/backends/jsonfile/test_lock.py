@@ -7,55 +7,56 @@ from pathlib import Path
 import pytest
 
 from memlite.backends.jsonfile import lock as module
-from memlite.backends.jsonfile.lock import lock
+from memlite.backends.jsonfile.lock import Lock
 from memlite.core.errors import StartError
 
 
 def test_only_one_holds_it(tmp_path):
     path = tmp_path / "cache.json.lock"
-    descriptor = lock(path)
+    lock = Lock(path)
+    lock.sign()
     try:
         assert path.read_text() == f"{os.getpid()}\n"
         with pytest.raises(StartError) as raised:
-            lock(path)
+            Lock(path)
         assert str(raised.value) == (
             f"--backend: {tmp_path}/cache.json is in use by another server (process {os.getpid()})"
         )
     finally:
-        os.close(descriptor)
-    os.close(lock(path))
+        lock.release()
+    Lock(path).release()
 
 
 def test_refused_locks_leave_no_descriptors(tmp_path):
     path = tmp_path / "cache.json.lock"
-    descriptor = lock(path)
+    lock = Lock(path)
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         with pytest.raises(StartError):
-            lock(path)
+            Lock(path)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    os.close(descriptor)
+    lock.release()
 
 
 def test_a_child_does_not_inherit_it(tmp_path):
     path = tmp_path / "cache.json.lock"
-    descriptor = lock(path)
+    lock = Lock(path)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        os.close(descriptor)
-        os.close(lock(path))
+        lock.release()
+        Lock(path).release()
         assert child.stdin is not None
         child.stdin.close()
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(StartError, match=rf"there is no folder {tmp_path}/none; make it first"):
-        lock(tmp_path / "none" / "cache.json.lock")
+        Lock(tmp_path / "none" / "cache.json.lock")
 
 
 def test_what_is_in_the_way_is_named(tmp_path):
     (tmp_path / "cache.json.lock").mkdir()
     with pytest.raises(StartError, match=r"cache\.json\.lock: Is a directory"):
-        lock(tmp_path / "cache.json.lock")
+        Lock(tmp_path / "cache.json.lock")
 
 
 def test_a_full_disk_does_not_forbid_to_start(tmp_path, monkeypatch):
@@ -63,7 +64,9 @@ def test_a_full_disk_does_not_forbid_to_start(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "write", full)
-    os.close(lock(tmp_path / "cache.json.lock"))
+    lock = Lock(tmp_path / "cache.json.lock")
+    lock.sign()
+    lock.release()
 
 
 def test_a_file_system_without_locks_is_not_taken_for_another_server(tmp_path, monkeypatch):
@@ -72,4 +75,4 @@ def test_a_file_system_without_locks_is_not_taken_for_another_server(tmp_path, m
 
     monkeypatch.setattr(module, "_try_lock", refuse)
     with pytest.raises(StartError, match="cannot be locked: No locks available"):
-        lock(tmp_path / "cache.json.lock")
+        Lock(tmp_path / "cache.json.lock")
