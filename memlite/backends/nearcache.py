@@ -10,12 +10,13 @@ from memlite.backends.conversion import item_of, record_of
 from memlite.backends.record import Record, Versioned
 from memlite.core.clock import Clock
 from memlite.core.errors import OutOfMemoryError
-from memlite.memory.item import FullItem, Item, key_of, line_of
+from memlite.memory.item import FETCHED, STATE_BITS, FullItem, Item, key_of, line_of
 from memlite.memory.table import ItemTable
 
 __all__ = ["NearCache"]
 
 _Found = TypeVar("_Found", bound=Item | Record | Unknown | None)
+_Stored = TypeVar("_Stored", bound=Item | Record)
 
 
 class _Copy(FullItem):
@@ -83,8 +84,14 @@ class NearCache(Backend):
         return self._shown(key, self.inner.peek(key))
 
     def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return what the inner backend has in memory."""
-        return self._shown(key_of(line), self.inner.peek_item(line))
+        """Return what the inner backend has in memory; the copy if it is the same.
+
+        Reads leave their marks on the item that is returned, and the copy keeps them.
+        """
+        found = self._shown(key_of(line), self.inner.peek_item(line))
+        if found is UNKNOWN:
+            return found
+        return self.table.get(key_of(line)) or found
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
         """Return what the inner backend is still writing."""
@@ -105,7 +112,9 @@ class NearCache(Backend):
             if key in self._writes:
                 self._overlapped.add(key)
             copy = self.table.get(key)
-            if copy is not None and not _same(copy, found):
+            if copy is not None:
+                if isinstance(found, Item | Record) and _same(copy, found):
+                    return _with_use_of(copy, found)
                 self.table.delete(key)
         return found
 
@@ -161,7 +170,7 @@ class NearCache(Backend):
                 del self._fetches[key]
 
     def _keep(self, record: Record, since: float) -> None:
-        copy = item_of(record._replace(fetched=False), _Copy)
+        copy = item_of(record, _Copy)
         copy.until = since + self._ttl
         self.table.delete(record.key)
         with contextlib.suppress(OutOfMemoryError):  # larger than the whole near cache
@@ -245,10 +254,20 @@ class NearCache(Backend):
         }
 
 
-def _same(copy: Item, found: Item | Record | Unknown | None) -> bool:
+def _same(copy: Item, found: Item | Record) -> bool:
     """Return whether a copy is of this state; one that was flushed has another expiry."""
-    return (
-        isinstance(found, Item | Record)
-        and copy.version == found.version
-        and copy.expires == found.expires
-    )
+    return copy.version == found.version and copy.expires == found.expires
+
+
+def _with_use_of(copy: Item, found: _Stored) -> _Stored:
+    """Return a state with the reads that its copy has answered, of which the backend knows nothing.
+
+    Items that the backend has in memory learn of them: its eviction depends on that, too.
+    """
+    if not copy.fetched:
+        return found
+    if isinstance(found, Item):
+        flags = found.state & ((1 << STATE_BITS) - 1)
+        found.state = (copy.state >> STATE_BITS << STATE_BITS) | flags | FETCHED
+        return found
+    return found._replace(fetched=True, accessed=max(found.accessed, copy.accessed))

@@ -65,7 +65,8 @@ class TextCommands(MetaCommands):
     def gets(self, keys: list[bytes]) -> Later | None:
         """``gets <key>*``: with cas uniques."""
         fetch = self._engine.fetch
-        found = [(key, item) for key in keys if (item := fetch(key)) is not None]
+        with_unique = self._engine.with_unique
+        found = [(key, with_unique(item)) for key in keys if (item := fetch(key)) is not None]
         return self._show_uniques(found)
 
     def gat(self, exptime: int, keys: list[bytes]) -> None:
@@ -79,7 +80,11 @@ class TextCommands(MetaCommands):
     def gats(self, exptime: int, keys: list[bytes]) -> Later | None:
         """``gats <exptime> <key>*``: get and touch, with cas uniques."""
         fetch = self._engine.fetch_and_touch
-        found = [(key, item) for key in keys if (item := fetch(key, exptime)) is not None]
+        # Assigned at once: when the key comes again, an item that has expired by then is removed.
+        with_unique = self._engine.with_unique
+        found = [
+            (key, with_unique(item)) for key in keys if (item := fetch(key, exptime)) is not None
+        ]
         return self._show_uniques(found)
 
     def _show_uniques(self, found: list[tuple[bytes, Item]]) -> Later | None:

@@ -346,3 +346,15 @@ def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():
     engine.set(b"a", 0, 0, b"1")
     assert engine.peek(b"a") is not None
     assert table.used + table.overhead <= table.limit
+
+
+def test_an_item_that_expires_within_a_request_counts_no_more():
+    """It gets a cas unique for the first of the replies, and is removed for the second."""
+    state = Accounting()
+    state.start(policy="lru", room=5000, refuses=False, few=FEW)
+    assert state.ask(b"set k 0 100 1\r\n1\r\n") == b"STORED\r\n"
+    reply = state.ask(b"gats -1 k k\r\n")
+    assert reply.startswith(b"VALUE k 0 1 ")
+    assert reply.endswith(b"\r\n1\r\nEND\r\n")
+    state.what_counts_is_what_is_there()
+    assert (len(state.table), state.table.used) == (0, 0)
