@@ -40,7 +40,7 @@ DIFFERENCES = {
     "surplus": "| Stat, Touch, GAT with a longer body than extras and key |",
     "binary magic": "| a first byte other than 0x80 |",
     "unfinished": "| replies to commands in front of an unfinished one |",
-    "reads": "| same; on a bucket only reads answered by the near cache of this server are known",
+    "reads": "| `h` and `l` in `mg`, on a bucket |",
     "abbreviations": "| abbreviated words after `stats`",
 }
 """The differences that are not compared, with the text that names each in the protocol's page."""
