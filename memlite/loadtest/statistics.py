@@ -158,7 +158,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean = math.fsum(values) / count
     if count == 1:
         return Interval(mean)
-    # Imported here because even this part of scipy takes a fifth of a second; `scipy.stats`, a whole.
+    # Imported here because it takes a fifth of a second; `scipy.stats` would take a whole one.
     from scipy.special import stdtrit
 
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
