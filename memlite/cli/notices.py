@@ -1,22 +1,35 @@
 """Log messages about settings: those without effect, and those that expose the cache."""
 
 import logging
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlite.config import EXTENDED, OPTIONS, Config, Settings
+from memlite.config.service_links import is_service_link
 from memlite.server.connections.listeners import Listener, is_loopback
 
 if TYPE_CHECKING:
     from memlite.server.connections.tls import Tls
 
-__all__ = ["report_ignored", "warn_of_exposure"]
+__all__ = ["announce", "report_ignored", "warn_of_exposure"]
 
 _log = logging.getLogger("memlite")
 
 
-def report_ignored(settings: Settings) -> None:
-    """Log the settings that were given but have no effect."""
+def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Log the settings that were given but have no effect.
+
+    Args:
+        settings: the settings.
+        environment: environment variables by name.
+    """
+    port = environment.get("MEMLITE_PORT", "")
+    if is_service_link("MEMLITE_PORT", port):
+        _log.warning(
+            "MEMLITE_PORT=%s describes a Kubernetes Service and is ignored; set the port with -p",
+            port,
+        )
     config, sources = settings.config, settings.sources
     for option in OPTIONS:
         if not option.effect and sources[option.name] != "default":
@@ -35,6 +48,12 @@ def report_ignored(settings: Settings) -> None:
             _log.info("-o %s: has no effect in memlite", key)
         elif key.startswith("ssl_") and not config.enable_ssl:
             _log.info("-o %s: has no effect without -Z", key)
+
+
+def announce(text: str) -> None:
+    """Tell a person at a terminal, not a log file, what the server does and how to stop it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"memlite: {text}; stop it with Ctrl+C\n")
 
 
 def warn_of_exposure(listeners: Sequence[Listener], tls: "Tls | None", config: Config) -> None:

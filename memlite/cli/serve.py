@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from memlite.cli.notices import report_ignored, warn_of_exposure
+from memlite.cli.notices import announce, report_ignored, warn_of_exposure
 from memlite.config import Settings
 from memlite.core import logs, signals
 from memlite.core.build import running_build
@@ -37,7 +37,7 @@ def serve(settings: Settings) -> int:
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _log.info("memlite %s (%s)", __version__, running_build())
     manager = ServiceManager(os.environ)
-    report_ignored(settings)
+    report_ignored(settings, os.environ)
     process.raise_file_limit(config.conn_limit)
     if config.enable_coredumps:
         process.allow_coredumps()
@@ -47,6 +47,7 @@ def serve(settings: Settings) -> int:
 
         # Before listening: if this fails, no client must have connected.
         tls = Tls(config.extended)
+    Server(config, [], tls=tls)  # checks all settings before an address in use is reported
     listeners = sockets.listen(config)
     try:
         warn_of_exposure(listeners, tls, config)
@@ -73,6 +74,8 @@ def serve(settings: Settings) -> int:
                 leave_terminal()
             where = ", ".join(listener.label for listener in listeners)
             manager.ready(server.scheduler.loop, f"Serving {config.backend} on {where}")
+            if not config.daemon:
+                announce(f"serving {config.backend} on {where}")
             signals.release()
 
         async def run() -> None:

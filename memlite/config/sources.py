@@ -13,6 +13,7 @@ from memlite.config.options import (
     Option,
 )
 from memlite.config.rules import check, with_implied
+from memlite.config.service_links import is_service_link
 from memlite.config.settings import Config, Settings
 from memlite.core.errors import ConfigError
 
@@ -108,6 +109,8 @@ def _read_environment(environment: Mapping[str, str]) -> _Layer:
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         if variable == _CONFIG_VARIABLE or variable.startswith(_FOREIGN_VARIABLES):
+            continue
+        if is_service_link(variable, text):
             continue
         option = by_variable.get(variable)
         if option is None:

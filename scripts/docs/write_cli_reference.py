@@ -33,6 +33,11 @@ If a name of `-l`, or the default, stands for several addresses, it is enough if
 on one of them; for those that are in use it logs a warning. Addresses given one by one must all be
 free, as with memcached. A free port (`-p -1`) is the same for all addresses of a name.
 
+In Kubernetes a Service called `memlite` sets variables such as `MEMLITE_SERVICE_HOST` and
+`MEMLITE_PORT=tcp://10.0.0.1:11211` in each pod. Those are no settings, and are ignored; for
+`MEMLITE_PORT` a warning says so. `enableServiceLinks: false` in the pod's specification avoids
+them.
+
 | flag | variable | default | meaning |
 | --- | --- | --- | --- |
 """

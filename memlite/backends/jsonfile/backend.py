@@ -14,7 +14,7 @@ from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
 from memlite.backends.jsonfile.journal import Change, Flush, Journal, reason_of
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
-from memlite.backends.jsonfile.lock import Lock, try_lock_journal
+from memlite.backends.jsonfile.lock import Lock, missing_folder, try_lock_journal
 from memlite.backends.jsonfile.snapshot import SnapshotFile, SnapshotWriter
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
@@ -610,6 +610,8 @@ def make(url: BackendUrl, context: Context) -> Backend:
             raise ConfigError(f"--backend: {path} is not a file")
         # Resolved, so that different names of one file mean the same lock.
         path = path.resolve()
+        if not path.parent.exists():
+            raise StartError(missing_folder(path))
     except (OSError, RuntimeError, ValueError) as error:  # circular links, a NUL, …
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"--backend: {url.text!r}: {reason}") from None

@@ -7,12 +7,13 @@ a server runs.
 import contextlib
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 
 from memlite.core.errors import StartError
 
-__all__ = ["Lock", "is_same_file", "try_lock_journal", "unlock_journal"]
+__all__ = ["Lock", "is_same_file", "missing_folder", "try_lock_journal", "unlock_journal"]
 
 _log = logging.getLogger("memlite")
 
@@ -101,6 +102,12 @@ class Lock:
         os.close(self._descriptor)
 
 
+def missing_folder(path: Path) -> str:
+    """Return the message for a file whose folder does not exist."""
+    folder = str(path.parent)
+    return f"--backend: there is no folder {folder}; make it with: mkdir -p {shlex.quote(folder)}"
+
+
 def _lock(path: Path) -> int:
     """Create and lock a file; return its descriptor.
 
@@ -110,7 +117,7 @@ def _lock(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        raise StartError(f"--backend: there is no folder {path.parent}; make it first") from None
+        raise StartError(missing_folder(path)) from None
     except OSError as error:
         raise StartError(f"--backend: {path}: {error.strerror}") from None
     try:

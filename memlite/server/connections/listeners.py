@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memlite.config import Config
-from memlite.core.errors import StartError
+from memlite.core.errors import ConfigError, StartError
 
 if TYPE_CHECKING:
     from pathlib import Path  # imported lazily: servers without UNIX sockets start faster
@@ -117,20 +117,20 @@ def parse_address(text: str, default_port: int) -> tuple[str, int]:
     """Split ``host``, ``host:port``, ``[IPv6]``, ``[IPv6]:port`` or a bare IPv6 address.
 
     Raises:
-        StartError: it is none of these.
+        ConfigError: it is none of these.
     """
     host, port = text, ""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise StartError(f"-l: not an address: {text!r}")
+            raise ConfigError(f"-l: not an address: {text!r}")
         port = rest[1:]
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     if port and not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise StartError(f"-l: not a port: {port!r} in {text!r}")
+        raise ConfigError(f"-l: not a port: {port!r} in {text!r}")
     if not host:
-        raise StartError(f"-l: no host in {text!r}")
+        raise ConfigError(f"-l: no host in {text!r}")
     return ("" if host == "*" else host), int(port) if port else default_port
 
 

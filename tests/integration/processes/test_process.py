@@ -31,6 +31,8 @@ Start = Callable[..., RunningServer]
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--backend", "foo://x"], "--backend: unknown scheme 'foo'"),
+        (["--backend", "file:///no/a.json"], "there is no folder /no; make it with: mkdir -p /no"),
         (["-q"], "option -q not recognized"),
         (["--conn-limits", "5"], "--conn-limits not recognized, did you mean --conn-limit?"),
         (["-c"], "option -c requires argument"),
@@ -59,7 +61,7 @@ Start = Callable[..., RunningServer]
         ),
         (["-Y", "/nowhere/users"], "-Y: /nowhere/users: No such file or directory"),
         (["--config", "/nowhere/memlite.toml"], "/nowhere/memlite.toml: No such file"),
-        (["-u", "no-such-user"], "-u: can't find the user no-such-user"),
+        (["-p", "0", "-u", "no-such-user"], "-u: can't find the user no-such-user"),
         (["-s", "/nowhere/socket"], "failed to listen on UNIX socket /nowhere/socket"),
         (["-p", "0", "-P", "/nowhere/pid"], "-P: could not write the pid file /nowhere/pid"),
     ],
@@ -82,6 +84,43 @@ def test_refuses_to_start_on_a_port_in_use(memlite: RunningServer) -> None:
     assert result.stderr == (
         f"memlite: failed to listen on TCP port {memlite.port} of 127.0.0.1: "
         "Address already in use\n"
+    )
+
+
+def test_a_wrong_setting_is_reported_before_a_port_in_use(memlite: RunningServer) -> None:
+    result = run("-l", "127.0.0.1", "-p", str(memlite.port), "--backend", "gs://B")
+    assert result.returncode == 64
+    assert "not the name of a bucket" in result.stderr
+
+
+SERVICE_LINKS = {
+    "MEMLITE_SERVICE_HOST": "10.0.0.1",
+    "MEMLITE_SERVICE_PORT": "11211",
+    "MEMLITE_SERVICE_PORT_MEMCACHED": "11211",
+    "MEMLITE_PORT": "tcp://10.0.0.1:11211",
+    "MEMLITE_PORT_11211_TCP": "tcp://10.0.0.1:11211",
+    "MEMLITE_PORT_11211_TCP_PROTO": "tcp",
+    "MEMLITE_PORT_11211_TCP_PORT": "11211",
+    "MEMLITE_PORT_11211_TCP_ADDR": "10.0.0.1",
+    "MEMLITE_READ_ONLY_PORT": "udp://10.0.0.2:11211",
+    "MEMLITE_READ_ONLY_SERVICE_HOST": "10.0.0.2",
+}
+
+
+def test_the_variables_of_a_kubernetes_service_are_no_settings() -> None:
+    """They are set in each pod if a Service is called memlite."""
+    result = run("-l", "127.0.0.1", "-p", "0", "-u", "no-such-user", **SERVICE_LINKS)
+    assert result.stderr == (
+        "memlite: warning: MEMLITE_PORT=tcp://10.0.0.1:11211 describes a Kubernetes Service and is "
+        "ignored; set the port with -p\n"
+        "memlite: -u: can't find the user no-such-user\n"
+    )
+
+
+@pytest.mark.parametrize("variable", ["MEMLITE_SERVICE", "MEMLITE_PORT_X", "MEMLITE_XPORT"])
+def test_variables_that_only_look_like_those_are_refused(variable: str) -> None:
+    assert run(**{variable: "tcp://1.2.3.4:5"}).stderr == (
+        f"memlite: unknown environment variable {variable}\n"
     )
 
 

@@ -231,7 +231,10 @@ def test_a_path_that_is_a_folder(tmp_path):
 def test_a_missing_folder(tmp_path):
     code, line = fails_to_start(*url(tmp_path / "none" / "cache.json"))
     assert code == 71
-    assert line == f"memlite: --backend: there is no folder {tmp_path}/none; make it first"
+    folder = tmp_path / "none"
+    assert (
+        line == f"memlite: --backend: there is no folder {folder}; make it with: mkdir -p {folder}"
+    )
 
 
 def test_a_path_below_a_file(tmp_path):

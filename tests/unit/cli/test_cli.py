@@ -170,7 +170,7 @@ def test_a_unix_socket_that_cannot_be_created(tmp_path, capsys):
 
 
 def test_an_invalid_address(capsys):
-    assert main(["-l", "[::1"]) == 71
+    assert main(["-l", "[::1"]) == 64
     assert "[::1" in only_error_line(capsys.readouterr())
 
 

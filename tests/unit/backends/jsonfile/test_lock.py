@@ -49,7 +49,7 @@ def test_a_child_does_not_inherit_it(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(StartError, match=rf"there is no folder {tmp_path}/none; make it first"):
+    with pytest.raises(StartError, match=rf"no folder {tmp_path}/none; make it with: mkdir -p "):
         Lock(tmp_path / "none" / "cache.json.lock")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memlite.core.errors import StartError
+from memlite.core.errors import ConfigError, StartError
 from memlite.server.connections import listeners as sockets
 from memlite.server.connections.listeners import (
     address_label,
@@ -96,10 +96,10 @@ def test_parse_address(text, address):
      "a:65536", "a:٣", "a: 5"],
 )  # fmt: skip
 def test_parse_address_refuses(text):
-    with pytest.raises(StartError, match=r"^-l: ") as error:
+    with pytest.raises(ConfigError, match=r"^-l: ") as error:
         parse_address(text, 11211)
     assert str(error.value).isprintable()
-    assert error.value.exit_code == 71
+    assert error.value.exit_code == 64
 
 
 @pytest.mark.parametrize(
