@@ -56,6 +56,7 @@ class Login(Protocol):
 
         Raises:
             LoginRefusedError: the server does not accept the login.
+            ConnectionError: it does not accept the connection.
         """
 
 

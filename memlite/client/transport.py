@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from memlite.client.address import Address
-from memlite.client.login import Login, LoginRefusedError
+from memlite.client.login import Login
 
 __all__ = ["open_transport"]
 
@@ -147,7 +147,7 @@ class _LoginProtocol(asyncio.Protocol):
             return
         try:
             self._login.check(self._received)
-        except LoginRefusedError as error:
+        except ConnectionError as error:
             self.done.set_exception(error)
             return
         assert self._transport is not None  # noqa: S101 - for the type checker

@@ -36,6 +36,8 @@ _EXIT_INTERRUPTED = 130
 # Default bounds of the search for the knee.
 _MAX_CLIENTS = 1024
 _MAX_RATE = 1_000_000
+# How many connections the servers that it starts accept, unless there are to be more clients.
+_CONNECTIONS = 8192
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -211,7 +213,10 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     if options.command == "run":
         return [parse_address(options.address, tls=tls, login=login, lite=lite)]
     settings = LaunchSettings(
-        options.data_dir or folder, options.gcs_read_latency, options.gcs_write_latency
+        options.data_dir or folder,
+        options.gcs_read_latency,
+        options.gcs_write_latency,
+        connections=max(_CONNECTIONS, *options.clients),
     )
     if options.data_dir and not options.data_dir.is_dir():
         raise ConfigError(f"bench: --data-dir {options.data_dir} is not a directory")

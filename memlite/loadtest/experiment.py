@@ -8,6 +8,7 @@ from functools import partial
 
 from memlite.loadtest.knee import KneeSearch, find_knee
 from memlite.loadtest.levels import Level
+from memlite.loadtest.limits import ClientRefusedError, raise_file_limit
 from memlite.loadtest.machine import machine, versions
 from memlite.loadtest.measure import measure
 from memlite.loadtest.messages import Task
@@ -22,6 +23,9 @@ from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import as_dict, load_workload
 
 __all__ = ["Plan", "run"]
+
+# The most connections of a worker while keys are preloaded.
+_PRELOAD_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,21 @@ class Plan:
     bursts: bool = False
     knee: KneeSearch | None = None
 
+    @property
+    def most_clients(self) -> int:
+        """The highest number of clients."""
+        most = max(level.clients for level in self.levels)
+        if self.knee is not None and not self.levels[0].rate:
+            most = max(most, round(self.knee.max_load))
+        return most
+
 
 def run(plan: Plan, display: ProgressDisplay) -> Results:
     """Run a plan. If the user interrupts it, the results so far are returned, marked as partial.
 
     Raises:
-        StartError: a target cannot be started or reached.
+        TooManyClientsError: a target does not serve that many clients.
+        StartError: a target cannot be started or reached, or this machine lacks open files.
         ConfigError: the workload is invalid.
         KeyboardInterrupt: the user interrupted the run before anything was measured.
     """
@@ -86,10 +99,13 @@ class _Run:
         partial = False
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
+            raise_file_limit(plan.most_clients, plan.workers)
             self._pool = stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
                 infos.append(target.info())
+                if plan.knee is None:
+                    target.check_clients(plan.most_clients)
             try:
                 self._measure_all()
             except (Interrupted, KeyboardInterrupt):
@@ -147,9 +163,12 @@ class _Run:
             self._display.start_step(
                 f"{target.name}: storing {short(plan.workload.keys.count)} keys"
             )
-            level = Level(plan.workers, 0.0, value_size)
+            level = Level(self._preload_connections(target), 0.0, value_size)
             tasks = [replace(task, preload=True) for task in self._tasks(target, level)]
-            recording = self._pool.run(tasks, self._display.update)
+            try:
+                recording = self._pool.run(tasks, self._display.update)
+            except ClientRefusedError as error:
+                raise target.refusal(error, plan.most_clients) from None
             errors = recording.counts.errors
             if errors:
                 kind = max(errors, key=lambda kind: errors[kind])
@@ -157,7 +176,15 @@ class _Run:
                     f"{target.name}: {sum(errors.values())} keys were not stored: {kind}"
                 )
 
+    def _preload_connections(self, target: Target) -> int:
+        """Return how many there are: many, because a bucket is slow, but not all it accepts."""
+        plan, limit = self._plan, target.connection_limit
+        if limit is None:
+            return min(_PRELOAD_CONNECTIONS, plan.most_clients)
+        return min(_PRELOAD_CONNECTIONS * plan.workers, max(1, limit // 2))
+
     def _measure_steady(self, target: Target, level: Level, number: int) -> Repetition:
+        target.check_clients(level.clients)
         self._display.start_step(f"{target.name}, {level}")
         found = self._steady.setdefault((target.name, level), [])
         return self._record(target, self._tasks(target, level), number, found)

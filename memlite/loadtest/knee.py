@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from memlite.loadtest.levels import Level
+from memlite.loadtest.limits import TooManyClientsError
 from memlite.loadtest.results import Knee, Point
 
 __all__ = ["KneeSearch", "find_knee"]
@@ -41,7 +42,11 @@ def find_knee(level: Level, search: KneeSearch, measure: Callable[[Level], Point
     low = high = _load(level)
     while reason == "limit" and high < search.max_load:
         high = min(2 * high, search.max_load)
-        found = measure(_with_load(level, high))
+        try:
+            found = measure(_with_load(level, high))
+        except TooManyClientsError:
+            reason = "connections"
+            break
         reason = _stop_reason(best, found, search) or "limit"
         if reason == "limit":
             best, low = found, high

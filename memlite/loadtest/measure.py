@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 
+from memlite.loadtest.limits import ClientRefusedError
 from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
@@ -27,7 +28,8 @@ def measure(
         display: shows the progress.
 
     Raises:
-        StartError: the target cannot be reached or has died.
+        TooManyClientsError: the target does not serve that many clients.
+        StartError: it cannot be reached or has died.
         Interrupted: the user interrupted the run; carries what was measured by then.
     """
     target.check()
@@ -41,6 +43,8 @@ def measure(
 
     try:
         recording = pool.run(tasks, display.update, mark_start)
+    except ClientRefusedError as error:
+        raise target.refusal(error, sum(task.connections for task in tasks)) from None
     except Interrupted as interrupted:
         if interrupted.recording is None:
             raise

@@ -78,6 +78,8 @@ class Failed:
 
     Attributes:
         reason: why, in one line.
+        full: whether the server said that it has too many connections.
     """
 
     reason: str
+    full: bool = False

@@ -9,6 +9,7 @@ from typing import Self
 
 from memlite.core import signals
 from memlite.core.errors import StartError
+from memlite.loadtest.limits import ClientRefusedError
 from memlite.loadtest.machine import cores
 from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
 from memlite.loadtest.recorder import Recording
@@ -91,7 +92,8 @@ class Pool:
             on_start: called when the first worker starts measuring.
 
         Raises:
-            StartError: a worker cannot run its task.
+            ClientRefusedError: a worker cannot run its task; the others are ready for another.
+            StartError: a worker has died.
             Interrupted: the user interrupted the run; the workers have stopped.
         """
         pipes = self._pipes[: len(tasks)]
@@ -99,7 +101,7 @@ class Pool:
         try:
             for pipe, task in zip(pipes, tasks, strict=True):
                 pipe.send(task)
-            self._collect(pipes, Ready)
+            self._wait_until_ready(pipes)
             for pipe in pipes:
                 pipe.send("go")
             running = True
@@ -110,6 +112,20 @@ class Pool:
             signals.hold()  # ignore further interrupts
             recording = self._stop(pipes) if running else None
             raise Interrupted(recording) from None
+
+    def _wait_until_ready(self, pipes: Sequence[Connection]) -> None:
+        """Wait for all workers; if one has failed, stop the others."""
+        ready, failed = [], None
+        for pipe in pipes:
+            try:
+                self._collect([pipe], Ready)
+            except ClientRefusedError as error:
+                failed = failed or error
+            else:
+                ready.append(pipe)
+        if failed is not None:
+            self._stop(ready)
+            raise failed
 
     def _collect(
         self,
@@ -126,7 +142,7 @@ class Pool:
                 assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
                 message = pipe.recv()
                 if isinstance(message, Failed):
-                    raise StartError(f"bench: {message.reason}")
+                    raise ClientRefusedError(message.reason, full=message.full)
                 if isinstance(message, kind):
                     found[pipe] = message
                 elif isinstance(message, MeasurementStarted):

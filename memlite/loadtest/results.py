@@ -216,7 +216,7 @@ class Knee:
         p99: 99th percentile of response times at the knee, in microseconds.
         reason: why the search ended: ``throughput``, it stopped growing; ``slo``, a higher load
             exceeds the SLO; ``start``, the first load already exceeded it; ``limit``, the highest
-            allowed load was reached.
+            allowed load was reached; ``connections``, the server does not accept more.
     """
 
     target: str

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 import psutil
 
@@ -18,6 +18,11 @@ from memlite.client import address as addresses
 from memlite.client.login import LoginRefusedError, TextLogin
 from memlite.client.tls import TlsSettings
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.limits import (
+    ClientRefusedError,
+    at_the_limit,
+    too_many_clients,
+)
 from memlite.loadtest.results import TargetInfo
 from memlite.loadtest.tls import tls_context
 from memlite.protocol import replies
@@ -54,6 +59,7 @@ class Target:
         kind: as in `TargetInfo`.
         address: host and port, or the path of a UNIX socket; valid inside the context.
         details: as in `TargetInfo`.
+        connection_limit: how many connections it accepts; None if it does not tell.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
@@ -68,6 +74,7 @@ class Target:
         self.kind = kind
         self.address: tuple[str, int] | str = ("", 0)
         self.details: dict[str, str] = {}
+        self.connection_limit: int | None = None
         self._process: psutil.Process | None = None
 
     def __enter__(self) -> Self:
@@ -94,6 +101,11 @@ class Target:
             text = str(addresses.Address.of(self.address))
             reason = error.strerror or "no answer"
             raise StartError(f"bench: {text}: {reason}") from None
+        if reply.startswith(replies.TOO_MANY_CONNECTIONS):
+            raise StartError(
+                f"bench: {self.name} has as many connections as it accepts: start it with a "
+                "higher -c, or disconnect other clients"
+            )
         if reply.startswith(replies.UNAUTHENTICATED):
             raise StartError(
                 f"bench: {self.name} requires a password: use --user and --password-file"
@@ -123,6 +135,8 @@ class Target:
                 self.login.check(lines.readline(1000))
             connection.sendall(b"version\r\n")
             line = lines.readline(1000)
+            if line.startswith(b"VERSION ") and not self.lite:
+                self.connection_limit = _connection_limit(connection, lines)
         if not line:
             raise ConnectionResetError
         return line
@@ -135,6 +149,21 @@ class Target:
         cipher = encrypted.cipher()
         self.details["TLS"] = f"{encrypted.version()}, {cipher[0] if cipher else 'no cipher'}"
         return encrypted
+
+    def check_clients(self, clients: int) -> None:
+        """Check that the server serves so many clients, as far as it tells.
+
+        Raises:
+            TooManyClientsError: it does not.
+        """
+        if self.connection_limit is not None and clients > self.connection_limit:
+            raise too_many_clients(self.name, clients, self.connection_limit)
+
+    def refusal(self, error: ClientRefusedError, clients: int) -> StartError:
+        """Return the error to report when one of so many clients did not get in."""
+        if at_the_limit(error, clients, self.connection_limit):
+            return too_many_clients(self.name, clients, self.connection_limit)
+        return StartError(f"bench: {self.name}: {error.reason}")
 
     def usage(self) -> tuple[float, int] | None:
         """Return a local server's processor seconds and resident bytes; None for a remote one."""
@@ -198,11 +227,13 @@ class LaunchSettings:
         read_latency: read latency of the emulated bucket, in the syntax of ``memlite
             gcs-emulator``; empty for none.
         write_latency: its write latency, likewise.
+        connections: how many the server accepts.
     """
 
     folder: Path
     read_latency: str = READ_LATENCY
     write_latency: str = WRITE_LATENCY
+    connections: int = 1024
 
 
 class LaunchedServer(Target):
@@ -230,7 +261,7 @@ class LaunchedServer(Target):
             )
             launched = process.server(
                 backend=self._backend_url(stack, scratch),
-                conn_limit=8192,
+                conn_limit=self._settings.connections,
                 memory_limit=_MEMORY_MEGABYTES,
                 environment=os.environ,
                 start_timeout=_START_SECONDS,
@@ -325,6 +356,20 @@ def _listening_process(host: str, port: int) -> psutil.Process | None:
     except (psutil.Error, OSError):
         pass
     return None
+
+
+def _connection_limit(connection: socket.socket, lines: BinaryIO) -> int | None:
+    """Return how many connections a server accepts; None if its statistics do not tell."""
+    try:
+        connection.sendall(b"stats\r\n")
+        found = None
+        while (line := lines.readline(1000)).startswith(b"STAT "):
+            _, name, value, *_ = *line.split(), b""
+            if name == b"max_connections" and value.isdigit():
+                found = int(value)
+    except OSError:
+        return None
+    return found
 
 
 def _file_system(path: Path) -> str:

@@ -19,6 +19,7 @@ _REASONS = {
     "slo": "a higher load exceeds the SLO",
     "start": "the first load already exceeds the SLO; start the search with a lower one",
     "limit": "the search reached its upper limit",
+    "connections": "the server does not accept more connections (-c)",
 }
 
 

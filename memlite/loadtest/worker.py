@@ -1,20 +1,21 @@
 """A worker process: receives tasks through a pipe, runs clients, and sends the recordings back."""
 
 import asyncio
-import contextlib
 import gc
 import itertools
-import resource
+import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from multiprocessing.connection import Connection
 from time import perf_counter_ns, process_time
 from typing import TYPE_CHECKING, Any
 
-from memlite.core.errors import ConfigError
+from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.burst import burst
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.clients.text import TextClients
+from memlite.loadtest.limits import what_failed
 from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.recorder import Recorder, Recording
@@ -28,8 +29,7 @@ __all__ = ["main"]
 
 _PROGRESS_SECONDS = 0.25
 _IDLE_POLL_SECONDS = 0.01
-# Connections, and the pipeline depth of each, while keys are preloaded.
-_PRELOAD_CONNECTIONS = 64
+# The pipeline depth of each connection while keys are preloaded.
 _PRELOAD_PIPELINE = 4
 
 
@@ -38,9 +38,6 @@ def main(pipe: Connection) -> None:
     # Signals may reach the whole process group; only the parent acts on them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    with contextlib.suppress(ValueError, OSError):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         import uvloop
 
@@ -59,6 +56,8 @@ class _Worker:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._pipe.fileno(), self._receive)
+        # uvloop makes it non-blocking, and then a recording that fills the pipe cannot be sent.
+        os.set_blocking(self._pipe.fileno(), True)
         while True:
             task = await self._messages.get()
             if task is None:
@@ -77,11 +76,11 @@ class _Worker:
     async def _run_task(self, task: Task) -> None:
         try:
             recording = await _Measurement(task, self._pipe, self._messages).run()
-        except ConnectionRefusedError:
-            self._pipe.send(Failed("connection refused"))
-        except (OSError, TimeoutError) as error:
-            self._pipe.send(Failed(str(error) or "timeout"))
-        except ConfigError as error:
+        except RefusedError as error:
+            self._pipe.send(Failed(what_failed(error), full=True))
+        except OSError as error:
+            self._pipe.send(Failed(what_failed(error)))
+        except (ConfigError, StartError) as error:
             self._pipe.send(Failed(str(error)))
         else:
             self._pipe.send(recording)
@@ -136,7 +135,7 @@ class _Measurement:
 
         settings = Settings(
             task.address,
-            _PRELOAD_CONNECTIONS,
+            task.connections,
             _PRELOAD_PIPELINE,
             timeout=task.timeout,
             login=task.login,
@@ -263,7 +262,11 @@ class _Measurement:
             tls=self._tls,
         )
         self._progress = clients.glance
-        await asyncio.to_thread(clients.connect)
+        try:
+            await asyncio.to_thread(clients.connect)
+        except BaseException:
+            clients.abandon()
+            raise
         if await self._go():
             if load.warm_up and not load.operations:
                 clients.start()

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from memlite.client.address import Address
 from memlite.client.connection import Connection
 from memlite.client.errors import ConnectionLostError
-from memlite.client.login import LoginRefusedError, TextLogin
+from memlite.client.login import TextLogin
 from memlite.client.replies import Reply, ReplyError, Shape
 from memlite.client.transport import open_transport
+from memlite.loadtest.clients.admission import RefusedError
+from memlite.loadtest.limits import what_failed
 from memlite.loadtest.recorder import Recorder
+from memlite.protocol import replies
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
@@ -40,28 +43,28 @@ async def burst(
         login: comes first, as a part of ``connect``; None for none.
         tls: encrypts connections; None for plain text.
         lite: whether to speak the lite dialect.
+
+    Raises:
+        RefusedError: the server does not serve all of them.
     """
+    refused: list[RefusedError] = []
 
     async def one(store: "Operation", read: "Operation") -> None:
         client = _Client(recorder, lite)
         try:
             async with asyncio.timeout(patience):
                 await client.run(Address.of(address), tls, login, store.request, read.request)
-        except TimeoutError:
-            client.failed("timeout")
         except ConnectionLostError as error:
             unreadable = isinstance(error.cause, ReplyError)
             client.failed(str(error.cause) if unreadable else "connection reset")
-        except ConnectionRefusedError:
-            client.failed("connection refused")
-        except LoginRefusedError as error:
-            client.failed(str(error))
-        except ssl.SSLError:
-            client.failed("TLS handshake failed")
-        except OSError:
-            client.failed("connection reset")
+        except RefusedError as error:
+            refused.append(error)
+        except OSError as error:
+            client.failed(what_failed(error))
 
     await asyncio.gather(*(one(*pair) for pair in requests))
+    if refused:
+        raise refused[0]
 
 
 class _Client:
@@ -82,9 +85,11 @@ class _Client:
             lambda: Connection(name=str(address), timeout=None), address, tls=tls, login=login
         )
         counts = self._recorder.counts
+        connected = perf_counter_ns()
         try:
-            self._note("connect", began)
             stored = await self._ask(connection, "set", store, Shape.LINE)
+            # Only now is it known that the client is in.
+            self._note("connect", began, connected)
             if stored.line != b"STORED":
                 self.failed(stored.line.decode("latin-1")[:100])
             found = await self._ask(connection, "get", read, self._items)
@@ -105,15 +110,16 @@ class _Client:
     async def _ask(self, connection: Connection, kind: str, request: bytes, shape: Shape) -> Reply:
         began = perf_counter_ns()
         reply = await connection.send(request, shape)
-        self._note(kind, began)
+        if reply.line == replies.TOO_MANY_CONNECTIONS.strip():
+            raise RefusedError("too many open connections")
+        self._note(kind, began, perf_counter_ns())
         self._recorder.counts.operations += 1
         return reply
 
-    def _note(self, kind: str, began: int) -> None:
-        now = perf_counter_ns()
-        self._recorder.last = now
+    def _note(self, kind: str, began: int, ended: int) -> None:
+        self._recorder.last = max(self._recorder.last, ended)
         tally = self._recorder.response[kind]
-        microseconds = (now - began) // 1000
+        microseconds = (ended - began) // 1000
         tally[microseconds] = tally.get(microseconds, 0) + 1
 
     def failed(self, kind: str) -> None:

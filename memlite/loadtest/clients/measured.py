@@ -26,6 +26,9 @@ class Owner(Protocol):
     def failed(self, kind: str, count: int = 1) -> None:
         """Count errors."""
 
+    def gained(self, connection: "MeasuredConnection") -> None:
+        """Note that a connection can be used."""
+
     def lost(self, connection: "MeasuredConnection") -> None:
         """Replace a connection."""
 
@@ -75,6 +78,7 @@ class MeasuredConnection(ABC, asyncio.Protocol):
         """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
         self.connected = True
+        self._owner.gained(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count what was outstanding as failed, and have the connection replaced."""

@@ -11,7 +11,8 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
 from memlite.client.login import LoginRefusedError, TextLogin
-from memlite.core.errors import ConfigError
+from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.settings import Check
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.protocol import Limits, TextParser
@@ -85,12 +86,21 @@ class PymemcacheClients:
         """Connect all clients, and start their threads.
 
         Raises:
+            RefusedError: the server does not serve all of them.
             OSError: a client cannot connect.
+            StartError: there cannot be so many threads.
         """
-        for one in self._clients:
-            one.connect()
-        for one in self._clients:
-            one.start()
+        try:
+            for one in self._clients:
+                one.connect()
+            for one in self._clients:
+                one.start()
+        except MemcacheError as error:
+            raise RefusedError(str(error)) from None
+        except RuntimeError:
+            raise StartError(
+                f"this machine does not run {len(self._clients):,} threads: use --client text"
+            ) from None
 
     def start(self) -> None:
         """Let the clients make requests."""
@@ -125,6 +135,13 @@ class PymemcacheClients:
             one.join()
             total.add(one.recording)
         return total
+
+    def abandon(self) -> None:
+        """Stop the clients, of which some may not have started."""
+        self._ended.set()
+        self._go.set()
+        for one in self._clients:
+            one.close()
 
 
 class _LoginClient(Client):  # type: ignore[misc]
@@ -193,6 +210,11 @@ class _Client(threading.Thread):
 
     def connect(self) -> None:
         self._client.version()
+
+    def close(self) -> None:
+        """Close the connection of a client whose thread does not run."""
+        if not self.is_alive():
+            self._client.close()
 
     def run(self) -> None:
         self._go.wait()

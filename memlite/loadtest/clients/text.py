@@ -2,19 +2,19 @@
 
 import asyncio
 import contextlib
-import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from memlite.client.address import Address
-from memlite.client.login import LoginRefusedError
 from memlite.client.transport import open_transport
+from memlite.loadtest.clients.admission import Admission
 from memlite.loadtest.clients.connection import TextConnection
 from memlite.loadtest.clients.measured import MeasuredConnection
 from memlite.loadtest.clients.plain import PlainConnection
 from memlite.loadtest.clients.settings import Settings
+from memlite.loadtest.limits import what_failed
 from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder
 
@@ -56,6 +56,7 @@ class TextClients:
         self.open_loop = False
         self.stopped = False
         self._loop = asyncio.get_running_loop()
+        self._admission = Admission(settings.login, settings.lite)
         self._connections: list[MeasuredConnection] = []
         self._reconnecting: set[asyncio.Task[None]] = set()
         self._some_idle: asyncio.Event = asyncio.Event()
@@ -67,21 +68,22 @@ class TextClients:
         self._watch: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
-        """Open all connections.
+        """Open all connections; each has had a reply from the server afterwards.
 
         Raises:
+            RefusedError: the server does not serve one.
             OSError: one cannot be opened.
             TimeoutError: it took too long.
         """
         for _ in range(self.settings.connections):
-            self._connections.append(await self._connect())
+            await self._connect()
         self._check_timeouts()
 
     async def _connect(self) -> MeasuredConnection:
         settings = self.settings
         async with asyncio.timeout(settings.timeout):
             return await open_transport(
-                self._new, Address.of(settings.address), tls=settings.tls, login=settings.login
+                self._new, Address.of(settings.address), tls=settings.tls, login=self._admission
             )
 
     def _new(self) -> MeasuredConnection:
@@ -221,6 +223,10 @@ class TextClients:
                 one.give_up("timeout")
         self._watch = self._loop.call_later(_LOOK_SECONDS, self._check_timeouts)
 
+    def gained(self, connection: MeasuredConnection) -> None:
+        """Note that a connection can be used."""
+        self._connections.append(connection)
+
     def lost(self, connection: MeasuredConnection) -> None:
         """Replace a connection."""
         self._connections.remove(connection)
@@ -231,29 +237,17 @@ class TextClients:
     async def _reconnect(self) -> None:
         while not self.stopped or self._waiting:
             try:
-                async with asyncio.timeout(self.settings.timeout):
-                    one = await self._connect()
-            except (OSError, TimeoutError) as error:
-                self.failed(_connect_error(error), 1)
+                one = await self._connect()
+            except OSError as error:
+                self.failed(what_failed(error), 1)
                 if self._waiting and not self._connections:
                     # There is no connection left to send them on.
                     self.failed("no connection", len(self._waiting))
                     self._waiting.clear()
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
-            self._connections.append(one)
             if self.open_loop and isinstance(one, TextConnection):
                 self.freed(one, self.settings.pipeline)
             else:
                 one.fill()
             return
-
-
-def _connect_error(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, LoginRefusedError):
-        return str(error)
-    if isinstance(error, ssl.SSLError):
-        return "TLS handshake failed"
-    return "cannot connect" if isinstance(error, OSError) else "timeout"

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 from pymemcache import Client
 
+from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.clients.text import TextClients
@@ -26,12 +27,16 @@ class ArtificialServer(asyncio.Protocol):
         service: the service time in seconds.
         stall: the begin and end of the stall, in seconds of the loop's clock.
         replies: replies to send instead, by the number of the request.
+        greeting: the reply to the first request of each connection.
+        closes: whether connections are closed right after that.
         connections: the number of connections so far.
     """
 
     service = 0.001
     stall = (0.0, 0.0)
     replies: ClassVar[dict[int, bytes]] = {}
+    greeting = b"VERSION 1\r\n"
+    closes = False
     seen = 0
     connections = 0
 
@@ -44,10 +49,14 @@ class ArtificialServer(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         for line in data.split(b"\r\n")[:-1]:
             number = type(self).seen
-            type(self).seen += 1
+            type(self).seen += line != b"version"
             reply = self.replies.get(number, b"END\r\n")
             if line == b"version":
-                reply = b"VERSION 1\r\n"
+                reply = self.greeting
+                if self.closes:
+                    self.transport.write(reply)
+                    self.transport.close()
+                    return
             elif line.endswith(b"noreply") or not line.startswith((b"get", b"set")):
                 reply = b""
             elif line.startswith(b"set"):
@@ -270,6 +279,36 @@ async def test_a_server_that_stops_is_counted(server, plain):
     await asyncio.wait_for(clients.drained(), 5)
     await clients.close()
     assert recorder.end().counts.errors["connection closed"] >= 4
+
+
+@both
+async def test_connections_that_are_lost_before_they_are_used(server, budget):
+    """Each is replaced once, and none is counted as a success."""
+    server.closes = True
+    recorder, failures = Recorder(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, details: failures.append(details))
+    take = budget(100)
+    clients = TextClients(
+        Settings(server.address, 5), take, recorder, take if budget is plain else None
+    )
+    await clients.connect()
+    while server.connections < 20:  # noqa: ASYNC110 - the server tells nobody
+        await asyncio.sleep(0.01)
+    clients.stop()
+    await asyncio.wait_for(clients.drained(), 20)
+    await clients.close()
+    assert failures == []
+    assert recorder.counts.operations == 0
+    assert set(recorder.counts.errors) == {"connection closed"}
+
+
+async def test_a_client_that_is_not_let_in(server):
+    server.greeting = b"ERROR Too many open connections\r\n"
+    with pytest.raises(RefusedError):
+        await drive(server, take=Budget(1))
+    server.greeting = b"close"
+    with pytest.raises(ConnectionResetError):
+        await drive(server, take=Budget(1))
 
 
 async def test_noreply_is_measured_by_the_reply_to_the_next_command(server):

@@ -73,6 +73,9 @@ class Clients:
     def failed(self, kind, count=1):
         self.errors += [kind] * count
 
+    def gained(self, one):
+        pass
+
     def lost(self, one):
         self.lost_ones += 1
 

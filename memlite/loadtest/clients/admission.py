@@ -1,0 +1,66 @@
+"""The first exchange on a connection, which tells whether the server serves it."""
+
+from dataclasses import dataclass
+
+from memlite.client.login import TextLogin
+from memlite.protocol import replies
+
+__all__ = ["Admission", "RefusedError"]
+
+# Nobody stores this key: it only has to bring a reply.
+_FIRST_GET = b"get memlite-bench-admission\r\n"
+_LONGEST = 2000
+
+
+class RefusedError(ConnectionError):
+    """The server does not serve a connection, because it has too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A login, if any, and a first request.
+
+    A server at its limit of connections accepts one more only to close it, or leaves it in the
+    backlog. Only a reply shows that a client is in. Implements `memlite.client.login.Login`.
+
+    Attributes:
+        login: comes first; None for none.
+        lite: whether to speak the lite dialect, which has no ``version``.
+    """
+
+    login: TextLogin | None = None
+    lite: bool = False
+
+    @property
+    def request(self) -> bytes:
+        """The bytes to send."""
+        login = self.login.request if self.login is not None else b""
+        return login + (_FIRST_GET if self.lite else b"version\r\n")
+
+    def complete(self, received: bytes) -> bool:
+        """Return whether `received` contains a line for each request, or a refusal."""
+        lines = received.count(b"\n")
+        return (
+            lines > (self.login is not None)
+            or len(received) > _LONGEST
+            or (lines > 0 and _refuses(received))
+        )
+
+    def check(self, reply: bytes) -> None:
+        """Check the server's reply.
+
+        Raises:
+            RefusedError: the server does not serve the connection.
+            ConnectionResetError: it has closed it.
+            LoginRefusedError: it does not accept the login.
+        """
+        if not reply:
+            raise ConnectionResetError
+        if _refuses(reply):
+            raise RefusedError("too many open connections")
+        if self.login is not None:
+            self.login.check(reply)
+
+
+def _refuses(received: bytes) -> bool:
+    return received.startswith(replies.TOO_MANY_CONNECTIONS)
