@@ -445,6 +445,8 @@ class FileBackend(Backend):
         Replaying the new journal on it gives the right result, as entries hold complete states.
         """
         self._lock.keep()
+        # Before it begins: if the journal breaks meanwhile, the snapshot is given up for some time.
+        await self._journal.check()
         self._in_memory_only |= self._journal.broken
         if self._journal.broken or not self._snapshot_owed:
             # Otherwise the journal of the last attempt will do.

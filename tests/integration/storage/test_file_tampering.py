@@ -210,6 +210,21 @@ async def refused(backend):
         await put(backend, b"first", b"2")
 
 
+@pytest.mark.parametrize("durability", DURABILITY)
+async def test_files_that_were_all_removed_are_written_again_at_once(path, durability):
+    """One attempt is enough, although snapshot and journal are missing at the same time."""
+    async with opened(path, kill=True, durability=durability) as backend:
+        await put(backend, b"old", b"1")
+        for file in path.parent.iterdir():
+            file.unlink()
+        backend.tick()
+        await settled(backend)
+        await put(backend, b"new", b"2")
+        expected = state(backend)
+    assert set(expected) == {b"old", b"new"}
+    assert await reopened(path) == expected
+
+
 async def test_each_trouble_is_logged(path, monkeypatch, caplog):
     """Trouble with the lock file is not taken for trouble with writing."""
     async with opened(path, kill=True) as backend:
