@@ -19,8 +19,8 @@ from pymemcache.client.base import Client
 
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.config import OPTIONS, Config, load
+from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.options import parse as parse_bench
-from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.trace import Trace
 from memlite.loadtest.workload import Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names

@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:
     try:
         module = importlib.import_module(subcommand.module)
+        exit_code: int = module.main(arguments)
     except ModuleNotFoundError as error:
         from memlite.core.distribution import not_installed  # only needed for this message
 
         what = not_installed(error, subcommand.extra)
         raise StartError(f"{subcommand.name}: {what}") from None
-    exit_code: int = module.main(arguments)
     return exit_code
 
 

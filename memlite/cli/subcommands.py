@@ -27,7 +27,7 @@ SUBCOMMANDS = {
         Subcommand(
             "bench",
             "a load tester that compares backends and servers, with a report",
-            "memlite.loadtest.command",
+            "memlite.loadtest.program",
             "bench",
         ),
         Subcommand(

@@ -1,4 +1,4 @@
-"""The ``memlite bench`` command."""
+"""Carries out the commands of ``memlite bench``."""
 
 import argparse
 import contextlib
@@ -19,7 +19,6 @@ from memlite.loadtest.knee import KneeSearch
 from memlite.loadtest.levels import Level
 from memlite.loadtest.lite import refuse_what_lite_lacks
 from memlite.loadtest.login import read_login
-from memlite.loadtest.options import parse
 from memlite.loadtest.pool import default_workers
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
@@ -29,7 +28,7 @@ from memlite.loadtest.tls import tls_context
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text, validate
 
-__all__ = ["main"]
+__all__ = ["carry_out"]
 
 _EXIT_ERRORS = 1
 _EXIT_INTERRUPTED = 130
@@ -40,22 +39,20 @@ _MAX_RATE = 1_000_000
 _CONNECTIONS = 8192
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the load tester.
+def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Carry out a command of the load tester.
 
     Args:
-        arguments: the command-line arguments after the subcommand's name.
+        options: from `memlite.loadtest.options.parse`.
+        arguments: what was parsed, for the report.
 
     Returns:
-        The exit code: 0 on success, 1 if requests failed or values were wrong, 130 if interrupted.
+        The exit code.
 
     Raises:
         ConfigError: an argument, a workload or a file is invalid.
         StartError: a target cannot be started or reached, or results cannot be saved.
     """
-    options = parse(arguments)
-    if options is None:
-        return 0
     signals.release()
     # SIGTERM saves partial results, as Ctrl-C does.
     signal.signal(signal.SIGINT, signal.default_int_handler)

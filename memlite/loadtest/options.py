@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from memlite.core.errors import ConfigError
+from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.login import PASSWORD_VARIABLE
-from memlite.loadtest.targets import READ_LATENCY, WRITE_LATENCY
 
 __all__ = ["parse"]
 

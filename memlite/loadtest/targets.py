@@ -18,6 +18,7 @@ from memlite.client import address as addresses
 from memlite.client.login import LoginRefusedError, TextLogin
 from memlite.client.tls import TlsSettings
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.limits import (
     ClientRefusedError,
     at_the_limit,
@@ -39,10 +40,6 @@ __all__ = [
 
 BACKEND_NAMES = ("memory", "file", "gcs")
 """Backends that can be selected by name alone, without a URL."""
-
-READ_LATENCY = "lognormal:median=15ms,p99=60ms"
-WRITE_LATENCY = "lognormal:median=30ms,p99=120ms"
-"""Latencies of the emulated bucket: those of small objects in a bucket of the same region."""
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0

@@ -15,9 +15,11 @@ from memlite.client.login import TextLogin
 from memlite.core import signals
 from memlite.core.distribution import not_installed
 from memlite.core.errors import ConfigError, StartError
+from memlite.shell import live
 from memlite.shell.dialects import DIALECTS
-from memlite.shell.display import Style
-from memlite.shell.link import Link
+from memlite.shell.display import Display, Style
+from memlite.shell.json_lines import JsonLines
+from memlite.shell.link import Link, LinkError
 from memlite.shell.options import PASSWORD_VARIABLE, Options, parse, password_from, tls_context
 from memlite.shell.pretty import Pretty
 from memlite.shell.raw import Raw
@@ -78,7 +80,8 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _run(options: Options) -> int:
-    interactive = not options.words and sys.stdin.isatty() and sys.stdout.isatty()
+    commands = bool(options.words or options.live)
+    interactive = not commands and sys.stdin.isatty() and sys.stdout.isatty()
     prompt = _prompt() if interactive else None
     style = _style(sys.stdout.isatty())
     link = Link(
@@ -89,7 +92,7 @@ def _run(options: Options) -> int:
         server_name=options.sni,
         login=_login(options),
     )
-    display = Raw(terminal=style.terminal) if options.raw else Pretty(style)
+    display = _display(options, style)
     session = Session(
         link,
         display,
@@ -99,7 +102,9 @@ def _run(options: Options) -> int:
     )
     source = ScriptSource(sys.stdin.buffer, options.value_length)
     with link:
-        if options.words:
+        if options.live:
+            _show_live(options, session, link)
+        elif options.words:
             _one_command(options, session, source)
         elif prompt is not None:
             prompt(session)
@@ -107,6 +112,20 @@ def _run(options: Options) -> int:
         else:
             session.run(source)
     return 1 if session.failed else 0
+
+
+def _display(options: Options, style: Style) -> Display:
+    if options.json:
+        return JsonLines()
+    return Raw(terminal=style.terminal) if options.raw else Pretty(style)
+
+
+def _show_live(options: Options, session: Session, link: Link) -> None:
+    show = live.latency if options.live == "latency" else live.statistics
+    try:
+        show(link, sys.stdout, options.repeat, options.interval)
+    except LinkError as error:
+        session.complain(str(error))
 
 
 def _one_command(options: Options, session: Session, source: ScriptSource) -> None:
@@ -117,7 +136,8 @@ def _one_command(options: Options, session: Session, source: ScriptSource) -> No
             value = source.everything()
         typed = session.dialect.read_words(words, value)
         if typed is not None:
-            session.carry_out(typed, source.password)
+            for _ in live.rounds(options.repeat, options.interval):
+                session.carry_out(typed, source.password)
     except TypedError as error:
         session.complain(str(error))
 

@@ -34,6 +34,8 @@ examples:
   memlite shell --raw cache:11211 get logo > logo.png
   memlite shell -x cache:11211 set logo < logo.png
   memlite shell /run/memlite/socket stats items
+  memlite shell --json --repeat -1 --interval 5 cache:11211 stats
+  memlite shell --latency cache:11211
   memlite shell --tls --cacert ca.pem --user ada cache:11212
   printf 'set a 0 0 1\\r\\nx\\r\\nget a\\r\\n' | memlite shell cache:11211
 
@@ -50,6 +52,10 @@ class Options:
         address: the server's.
         words: the command to carry out; empty to read lines.
         raw: whether to show values unchanged.
+        json: whether to show each reply as a JSON object.
+        live: ``latency`` or ``stat``, to show that instead; empty for neither.
+        repeat: how often to carry out the command, or lines of `live`; negative for no end.
+        interval: seconds between two of these.
         value_from_input: whether the value of the command is read from standard input.
         timeout: seconds; None for no limit.
         value_length: limit for values, in bytes.
@@ -67,6 +73,10 @@ class Options:
     address: Address
     words: tuple[str, ...]
     raw: bool
+    json: bool
+    live: str
+    repeat: int
+    interval: float
     value_from_input: bool
     timeout: float | None
     value_length: int
@@ -116,12 +126,22 @@ def parse(arguments: Sequence[str]) -> Options | None:
         raise ConfigError("shell: --user is not for --dialect lite, which has no passwords")
     if any(not character.isprintable() or character == " " for character in found.user):
         raise ConfigError("shell: --user must not have spaces or control characters")
+    if found.live and words:
+        raise ConfigError(f"shell: --{found.live} is not for a command")
+    if found.live == "stat" and found.dialect == "lite":
+        raise ConfigError("shell: --stat is not for --dialect lite, which has no statistics")
+    if found.repeat is not None and not (words or found.live):
+        raise ConfigError("shell: --repeat is for a command, --latency or --stat")
     if found.value_from_input and not words:
         raise ConfigError("shell: -x is for a command, such as: set logo")
     return Options(
         address=address or Address(),
         words=tuple(words),
         raw=found.raw,
+        json=found.json,
+        live=found.live,
+        repeat=_repetitions(found),
+        interval=found.interval,
         value_from_input=found.value_from_input,
         timeout=found.timeout or None,
         value_length=found.value_length,
@@ -197,7 +217,42 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    add("--raw", action="store_true", help="show values as they are, and nothing around them")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument(
+        "--raw", action="store_true", help="show values as they are, and nothing around them"
+    )
+    shown.add_argument("--json", action="store_true", help="show each reply as a JSON object")
+    live = parser.add_mutually_exclusive_group()
+    live.add_argument(
+        "--latency",
+        dest="live",
+        action="store_const",
+        const="latency",
+        default="",
+        help="show how long the server takes to answer, a line per --interval",
+    )
+    live.add_argument(
+        "--stat",
+        dest="live",
+        action="store_const",
+        const="stat",
+        help="show items, connections and rates, a line per --interval",
+    )
+    add(
+        "-r",
+        "--repeat",
+        type=_count,
+        metavar="NUM",
+        help="carry out the command so often; -1: for ever",
+    )
+    add(
+        "-i",
+        "--interval",
+        type=_interval,
+        default=1.0,
+        metavar="SECONDS",
+        help="between two of these (default: %(default)g)",
+    )
     add(
         "-x",
         dest="value_from_input",
@@ -255,6 +310,26 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds <= 86400:
         raise argparse.ArgumentTypeError(f"must be from 0 to 86400, not {text}")
     return seconds
+
+
+def _interval(text: str) -> float:
+    seconds = _seconds(text)
+    if not seconds:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if text != "-1" and not (text.isascii() and text.isdigit() and int(text[:12]) > 0):
+        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 for ever, not {text}")
+    return int(text)
+
+
+def _repetitions(found: argparse.Namespace) -> int:
+    """Return how often to carry out the command; a live view has no end unless it is told."""
+    if found.repeat is not None:
+        return int(found.repeat)
+    return -1 if found.live else 1
 
 
 def _size(text: str) -> int:

@@ -7,6 +7,7 @@ from itertools import islice
 from memlite.client.replies import Item, Line, Part, Shape, is_error
 from memlite.shell.display import Style
 from memlite.shell.flags import describe_reply_flag
+from memlite.shell.hot_keys import hot_keys_table
 from memlite.shell.text import HEX, JSON, clean, hex_dump, indent_json, value_format
 from memlite.shell.typed import Request
 
@@ -156,6 +157,8 @@ class Pretty:
         rows, self._rows = self._rows, []
         if not rows:
             return []
+        if self._request.words[:2] == (b"stats", b"hotkeys"):
+            return hot_keys_table(rows, self.style)
         values = [self._cell(name, value) for name, value in rows]
         names_width = max(len(name) for name, _ in rows)
         if self.style.terminal:

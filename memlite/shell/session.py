@@ -1,5 +1,6 @@
 """Carries out typed lines one by one, from a terminal, a pipe or the command line."""
 
+import difflib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -169,10 +170,12 @@ class Session:
         if not self.connect():
             return
         self._display.begin(request)
+        refused = False
         try:
             with closing(self.link.ask(request.data, request.shape)) as parts:
                 for part in parts:
-                    self.failed = self.failed or is_error(part)
+                    refused = is_error(part)
+                    self.failed = self.failed or refused
                     self._output.stream.writelines(self._display.part(part))
                     self._output.stream.flush()
         except LinkError as error:
@@ -183,6 +186,16 @@ class Session:
             raise
         else:
             self._write(self._display.end())
+            if refused:
+                self._suggest(request.words)
+
+    def _suggest(self, words: tuple[bytes, ...]) -> None:
+        """Name the command that an unknown one was probably meant to be."""
+        name = clean(words[0]) if words else ""
+        if name not in self.dialect.commands:
+            close = difflib.get_close_matches(name, self.dialect.commands, 1)
+            if close:
+                self.say(f"(unknown command {name}; did you mean {close[0]}?)")
 
     def _write(self, data: bytes) -> None:
         if data:

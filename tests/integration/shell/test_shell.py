@@ -424,3 +424,77 @@ def test_authentication(tmp_path: Path) -> None:
         assert run.stdout.decode() == (
             "CLIENT_ERROR unauthenticated\n" * 2 + "STORED\nk: 1 byte, flags 0\nv\n"
         )
+
+
+# Views for people and programs
+
+
+def test_json(server: RunningServer) -> None:
+    def shown(*words: str) -> object:
+        run = shell("--json", address(server), *words)
+        return json.loads(run.stdout)
+
+    assert shown("set", "json", "a b") == {"reply": "STORED"}
+    (item,) = shown("gets", "json", "nothing")["items"]  # type: ignore[index]
+    assert (item["key"], item["flags"], item["value"]) == ("json", 0, "a b")
+    assert shown("stats")["stats"]["curr_items"] >= 1  # type: ignore[index]
+    assert shown("nonsense") == {"error": "ERROR"}
+
+
+def test_a_command_is_repeated(server: RunningServer) -> None:
+    shell(address(server), "set", "counter", "0")
+    run = shell("--repeat", "3", "--interval", "0.01", address(server), "incr", "counter", "2")
+    assert (run.stdout, run.returncode) == (b"2\n4\n6\n", 0)
+    assert shell("-r", "2", "-i", "0.01", address(server), "incr", "none", "2").stdout == (
+        b"NOT_FOUND\n" * 2
+    )
+
+
+def test_latency(server: RunningServer) -> None:
+    run = shell("--latency", "-r", "2", "-i", "0.05", address(server))
+    assert run.returncode == 0
+    pattern = rb"(min [\d.]+  p50 [\d.]+  p99 [\d.]+  max [\d.]+ ms  \(\d+ samples\)\n){2}"
+    assert re.fullmatch(pattern, run.stdout), run.stdout
+
+
+def test_statistics_of_each_interval(server: RunningServer) -> None:
+    run = shell("--stat", "--repeat", "22", "--interval", "0.01", address(server))
+    lines = run.stdout.decode().splitlines()
+    titles = ["items", "memory", "clients", "gets/s", "hits", "sets/s", "evicted/s"]
+    assert [line.split() == titles for line in lines].count(True) == 2  # for every 20 lines
+    assert len(lines) == 24
+    assert max(map(len, lines)) < 80
+    assert re.fullmatch(r" +\d+ +[\d.]+ MB +\d+ +\d+ +\S+ +\d+ +\d+", lines[1]), lines[1]
+
+
+@pytest.mark.parametrize("view", ["--latency", "--stat"])
+def test_a_view_of_a_server_that_is_not_there(view: str) -> None:
+    assert "cannot connect to 127.0.0.1:1" in said(shell(view, "127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--stat", "localhost", "get", "a"], "--stat is not for a command"),
+        (["--latency", "--stat"], "not allowed with argument --latency"),
+        (["--json", "--raw", "localhost", "mn"], "not allowed with argument --json"),
+        (["--repeat", "3"], "--repeat is for a command, --latency or --stat"),
+        (["--repeat", "0", "localhost", "mn"], "must be at least 1, or -1 for ever, not 0"),
+        (["--repeat", "x", "localhost", "mn"], "must be at least 1, or -1 for ever, not x"),
+        (["--interval", "0", "localhost", "mn"], "must be more than 0"),
+        (["--stat", "--dialect", "lite"], "which has no statistics"),
+    ],
+)
+def test_views_that_make_no_sense(arguments: list[str], says: str) -> None:
+    run = shell(*arguments)
+    assert run.returncode == 64
+    assert says in run.stderr.decode()
+    assert run.stderr.count(b"\n") == 1
+
+
+def test_an_unknown_command_gets_a_hint(server: RunningServer) -> None:
+    run = shell(address(server), "gte", "a")
+    assert (run.stdout, run.returncode) == (b"ERROR\n", 1)
+    assert run.stderr == b"(unknown command gte; did you mean get?)\n"
+    assert shell(address(server), "xyzzy").stderr == b""
+    assert shell(address(server), "incr", "a", "x").stderr == b""

@@ -70,7 +70,10 @@ def test_commands(memlite: RunningServer, tmp_path: Path) -> None:
     assert (tmp_path / "copy.html").read_bytes() == b"<html>\n\xff"
     assert outputs[0].startswith(b"STORED\ngreeting: 11 bytes, flags 0\nhello world\nSTORED\n")
     assert outputs[0].endswith(b"NOT_STORED\n")
-    assert outputs[1] == b"STORED\na: 1 byte, flags 0\nx\nSTORED\nx\nquoted"
+    assert outputs[1].startswith(b'{"items": [{"key": "greeting", "flags": 0, "cas": ')
+    assert outputs[2].count(b" samples)\n") == 2
+    assert outputs[2].count(b" MB ") == 2
+    assert outputs[3] == b"STORED\na: 1 byte, flags 0\nx\nSTORED\nx\nquoted"
 
 
 def test_other_command_lines_are_valid() -> None:
@@ -88,7 +91,7 @@ def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     assert max(map(len, text.splitlines())) <= 80
     _, _, table = PAGE.partition("## Options")
     assert set(re.findall(r"--[a-z-]+", table)) - {"---"} == set(
-        re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", text)
+        re.findall(r"(?m)^  (?:-\w(?: [A-Z]+)?, )?(--[a-z-]+)", text)
     )
     options = parse([])
     assert options

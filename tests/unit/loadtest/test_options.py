@@ -1,10 +1,14 @@
 """The command line of ``memlite bench``."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.command import main
 from memlite.loadtest.options import parse
+from memlite.loadtest.program import main
 
 
 def test_lists_of_numbers():
@@ -99,3 +103,26 @@ def test_the_lite_dialect_has_only_get_and_set(tmp_path):
         main(["run", "h:1", "--dialect", "lite", "--workload", "ycsb-f"])
     with pytest.raises(ConfigError, match="--target"):
         main(["compare", "--dialect", "lite"])
+
+
+def test_help_needs_no_packages(tmp_path):
+    """Someone who reads the help has perhaps not installed the extra yet."""
+    (tmp_path / "psutil.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'psutil'\", name='psutil')"
+    )
+
+    def bench(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "memlite", "bench", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+
+    assert "--find-knee" in bench("run", "--help").stdout
+    refused = bench("run", "localhost:1")
+    assert refused.returncode == 71
+    assert refused.stderr == (
+        "memlite: bench: psutil is not installed: pip install 'memlite-cache[bench]'\n"
+    )
