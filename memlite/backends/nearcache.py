@@ -233,9 +233,14 @@ class NearCache(Backend):
 
     # Housekeeping
 
-    def scan(self) -> AsyncIterator[Record]:
-        """Yield what the inner backend has."""
-        return self.inner.scan()
+    async def scan(self) -> AsyncIterator[Record]:
+        """Yield what the inner backend has, and what the copies know of its use."""
+        async for record in self.inner.scan():
+            copy = self.table.get(record.key)
+            if copy is not None and _same(copy, record):
+                yield _with_use_of(copy, record)
+            else:
+                yield record
 
     def tick(self) -> None:
         """Let the inner backend do its periodic work."""
