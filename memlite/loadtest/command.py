@@ -13,6 +13,7 @@ from typing import Any
 from memlite.client.tls import TlsSettings
 from memlite.core import signals
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest import prices as price_table
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import load, save
 from memlite.loadtest.knee import KneeSearch
@@ -79,12 +80,13 @@ def _show_workload(name: str | None) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     results = [load(path) for path in options.results]
+    prices = price_table.load(options.prices)
     first, *others = options.results
     own_folder = first if first.is_dir() else first.parent
     # A comparison gets a new folder, so that it does not overwrite the first run's report.
     folder = options.out or (_new_folder() if others else own_folder)
     _prepare(folder)
-    _write_report(results, folder, options.prices)
+    _write_report(results, folder, prices)
     return 0
 
 
@@ -96,6 +98,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         refuse_what_it_cannot(workload, options.rate)
     if options.dialect == "lite":
         refuse_what_lite_lacks(options, workload)
+    prices = price_table.load(options.prices)  # what is wrong with it must not cost the results
     folder = options.out or _new_folder()
     plan = Plan(
         title=options.title or _title(options, workload),
@@ -125,7 +128,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if options.no_report:
         sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
     else:
-        _write_report([results], folder, options.prices)
+        _write_report([results], folder, prices)
     if results.partial:
         sys.stderr.write("memlite: bench: interrupted; partial results were saved\n")
         return _EXIT_INTERRUPTED
@@ -148,12 +151,11 @@ def _prepare(folder: Path) -> None:
         raise StartError(f"bench: --out {folder}: {error.strerror}") from None
 
 
-def _write_report(results: Sequence[Results], folder: Path, prices: Path | None) -> None:
+def _write_report(results: Sequence[Results], folder: Path, prices: price_table.Prices) -> None:
     # Imported here: the plotting libraries take a second to import.
-    from memlite.loadtest import prices as price_table
     from memlite.loadtest.report import write_report
 
-    page, *_ = write_report(results, folder, price_table.load(prices))
+    page, *_ = write_report(results, folder, prices)
     sys.stdout.write(f"\nreport: {page}\n")
 
 

@@ -43,6 +43,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
         options = _parser().parse_args(arguments)
     except SystemExit:
         return None
+    if "clients" in options and options.clients is None:
+        # A search for the knee goes up from a single client, unless it is the rate that goes up.
+        one = options.find_knee and not options.rate
+        options.clients = _numbers("1" if one else options.usual_clients)
     return options
 
 
@@ -126,13 +130,14 @@ def _command(
 
 
 def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
+    parser.set_defaults(usual_clients=clients)
     add = parser.add_argument
     add(
         "--clients",
         type=_checked(_numbers),
-        default=clients,
         metavar="LIST",
-        help="concurrent clients: 50, or 1,10,100, or first:last:step (default: %(default)s)",
+        help="concurrent clients: 50, or 1,10,100, or first:last:step "
+        f"(default: {clients}; 1 with --find-knee)",
     )
     add(
         "--workload",

@@ -126,3 +126,29 @@ def test_help_needs_no_packages(tmp_path):
     assert refused.stderr == (
         "memlite: bench: psutil is not installed: pip install 'memlite-cache[bench]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clients"),
+    [
+        (["compare"], list(range(10, 101, 10))),
+        (["run", "localhost"], [50]),
+        (["run", "localhost", "--find-knee"], [1]),
+        (["compare", "--find-knee"], [1]),
+        (["run", "localhost", "--find-knee", "--rate", "100"], [50]),
+        (["run", "localhost", "--find-knee", "--clients", "7"], [7]),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_the_search_for_the_knee_starts_at_one_client(arguments, clients):
+    options = parse(arguments)
+    assert options is not None
+    assert list(options.clients) == clients
+
+
+def test_prices_are_checked_before_anything_is_measured(tmp_path):
+    (tmp_path / "prices.toml").write_text("nonsense = 1\n")
+    out = tmp_path / "out"
+    with pytest.raises(ConfigError, match=r"prices\.toml"):
+        main(["run", "127.0.0.1:1", "--prices", str(tmp_path / "prices.toml"), "--out", str(out)])
+    assert not out.exists()
