@@ -83,12 +83,12 @@ class Plot:
 
 
 def plots(data: PlotData) -> list[Plot]:
-    """Return the plots for which there is data."""
+    """Return the plots for which there is data, the most asked-for first."""
     factories = (
-        execution_time,
-        single_set,
         throughput,
         response_time,
+        execution_time,
+        single_set,
         percentiles,
         value_size,
         timeline,
