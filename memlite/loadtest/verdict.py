@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from memlite.loadtest import selection
+from memlite.loadtest.doubt import doubt_about_saturation
 from memlite.loadtest.results import Interval, Latency, Point, Results
 from memlite.loadtest.units import duration, grouped, percent, size
 
@@ -69,18 +70,24 @@ def _closed_loop(results: Results) -> Iterator[str]:
         chosen = [point for point in points if point.value_size == value_size]
         groups = selection.by_target(results, chosen)
         load = f"this workload and values of {size(value_size)}" if sizes[1:] else "this workload"
-        yield _throughput(groups, load)
+        kinds = {target.name: target.kind for target in results.targets}
+        yield _throughput(groups, load, kinds)
         if value_size == selection.with_main_value_size(points)[0].value_size:
             yield from _no_difference(_ranked(groups), "throughput")
             yield from _response_times(groups)
 
 
-def _throughput(groups: Mapping[str, Sequence[Point]], load: str) -> str:
+def _throughput(groups: Mapping[str, Sequence[Point]], load: str, kinds: Mapping[str, str]) -> str:
     first, *others = _ranked(groups)
+
+    def growth(point: Point, *, briefly: bool = False) -> str:
+        kind = kinds.get(point.target, "")
+        return _growth(point, groups[point.target], kind, briefly=briefly)
+
     parts = [
         (
             f"With {load}, {first.target} sustains {grouped(first.throughput.mean)} operations per "
-            f"second at {_clients(first.clients)}{_growth(first, groups[first.target])}"
+            f"second at {_clients(first.clients)}{growth(first)}"
         )
     ]
     for point in others:
@@ -88,7 +95,7 @@ def _throughput(groups: Mapping[str, Sequence[Point]], load: str) -> str:
         parts.append(
             f"{point.target} {_comparison(share)}, "
             f"{grouped(point.throughput.mean)} operations per second at "
-            f"{_clients(point.clients)}{_growth(point, groups[point.target], briefly=True)}"
+            f"{_clients(point.clients)}{growth(point, briefly=True)}"
         )
     return "; ".join(parts) + "."
 
@@ -103,10 +110,15 @@ def _ranked(groups: Mapping[str, Sequence[Point]]) -> list[Point]:
     return sorted(points, key=lambda point: -point.throughput.mean)
 
 
-def _growth(point: Point, points: Sequence[Point], *, briefly: bool = False) -> str:
+def _growth(point: Point, points: Sequence[Point], kind: str, *, briefly: bool = False) -> str:
     most = max(one.clients for one in points)
     if most == min(one.clients for one in points):
         return ""
+    doubt = doubt_about_saturation([one for one in points if one.clients >= point.clients], kind)
+    if doubt:
+        if briefly:
+            return f" (cannot tell whether it is saturated: {doubt})"
+        return f"; cannot tell whether that is where it saturates: {doubt}"
     if point.clients == most:
         return " (not saturated)" if briefly else ", the highest load tested, without saturating"
     return " (saturated)" if briefly else ", where it saturates"

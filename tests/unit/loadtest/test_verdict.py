@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.loadtest import selection
-from memlite.loadtest.results import Interval, Latency, Point, Repetition
+from memlite.loadtest.results import Interval, Latency, Point, Repetition, ServerUse
 from memlite.loadtest.verdict import overlap, verdict
 from tests.unit.loadtest.samples import KNEE, results
 
@@ -38,11 +38,12 @@ def sentences(*points, kind="steady", **changes):
     return verdict(made)
 
 
-GROWING = [point("memory", n, t) for n, t in ((10, 20_000), (40, 41_200), (80, 42_000))]
+GROWING = [point("memory", n, t, half=90) for n, t in ((10, 20_000), (40, 41_200), (80, 42_000))]
 
 
 def test_throughput_and_response_times_come_first():
-    found = sentences(*GROWING, point("file", 40, 18_540), point("file", 80, 17_000))
+    slower = point("file", 40, 18_540, half=90), point("file", 80, 17_000, half=90)
+    found = sentences(*GROWING, *slower)
     assert found[0] == (
         "With this workload, memory sustains 41,200 operations per second at 40 clients, where it "
         "saturates; file reaches 0.45 times that, 18,500 operations per second at 40 clients "
@@ -67,8 +68,53 @@ def test_a_dip_after_the_highest_throughput_does_not_move_saturation():
 
 
 def test_a_target_that_does_not_saturate():
-    found = sentences(point("memory", 1, 10_000), point("memory", 2, 20_000))
+    found = sentences(point("memory", 1, 10_000, half=9), point("memory", 2, 20_000, half=9))
     assert found[0].endswith("at 2 clients, the highest load tested, without saturating.")
+
+
+def used(share):
+    """Return two repetitions with this CPU utilisation of the server."""
+    use = ServerUse(share, share, 1)
+    return [Repetition(number, 0.0, 1.0, 1000, server=use) for number in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (point("memory", 80, 42_000), "there is only one repetition"),
+        (
+            point("memory", 80, 42_000, half=178_000),
+            "throughput varies by ±424% between repetitions",
+        ),
+        (
+            point("memory", 80, 42_000, half=4_300),
+            "throughput varies by ±10.2% between repetitions",
+        ),
+        (
+            point("memory", 80, 42_000, half=90, generator_limited=True),
+            "the load generator is the limit",
+        ),
+        (
+            point("memory", 80, 42_000, half=90, repetitions=used(0.39)),
+            "the server was busy for at most 39% of the time",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_saturation_is_claimed_only_if_the_figures_bear_it(last, reason):
+    found = sentences(*GROWING[:2], last, point("file", 40, 9_000), point("file", 80, 9_000))
+    assert f"at 40 clients; cannot tell whether that is where it saturates: {reason}; " in found[0]
+    assert found[0].endswith("(cannot tell whether it is saturated: there is only one repetition).")
+
+
+def test_a_slow_backend_saturates_although_its_server_is_idle():
+    points = [point("gcs", n, 900, half=9, repetitions=used(0.1)) for n in (10, 20)]
+    assert sentences(*points)[0].endswith("at 10 clients, where it saturates.")
+
+
+def test_noise_at_low_load_does_not_matter():
+    found = sentences(point("memory", 1, 9_000, half=5_000), *GROWING[1:])
+    assert found[0].endswith("at 40 clients, where it saturates.")
 
 
 def test_a_single_load_says_nothing_about_saturation():
