@@ -12,6 +12,7 @@ import time
 import psutil
 import pytest
 
+from memlite.cli.main import main
 from memlite.loadtest.files import load, save
 from tests.support.certificates import Authority, client_context
 from tests.support.patience import patiently
@@ -29,6 +30,22 @@ def bench(*arguments, timeout=100, **options):
         timeout=timeout,
         **options,
     )
+
+
+@pytest.fixture
+def bench_here(tmp_path, monkeypatch, capsys):
+    """Like `bench`, but in this process, for commands that start no others: a tenth of the time."""
+    monkeypatch.chdir(tmp_path)
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def run(*arguments):
+        words = ["bench", *map(str, arguments)]
+        code = main(words)
+        return subprocess.CompletedProcess(words, code, *capsys.readouterr())
+
+    yield run
+    for number, handler in handlers:
+        signal.signal(number, handler)
 
 
 def address(server):
@@ -262,44 +279,61 @@ def test_a_server_that_dies_is_an_error(start, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "said"),
     [
-        (["run", "127.0.0.1:1"], 71, "127.0.0.1:1: Connection refused"),
-        (["run", "/nope.sock"], 71, "/nope.sock: No such file"),
-        (["run", "nonsense"], 64, "HOST:PORT"),
-        (["run", "127.0.0.1:99999"], 64, "HOST:PORT"),
-        (["compare", "--backends", "disk"], 64, "memory, file, gcs"),
-        (["compare", "--backends", "file:///nope/x.json"], 71, "no folder /nope"),
-        (["compare", "--backends", "memory,memory"], 64, "same name"),
-        (["compare", "--backends", ""], 64, "nothing to compare"),
-        (["compare", "--gcs-read-latency", "slow", "--backends", "gcs"], 71, "slow"),
-        (["run", "127.0.0.1:1", "--clients", "0"], 64, "--clients"),
-        (["run", "127.0.0.1:1", "--clients", "5:1"], 64, "--clients"),
-        (["run", "127.0.0.1:1", "--workload", "ycsb-z"], 64, "ycsb-a"),
-        (["run", "127.0.0.1:1", "--duration", "soon"], 64, "--duration"),
-        (["run", "127.0.0.1:1", "--mix", "fly=1"], 64, "fly"),
-        (["run", "127.0.0.1:1", "--slo", "1ms"], 64, "--find-knee"),
-        (["run", "127.0.0.1:1", "--out", "/proc/nope"], 71, "/proc/nope"),
-        (["run", "127.0.0.1:1", "--client", "pymemcache", "--rate", "5"], 64, "--rate"),
-        (["report", "/nope"], 64, "/nope cannot be read: No such file"),
-        (["workload", "nope"], 64, "mixed"),
-        (["fly"], 64, "fly"),
-        ([], 64, "COMMAND"),
+        (["run", "nonsense"], "HOST:PORT"),
+        (["run", "127.0.0.1:99999"], "HOST:PORT"),
+        (["compare", "--backends", "disk"], "memory, file, gcs"),
+        (["compare", "--backends", "memory,memory"], "same name"),
+        (["compare", "--backends", ""], "nothing to compare"),
+        (["run", "127.0.0.1:1", "--clients", "0"], "--clients"),
+        (["run", "127.0.0.1:1", "--clients", "5:1"], "--clients"),
+        (["run", "127.0.0.1:1", "--workload", "ycsb-z"], "ycsb-a"),
+        (["run", "127.0.0.1:1", "--duration", "soon"], "--duration"),
+        (["run", "127.0.0.1:1", "--mix", "fly=1"], "fly"),
+        (["run", "127.0.0.1:1", "--slo", "1ms"], "--find-knee"),
+        (["run", "127.0.0.1:1", "--client", "pymemcache", "--rate", "5"], "--rate"),
+        (["report", "/nope"], "/nope cannot be read: No such file"),
+        (["workload", "nope"], "mixed"),
+        (["fly"], "fly"),
+        ([], "COMMAND"),
     ],
 )
-def test_invalid_options_are_reported_in_one_line(tmp_path, arguments, code, said):
-    done = bench(*arguments, cwd=tmp_path)
-    assert done.returncode == code, done.stderr
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_invalid_options_are_reported_in_one_line(bench_here, tmp_path, arguments, said):
+    done = bench_here(*arguments)
+    assert done.returncode == 64, done.stderr
+    only_line_of_an_error(done, said)
     assert not list(tmp_path.glob("bench-results/*"))
 
 
-def test_bench_workload_prints_presets_to_copy(tmp_path, memlite):
-    names = [line.split()[0] for line in bench("workload").stdout.splitlines()]
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["run", "127.0.0.1:1", "--clients", "0"], 64, "--clients"),
+        (["run", "127.0.0.1:1"], 71, "127.0.0.1:1: Connection refused"),
+        (["run", "/nope.sock"], 71, "/nope.sock: No such file"),
+        (["compare", "--backends", "file:///nope/x.json"], 71, "no folder /nope"),
+        (["compare", "--gcs-read-latency", "slow", "--backends", "gcs"], 71, "slow"),
+        (["run", "127.0.0.1:1", "--out", "/proc/nope"], 71, "/proc/nope"),
+    ],
+)
+def test_a_run_that_cannot_start_is_reported_in_one_line(tmp_path, arguments, code, said):
+    done = bench(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    only_line_of_an_error(done, said)
+    assert not list(tmp_path.glob("bench-results/*"))
+
+
+def only_line_of_an_error(done, said):
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_bench_workload_prints_presets_to_copy(bench_here, tmp_path, memlite):
+    names = [line.split()[0] for line in bench_here("workload").stdout.splitlines()]
     assert {"concurrent", "mixed", "multiget", "ycsb-a", "ycsb-f"} <= set(names)
     copied = tmp_path / "mine.toml"
-    copied.write_text(bench("workload", "mixed").stdout.replace("set = 1", "set = 10"))
+    copied.write_text(bench_here("workload", "mixed").stdout.replace("set = 1", "set = 10"))
     done = bench("run", address(memlite), "--workload", copied, "--clients", 2, *QUICK,
                  "--out", tmp_path, "-q", "--no-report")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -350,12 +384,12 @@ def test_a_worker_that_is_killed(memlite, tmp_path):
         assert process.stderr.read() == "memlite: bench: a worker process died\n"
 
 
-def test_a_combined_report_has_a_folder_of_its_own(tmp_path):
+def test_a_combined_report_has_a_folder_of_its_own(bench_here, tmp_path):
     for name in ("old", "new"):
         save(results(clients=()), tmp_path / name)
-    assert bench("report", "old", cwd=tmp_path).returncode == 0
+    assert bench("report", "old", cwd=tmp_path).returncode == 0  # as a process, drawing included
     before = (tmp_path / "old" / "report.html").read_bytes()
-    assert bench("report", "old", "new", cwd=tmp_path).returncode == 0
+    assert bench_here("report", "old", "new").returncode == 0
     assert (tmp_path / "old" / "report.html").read_bytes() == before
     assert len(list(tmp_path.glob("bench-results/*/report.html"))) == 1
 
@@ -404,21 +438,23 @@ def test_tls(encrypted, certificates, tmp_path, options):
     assert stats["ssl_handshake_errors"] == stats["ssl_proto_errors"] == "0"
 
 
-def test_tls_errors_are_reported(memlite, encrypted, certificates, tmp_path):
+def test_tls_errors_are_reported(bench_here, memlite, encrypted, certificates, tmp_path):
     served, known = certificates
-    where = [address(encrypted), "--clients", 1, *QUICK, "--out", tmp_path, "-q"]
-    for arguments, says in (
-        ([*where, "--tls"], "certificate verify failed"),
-        ([*where, "--tls", "--tls-ca-cert", "/nowhere"], "--tls-ca-cert: /nowhere: No such file"),
-        ([*where, "--tls", "--tls-ca-cert", known.key], f"--tls-ca-cert: {known.key}: "),
-        ([*where, "--tls", "--tls-cert", served.cert, "--tls-key", known.key],
+    where = [address(encrypted), "--clients", 1, *QUICK, "--out", tmp_path / "out", "-q"]
+    for command, arguments, says in (
+        (bench, [*where, "--tls"], "certificate verify failed"),
+        (bench, [address(memlite), *where[1:], "--tls"], f"{address(memlite)}: "),
+        (bench_here, [*where, "--tls", "--tls-ca-cert", "/nowhere"],
+         "--tls-ca-cert: /nowhere: No such file"),
+        (bench_here, [*where, "--tls", "--tls-ca-cert", known.key],
+         f"--tls-ca-cert: {known.key}: "),
+        (bench_here, [*where, "--tls", "--tls-cert", served.cert, "--tls-key", known.key],
          f"{served.cert} and {known.key}: key values mismatch"),
-        ([*where, "--tls", "--tls-key", known.key], "--tls-key requires --tls-cert"),
-        ([*where, "--tls-skip-verify"], "--tls-... options require --tls"),
-        (["/a/path", *where[1:], "--tls"], "--tls is for HOST:PORT"),
-        ([address(memlite), *where[1:], "--tls"], f"{address(memlite)}: "),
+        (bench_here, [*where, "--tls", "--tls-key", known.key], "--tls-key requires --tls-cert"),
+        (bench_here, [*where, "--tls-skip-verify"], "--tls-... options require --tls"),
+        (bench_here, ["/a/path", *where[1:], "--tls"], "--tls is for HOST:PORT"),
     ):  # fmt: skip
-        done = bench("run", *arguments)
+        done = command("run", *arguments)
         assert done.returncode in (64, 71), arguments
         assert says in done.stderr
         assert done.stderr.count("\n") == 1, done.stderr

@@ -58,16 +58,9 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Path,
 
 
 def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
-    # This is a single test, so that the workers of pytest-xdist do not each create the report.
-    for scheme, width in itertools.product(("light", "dark"), (1200, 400)):
-        check_page(browser, report, scheme, width)
-    check_printing(browser, report)
-    check_structure(browser, report)
-
-
-def check_page(browser: Any, report: tuple[Path, int], scheme: str, width: int) -> None:
+    # This is a single test on one page: to draw a report takes seconds, and to open it another.
     file, count = report
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = browser.new_page()
     said: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -75,53 +68,54 @@ def check_page(browser: Any, report: tuple[Path, int], scheme: str, width: int) 
     page.on("request", lambda request: asked.append(request.url))
     try:
         page.goto(file.as_uri())
+        for scheme, width in itertools.product(("light", "dark"), (1200, 400)):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            check_page(page, count, scheme, width)
+        check_structure(page)
+        check_printing(page)
         assert said == []
         assert asked == [file.as_uri()]
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        drawings = page.locator("figure svg")
-        assert drawings.count() == count
-        for drawing in drawings.all():
-            assert drawing.is_visible()
-            box = drawing.bounding_box()
-            assert box["width"] >= 500
-            assert box["height"] >= 100
-        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-        assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 25, 30)")
-        for drawing in drawings.all():
-            # The background of the figure, its first shape, changes with the page's.
-            first = drawing.locator("path").first
-            assert first.evaluate("element => getComputedStyle(element).fill") == paper
     finally:
         page.close()
 
 
-def check_printing(browser: Any, report: tuple[Path, int]) -> None:
+def check_page(page: Any, count: int, scheme: str, width: int) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    drawings = page.locator("figure svg")
+    assert drawings.count() == count
+    for drawing in drawings.all():
+        assert drawing.is_visible()
+        box = drawing.bounding_box()
+        assert box["width"] >= 500
+        assert box["height"] >= 100
+    paper = background(page)
+    assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 25, 30)")
+    for drawing in drawings.all():
+        # The background of the figure, its first shape, changes with the page's.
+        first = drawing.locator("path").first
+        assert first.evaluate("element => getComputedStyle(element).fill") == paper
+
+
+def check_printing(page: Any) -> None:
     """Check that the page is printed on a white background."""
-    page = browser.new_page(color_scheme="dark")
-    try:
-        page.goto(report[0].as_uri())
-        page.emulate_media(media="print", color_scheme="dark")
-        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-        assert paper == "rgb(255, 255, 255)"
-    finally:
-        page.close()
+    page.emulate_media(media="print", color_scheme="dark")
+    assert background(page) == "rgb(255, 255, 255)"
 
 
-def check_structure(browser: Any, report: tuple[Path, int]) -> None:
+def background(page: Any) -> str:
+    found: str = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    return found
+
+
+def check_structure(page: Any) -> None:
     """Check the headings, identifiers and labels."""
-    page = browser.new_page()
-    try:
-        page.goto(report[0].as_uri())
-        assert page.locator("h1").count() == 1
-        levels = page.eval_on_selector_all(
-            "h1, h2, h3, h4", "all => all.map(one => +one.tagName[1])"
-        )
-        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
-        assert page.locator("th:not([scope])").count() == 0
-        assert page.locator("figure [role=img]:not([aria-label])").count() == 0
-        names = page.eval_on_selector_all("[id]", "all => all.map(one => one.id)")
-        assert len(set(names)) == len(names)
-        targets = page.eval_on_selector_all("nav a", "all => all.map(one => one.hash.slice(1))")
-        assert set(targets) <= set(names)
-    finally:
-        page.close()
+    assert page.locator("h1").count() == 1
+    levels = page.eval_on_selector_all("h1, h2, h3, h4", "all => all.map(one => +one.tagName[1])")
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert page.locator("th:not([scope])").count() == 0
+    assert page.locator("figure [role=img]:not([aria-label])").count() == 0
+    names = page.eval_on_selector_all("[id]", "all => all.map(one => one.id)")
+    assert len(set(names)) == len(names)
+    targets = page.eval_on_selector_all("nav a", "all => all.map(one => one.hash.slice(1))")
+    assert set(targets) <= set(names)
