@@ -57,6 +57,7 @@ class Link:
         self._tls = tls
         self._server_name = server_name
         self._connection: Connection | None = None
+        self._answered = False  # whether anything came on this connection
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
@@ -78,6 +79,7 @@ class Link:
             self.close()
         if self._connection is None:
             self._connection = self._runner.run(self._connect())
+            self._answered = self.login is not None
         return lost
 
     def close(self) -> None:
@@ -105,6 +107,7 @@ class Link:
         try:
             stream = self._runner.run(_begin(connection, data, shape))
             while parts := self._runner.run(_next(stream)):
+                self._answered = True
                 yield from parts
             # What came after the reply may have been wrong, or the conversation may be over.
             if connection.lost is not None and connection.lost.cause is not None:
@@ -135,9 +138,13 @@ class Link:
             raise LinkError(f"cannot connect to {self.address}: {_reason(error)}") from None
 
     def _explain(self, error: ConnectionLostError) -> str:
-        if error.cause is None:
-            return f"{self.address} closed the connection"
-        return f"{self.address}: {_reason(error.cause)}"
+        if error.cause is not None and not isinstance(error.cause, ConnectionResetError):
+            return f"{self.address}: {_reason(error.cause)}"
+        text = f"{self.address} closed the connection"
+        if self._answered or self._tls is not None or self.address.path:
+            return text
+        # Servers with TLS end so what they cannot take for the beginning of a handshake.
+        return f"{text} without an answer; if it speaks TLS: --tls"
 
 
 async def _is_lost(connection: Connection) -> bool:

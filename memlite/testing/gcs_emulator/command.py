@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from memlite.config.parsers import integer, number
 from memlite.core import logs, signals
-from memlite.core.errors import ConfigError
+from memlite.core.errors import ConfigError, StartError
 from memlite.testing.gcs_emulator.background import loop_factory
 from memlite.testing.gcs_emulator.disk import Disk
 from memlite.testing.gcs_emulator.errors import GcsError
@@ -23,6 +24,7 @@ from memlite.testing.gcs_emulator.store import Store
 __all__ = ["main"]
 
 _NAME = "gcs-emulator"
+_SEED = integer(-(2**63), 2**63 - 1)
 _T = TypeVar("_T")
 
 
@@ -72,12 +74,14 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
     )
     if options.outage:
         faults.begin_outage(options.outage)
-    disk = Disk(options.data) if options.data else None
-    store = Store(
-        ordered_generations=options.ordered_generations,
-        object_write_rate=options.object_write_rate,
-        persistence=disk,
-    )
+    try:
+        store = Store(
+            ordered_generations=options.ordered_generations,
+            object_write_rate=options.object_write_rate,
+            persistence=Disk(options.data) if options.data else None,
+        )
+    except StartError as error:
+        raise StartError(f"{_NAME}: --data {error}") from None
     return GcsEmulator(
         options.bucket,
         host=options.host,
@@ -90,10 +94,10 @@ def _emulator(options: argparse.Namespace) -> GcsEmulator:
 
 async def _run(emulator: GcsEmulator) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for signum in (signal.SIGINT, signal.SIGTERM):
         # On Windows loops have no signal handlers; there KeyboardInterrupt ends the process.
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(signum, stop.set)
     async with emulator:
         signals.release()
         url = emulator.url
@@ -113,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add(
         "--port",
-        type=_checked(_port),
+        type=_checked(integer(0, 65535)),
         default=4443,
         metavar="NUM",
         help="port to listen on; 0 for any free one (default: %(default)s)",
@@ -133,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--object-write-rate",
-        type=_checked(_rate_per_second),
+        type=_checked(number(0, inclusive=False)),
         metavar="NUM",
         help="writes per second to an object before it responds with 429; GCS: 1 "
         "(default: unlimited)",
@@ -172,7 +176,7 @@ def _add_faults(parser: argparse.ArgumentParser) -> None:
         metavar="STATUS=SHARE,...",
         help="fail this share of requests with an error: 503=0.1,429=0.02",
     )
-    share = _checked(float)
+    share = _checked(_share)
     add(
         "--reset-rate",
         type=share,
@@ -212,7 +216,7 @@ def _add_faults(parser: argparse.ArgumentParser) -> None:
         choices=("503", "reset", "hang"),
         help="fail every request, until changed through /_emulator/faults",
     )
-    add("--seed", type=_checked(int), metavar="NUM", help="random seed, for reproducible faults")
+    add("--seed", type=_checked(_SEED), metavar="NUM", help="random seed, for reproducible faults")
 
 
 def _checked(parse: Callable[[str], _T]) -> Callable[[str], _T]:
@@ -227,18 +231,11 @@ def _checked(parse: Callable[[str], _T]) -> Callable[[str], _T]:
     return convert
 
 
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"must be from 0 to 65535, not {text}")
-    return port
-
-
-def _rate_per_second(text: str) -> float:
-    rate = float(text)
-    if not 0 < rate < float("inf"):
-        raise ValueError(f"must be more than 0, not {text}")
-    return rate
+def _share(text: str) -> float:
+    share = number(0, inclusive=True)(text)
+    if share > 1:
+        raise ValueError(f"must be from 0 to 1, not {text}")
+    return share
 
 
 def _error_rates(text: str) -> list[tuple[int, float]]:
@@ -247,5 +244,5 @@ def _error_rates(text: str) -> list[tuple[int, float]]:
         status, equals, share = part.partition("=")
         if not equals:
             raise ValueError(f"must be STATUS=SHARE, not {part!r}")
-        pairs.append((int(status), float(share)))
+        pairs.append((integer(400, 599)(status), _share(share)))
     return pairs

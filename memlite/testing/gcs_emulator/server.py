@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import struct
 from collections import Counter
@@ -105,10 +106,9 @@ class GcsEmulator:
             self._listener = await loop.create_server(
                 self._server, self._host, self._port, backlog=1024
             )
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:
             raise StartError(
-                f"failed to listen on port {self._port} of {self._host}: {reason}"
+                f"failed to listen on port {self._port} of {self._host}: {_reason(error)}"
             ) from None
         self._port = self._listener.sockets[0].getsockname()[1]
 
@@ -183,6 +183,14 @@ class GcsEmulator:
 
         timer = asyncio.get_running_loop().call_later(seconds, execute)
         self._late.add(timer)
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):
+        return "not a host name"
+    # asyncio puts the address into the text, once more; errors of look-ups are negative.
+    number = error.errno or 0
+    return (os.strerror(number) if number > 0 else error.strerror) or str(error)
 
 
 def _make_request(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Authority, client_context
 from tests.support.foreign_servers import answering, serving
 from tests.support.paths import ROOT
 from tests.support.servers import (
@@ -399,6 +400,22 @@ def test_a_client_certificate(certificate: tuple[str, str]) -> None:
 def test_tls_to_a_server_without_tls(memlite: RunningServer) -> None:
     run = shell("--tls", "--tls-skip-verify", address(memlite), "version")
     assert "it does not speak TLS" in said(run)
+
+
+def test_no_tls_to_a_server_with_tls(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("server")
+    with running("memlite", *issued.flags, tls=client_context(issued.ca)) as server:
+        at = address(server)
+        hint = f"(error) {at} closed the connection without an answer; if it speaks TLS: --tls\n"
+        assert said(shell(at, "get", "k")) == hint
+        assert said(shell("--latency", at)) == hint
+        assert shell("--tls", "--cacert", str(issued.ca), at, "version").returncode == 0
+
+
+def test_a_server_that_has_answered_is_not_said_to_want_tls() -> None:
+    with answering(b"VERSION 1\r\n", b"VALUE k", then_close=True) as port:
+        run = shell(f"127.0.0.1:{port}", lines=b"version\nget k\n")
+    assert said(run) == f"(error) 127.0.0.1:{port} closed the connection\n"
 
 
 @pytest.mark.skipif(not speaks_tls_and_passwords(), reason=f"needs memcached -Y ({PEER_VARIABLE})")
