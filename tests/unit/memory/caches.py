@@ -1,4 +1,4 @@
-"""A cache of a number of places, all items alike: what policies are compared by."""
+"""A cache with a fixed number of equal-sized items, for comparing eviction policies."""
 
 from memlite.memory.eviction import Lru, S3Fifo, weigh
 from memlite.memory.eviction.ghost import Ghost
@@ -12,7 +12,7 @@ NEW = Item(WIRE, 0)
 
 
 class ExactGhost(Ghost):
-    """A ghost that remembers exactly the last keys, as the paper has it."""
+    """A ghost queue that remembers exactly the last keys, as in the paper."""
 
     def __init__(self, capacity):
         self._keys = {}
@@ -33,7 +33,7 @@ class ExactGhost(Ghost):
 
 
 class Cache:
-    """Looks keys up, and stores those it misses, as an application would."""
+    """Looks keys up and stores the misses, as an application would."""
 
     def __init__(self, places, policy="s3fifo", *, exact=False):
         self.places = places
@@ -101,6 +101,6 @@ class Cache:
 
     @property
     def queues(self):
-        """What is in the small queue and in the main one."""
+        """The contents of the small queue and of the main queue."""
         small, main = self.policy._small.list(), self.policy._main.list()
         return [int(key) for key in small], [int(key) for key in main]

@@ -1,4 +1,4 @@
-"""Tables for tests, and what must hold of one at any time."""
+"""Tables for tests, and the invariants of a table."""
 
 from memlite.memory import Item, ItemTable
 from memlite.memory.eviction import Lru, S3Fifo, cost
@@ -13,7 +13,7 @@ def place_bytes(keys, items):
 
 
 class Store(ItemTable):
-    """A table that writes down what it evicts, and is used as the engine uses it."""
+    """A table that records its evictions and is used as the engine uses it."""
 
     def __init__(self, limit=1_000_000, *, evict=True, policy=S3Fifo):
         self.evicted = []
@@ -55,12 +55,12 @@ class Store(ItemTable):
 
     @property
     def queues(self):
-        """The keys in the small queue and in the main one, also those without an item."""
+        """The keys in the small queue and in the main queue, including those without an item."""
         small, main = self._policy._small.list(), self._policy._main.list()
         return list(map(key_of, small)), list(map(key_of, main))
 
     def check(self):
-        """Check that all books agree with each other."""
+        """Check that all counts agree with each other."""
         items, policy = dict(self.scan()), self._policy
         assert self.used == sum(cost(key, item) for key, item in items.items())
         assert len(self) == len(items)
@@ -81,11 +81,11 @@ class Store(ItemTable):
 
 
 def full_of(*keys, spare=0, policy=S3Fifo, evict=True):
-    """Return a store with just the room for these keys, and so many bytes more."""
+    """Return a store with room for exactly these keys plus `spare` bytes."""
     store = Store(policy=policy, evict=evict)
     for key in keys:
         store.store(key)
-    store.shrink(store.limit)  # which measures
+    store.shrink(store.limit)  # which also measures the overhead
     store.shrink(store.used + store.overhead + spare)
     assert not store.evicted
     assert store.keys == list(keys)

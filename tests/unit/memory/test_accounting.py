@@ -1,4 +1,4 @@
-"""What counts against ``-m`` is what is there, after any sequence of commands.
+"""The bytes counted against ``-m`` match the stored items after any sequence of commands.
 
 A real server and real connections, text and binary, over a transport that writes down what it is
 given; no loop runs, and the test moves the clock.
@@ -22,11 +22,11 @@ from tests.support import packets
 from tests.unit.server.connections.test_fast_path import Loop, Transport
 
 START = 1_800_000_000.0
-# What a store may evict beside what it needs itself; more than that is left for the next.
+# Bytes a store may evict beyond its own needs; the rest is left for later stores.
 EVICTED_BESIDE = 16 * 1024
-# Bytes that an index of many dicts takes while it has next to no items.
+# The overhead in bytes of an index of many dicts that is almost empty.
 MANY_DICTS = 60_000
-# Bytes from which a value's room is made in steps, and may lack a 32nd of the limit meanwhile.
+# From this size, room is made in steps: meanwhile the table may exceed its limit by a 32nd.
 LARGE = 64 * 1024
 # Bytes that a command may add to an item that stays, with no room made for them: an expiry, a cas
 # unique, meta_flags. Storing makes room.
@@ -38,12 +38,12 @@ values = sizes.map(b"x".__mul__) | st.sampled_from([b"7", b"99", b"%d" % (2**64 
 flags = st.sampled_from([0, 1, 2**32 - 1])
 exptimes = st.sampled_from([0, 0, 0, 1, 5, 100, -1, 2_000_000_000])
 ends = st.sampled_from([b"", b"", b" noreply"])
-# Uniques are given out one by one, so that small ones are likely to be some item's.
+# Cas uniques are assigned in sequence, so small ones probably belong to some item.
 uniques = st.integers(0, 12)
 
 
 def meta_flags(*words):
-    """Some of these, each letter once at most."""
+    """A strategy for some of these flags, each letter at most once."""
     return st.lists(st.sampled_from(words), unique_by=lambda word: word[0], max_size=5).map(
         lambda chosen: b"".join(b" " + word.encode() for word in chosen)
     )
@@ -66,7 +66,7 @@ JOINS = (Opcode.APPEND, Opcode.PREPENDQ)
 
 
 class Books(NamedTuple):
-    """What a table says it takes, and how many items it has."""
+    """The memory a table reports and its number of items."""
 
     used: int
     overhead: int
@@ -79,7 +79,7 @@ class Books(NamedTuple):
 
 
 class Accounting(RuleBasedStateMachine):
-    """All that clients can do, on a table that is nearly always full."""
+    """Everything clients can do, on a table that is nearly always full."""
 
     @initialize(
         policy=st.sampled_from(sorted(POLICIES)),
@@ -93,7 +93,7 @@ class Accounting(RuleBasedStateMachine):
         clock = Clock(lambda: self.monotonic, lambda: START)
         self.server = Server(config, [], clock=clock)
         self.server.scheduler.loop = Loop()
-        self.server.upkeep.sweeper.wake = lambda: None  # `sweep` is a rule, and goes by no clock
+        self.server.upkeep.sweeper.wake = lambda: None  # see the rule `sweep`
         self.table = self.server.table
         self.table._few = few  # with more, the index has many dicts
         self.table.flush()
@@ -109,7 +109,7 @@ class Accounting(RuleBasedStateMachine):
         return connection
 
     def send(self, connection, request):
-        """Have a connection read; return its answer."""
+        """Deliver a request to a connection and return the reply."""
         written = connection._transport.written
         written.clear()
         connection.data_received(request)
@@ -117,7 +117,7 @@ class Accounting(RuleBasedStateMachine):
         return b"".join(written)
 
     def ask(self, request):
-        """Send a command, which must be understood."""
+        """Send a command that the server must understand; return the reply."""
         answer = self.send(self.text, request)
         assert not answer.startswith((b"ERROR", b"CLIENT_ERROR bad")), (request[:99], answer)
         assert bool(answer) or b"noreply" in request or b" q" in request
@@ -129,7 +129,7 @@ class Accounting(RuleBasedStateMachine):
         return Books(table.used, table.overhead, table.limit, len(table))
 
     def change(self, request, added):
-        """Send a command that makes no item take more bytes than `added` without making room."""
+        """Send a command that may add at most `added` bytes without making room."""
         before = self.books
         answer = self.ask(request)
         self.keeps_the_limit(before, added)
@@ -137,12 +137,12 @@ class Accounting(RuleBasedStateMachine):
 
     def keeps_the_limit(self, before, added):
         after = self.books
-        grown = max(0, after.overhead - before.overhead)  # which is found now and then
+        grown = max(0, after.overhead - before.overhead)  # measured now and then
         if any(cost(*one) > LARGE for one in self.table.scan()):
             added += before.limit // 32
         assert after.excess <= max(0, before.excess) + grown + added
         if self.evicts and after.items and after.used > before.used + added:
-            # What has made room has made enough, or as much as it may at once.
+            # A command that made room has made enough, or as much as one command may.
             assert after.excess <= grown + added
 
     # Commands
@@ -232,7 +232,7 @@ class Accounting(RuleBasedStateMachine):
         uses=st.integers(0, 3),
     )
     def fill(self, count, first, size, uses):
-        """Many new keys: the dict grows, and the policy takes more."""
+        """Add many new keys, so that the dict and the policy grow."""
         set_ = b"set fill%d 0 0 %d noreply\r\n%b\r\n"
         value = b"x" * min(size, 1000)
         numbers = range(first, first + count)
@@ -249,10 +249,10 @@ class Accounting(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from([b"on", b"off"]))
     def detail(self, what):
-        """Commands that somebody watches take other ways."""
+        """Watched commands take another code path."""
         self.ask(b"stats detail %b\r\n" % what)
 
-    # Limits, time and what happens behind the scenes
+    # Limits, time and background work
 
     @rule(megabytes=st.sampled_from([8, 64]))
     def cache_memlimit(self, megabytes):
@@ -261,7 +261,7 @@ class Accounting(RuleBasedStateMachine):
 
     @rule(room=st.sampled_from([-5_000, 0, 500, 5_000, 20_000, 100_000]))
     def shrink(self, room):
-        """Set a limit as cache_memlimit does, below what that takes."""
+        """Set a limit below the memory in use, as cache_memlimit can."""
         before = self.books
         self.table.shrink(self.empty + room)
         assert before.items - self.books.items <= (100 if self.evicts else 0)
@@ -286,14 +286,14 @@ class Accounting(RuleBasedStateMachine):
 
     @rule(crawl=st.booleans())
     def sweep_all(self, crawl):
-        """With time for it, a table comes below its limit."""
+        """Given enough time, a table gets below its limit."""
         if crawl:
             self.crawl()
         while self.server.engine.sweep(100):
             pass
         assert not self.evicts or not len(self.table) or self.books.excess <= 0
 
-    # What holds at any time
+    # Invariants
 
     @invariant()
     def what_counts_is_what_is_there(self):
@@ -320,7 +320,7 @@ class Accounting(RuleBasedStateMachine):
         assert b"STAT curr_items %d\r\n" % len(table) in stats
 
     def teardown(self):
-        """What is deleted takes nothing any more."""
+        """Deleted items no longer count."""
         if hasattr(self, "table"):
             for key in self.table.list_keys():
                 self.table.delete(key)
@@ -334,7 +334,7 @@ TestAnySequence.settings = settings(max_examples=150, stateful_step_count=50)
 
 
 def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():
-    """A dict that was filled keeps its slots, which may be more than a lower limit."""
+    """A dict that has been filled keeps its slots, which may exceed a lower limit."""
     server = Server(Config(), [], clock=Clock())
     engine, table = server.engine, server.table
     for number in range(20_000):

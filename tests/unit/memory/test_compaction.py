@@ -1,4 +1,4 @@
-"""A table's items made anew, so that what is left of them lies together."""
+"""Compaction: copies of the items, so that the remaining ones lie next to each other."""
 
 import pytest
 
@@ -110,7 +110,7 @@ def test_a_dict_that_has_become_too_large_for_its_items_is_made_anew(policy):
     assert store._items.memory > 2_000_000
     compact(store, 100)
     for _ in range(8):
-        store.measure()  # as the server does once a second: not all of it at one stroke
+        store.measure()  # as the server does once a second: not all at once
     assert store._items.memory < 200_000
     assert store.overhead < 500_000
     assert len(store) == 1000
@@ -131,15 +131,15 @@ def test_full_dicts_grow_little_while_their_items_are_made_anew():
 def test_states_of_equal_value_become_one_object():
     store = Store()
     for number in range(100):
-        # Beyond the numbers that Python keeps, and none of them the same object.
+        # Larger than the integers Python caches, so that each is an object of its own.
         store.store(b"%d" % number).state = 5_000_000 + number % 2
     compact(store)
-    # Asked while all are there: what was freed meanwhile has its address taken by the next.
+    # While all of them exist: the address of a freed object would be reused by the next.
     states = [item.state for _, item in store.scan()]
     assert len({id(state) for state in states}) == len(set(states)) == 2
 
 
-# What is taken beyond the limit
+# Memory beyond the limit
 
 
 @pytest.fixture(params=POLICIES)

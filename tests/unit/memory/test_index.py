@@ -1,4 +1,4 @@
-"""The index is a dict, however many items it has, and however many come and go."""
+"""The index behaves like a dict, however many items it has and however many come and go."""
 
 import sys
 
@@ -33,7 +33,7 @@ class AnIndex(RuleBasedStateMachine):
         self.index.remove([(line, self.model.pop(line), 0) for line in lines])
 
     def teardown(self):
-        """Empty it, as a flush does."""
+        """Empty the index, as a flush does."""
         if not hasattr(self, "index"):
             return
         while (gone := self.index.popitem()) is not None:
@@ -72,7 +72,7 @@ def test_what_it_takes_is_what_its_dicts_take(items):
     assert index.single == (items <= FEW)
     dicts = sum(sys.getsizeof(one) for one in index._dicts)
     assert dicts <= index.memory <= dicts + 251 * 110
-    # The least that a dict of so many takes is 27 bytes for each, and the most twice that.
+    # A dict of this size takes between 27 and 54 bytes per item.
     assert items < 100 or 27 <= dicts / items < 56
 
 

@@ -1,4 +1,4 @@
-"""The table of items: what it accounts for, refuses, flushes and frees."""
+"""The table of items: accounting, limits, flushes, and freeing memory."""
 
 import random
 import sys
@@ -18,7 +18,7 @@ from memlite.memory.item import MAIN, _shared_states, allocated, line_of, wire_f
 from tests.unit.memory.tables import Store, full_of
 
 UNIT = cost(b"a", Item(wire_form(b"a", 0, b""), 0))
-"""What an item with a key of one byte and no value costs."""
+"""The cost of an item with a key of one byte and an empty value."""
 
 FULL = FullItem.object_size - Item.object_size
 STATE = FullItem(b"", 0).state
@@ -29,7 +29,7 @@ def policy(request):
     return POLICIES[request.param]
 
 
-# What things cost
+# Costs
 
 
 @pytest.mark.parametrize("size", [0, 1, 14, 15, 16, 31, 32, 100, 463, 464, 479])
@@ -46,8 +46,8 @@ def test_of_more_than_512_bytes_three_parts_in_32_are_for_holes(size):
 
 
 def test_item_memory_is_that_of_the_object():
-    # With the garbage collector's two words before it, which getsizeof counts. A compiled item has
-    # none, and one word of its own; what is allocated for it is a multiple of 16 bytes.
+    # getsizeof includes the garbage collector's two words before the object. A compiled item has
+    # none, and one word of its own; allocations are multiples of 16 bytes.
     assert (sys.getsizeof(Item(b"", 0)) + 15) & -16 == Item.object_size
     assert (sys.getsizeof(FullItem(b"", 0)) + 15) & -16 == FullItem.object_size
 
@@ -69,7 +69,7 @@ def test_cost_of_each_thing_an_item_may_have():
     plain = allocated(3) + 64 + allocated(len(wire)) + 8
     meta_flags = MetaFlags(stale=True)
     assert of() == plain
-    assert of(flags=123456789) == plain + 16  # eight digits more, beyond what rounding gave
+    assert of(flags=123456789) == plain + 16  # eight more digits do not fit into the padding
     assert of(expires=1e9) == plain + 32
     assert of(version=7) == plain + 32
     assert of(meta_flags=meta_flags) == of(meta_flags=meta_flags, version=7) == plain + 192
@@ -86,16 +86,16 @@ def test_cost_is_what_python_allocates(what):
         key = b"%020d" % number
         more = {name: value + number for name, value in what.items()}
         item = item_of(Record(key, b"x" * (number % 400), **more), FullItem)
-        item.state = STATE  # items share the numbers that their states are
+        item.state = STATE  # items share the integers of their states
         keys[number], items[number] = key, item
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     counted = sum(cost(key, item) - 8 for key, item in zip(keys, items, strict=True))
-    # What was asked for is traced; what was given is rounded up: a float by 8, bytes by 15.
+    # Traced sizes are those requested; allocations are rounded up: floats by 8, bytes by up to 15.
     spare = 8 + 2 * 15
     if running_build() == "compiled":
-        spare += 8 + 24  # the object is rounded up, too, and has the expiry's float inside
-    reused = 100 * 24  # floats that Python keeps for the next
+        spare += 8 + 24  # the object is rounded up, too, and contains the float of the expiry
+    reused = 100 * 24  # floats on Python's free list
     assert taken <= counted <= taken + 1000 * spare + reused
 
 
@@ -116,7 +116,7 @@ def test_overhead_counts_places_left():
     before = store.overhead
     for number in range(9000):
         store.delete(b"%d" % number)
-    store.shrink(store.limit)  # which measures
+    store.shrink(store.limit)  # which also measures the overhead
     assert store.overhead >= before + 9000 * (24 + allocated(1) + 8)
     store.walk(100_000, lambda key, item: None)
     store.walk(100_000, lambda key, item: None)
@@ -148,7 +148,7 @@ def test_renewing_with_a_value_of_the_same_size_changes_it_in_place(policy):
     store.check()
 
 
-# Digits of the size count, too: 9 to 10, 99 to 100.
+# The digits of the size count as well: 9 to 10, 99 to 100.
 @pytest.mark.parametrize("size", [1, 9, 10, 23, 24, 99, 100, 512, 4096, 20_000])
 def test_renewing_accounts_for_the_difference(size, policy):
     store = Store(policy=policy)
@@ -257,7 +257,7 @@ def test_a_survey_shows_what_is_there_throughout_and_never_what_has_gone(policy)
 
 
 def test_an_empty_table_is_not_taken_for_none():
-    """As in ``backend.table or …``: stats and cache_memlimit looked at another one."""
+    """An empty table used to be false in ``backend.table or …``, which selected another one."""
     table = ItemTable(1000)
     assert len(table) == 0
     assert table
@@ -279,7 +279,7 @@ def test_nothing_is_evicted_up_to_the_limit_to_the_byte(policy):
 
 @pytest.mark.parametrize(("key", "then"), [(b"c", [b"b", b"c"]), (b"a", [b"c", b"a"])])
 def test_an_item_that_grows_is_not_evicted_for_itself(key, then):
-    """And it keeps its place, unless that was the first, the next to go."""
+    """It also keeps its place, unless it was the next to be evicted."""
     store = full_of(b"a", b"b", b"c")
     store.store(key, b"x" * 20)
     assert store.gone == [b"a" if key != b"a" else b"b"]
@@ -332,7 +332,7 @@ def test_without_eviction_a_full_table_refuses_new_items_and_longer_ones(policy)
             store.store(key, value, expires)
         assert (store.get(b"a").value, store.get(b"a").expires) == (b"", 0)
         store.check()
-    store.store(b"a", b"x")  # as rounding has it, no more than before
+    store.store(b"a", b"x")  # no more than before, because sizes are rounded up
     store.delete(b"b")
     store.store(b"c")
     assert (store.keys, store.evicted) == ([b"a", b"c"], [])
@@ -369,7 +369,7 @@ def test_shrinking_far_takes_steps(policy):
 
 @pytest.mark.parametrize("evict", [True, False])
 def test_a_limit_below_what_is_kept_beside_items_leaves_room_for_some(evict, policy):
-    """Of a table that had many: its dict, and what the policy remembers, are made smaller."""
+    """The dict and the policy's memory of a table that had many items shrink."""
     store = Store(40_000_000, evict=evict, policy=policy)
     for number in range(150_000 if evict else 60_000):
         store.store(b"%d" % number, bytes(200))
@@ -388,7 +388,7 @@ def test_a_limit_below_what_is_kept_beside_items_leaves_room_for_some(evict, pol
 
 
 def test_a_small_dict_is_left_as_it_is_where_nothing_fits(policy):
-    """Made anew it takes more, if an item has been removed from it."""
+    """It would become larger, because an item has been removed from it."""
     store = Store(6000, evict=False, policy=policy)
     store.store(b"gone")
     store.delete(b"gone")
@@ -419,7 +419,7 @@ def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
         most = max(most, len(store.evicted) - before)
         over.append(store.used + store.overhead - store.limit)
     assert most <= 2 + 16 * 1024 / UNIT
-    # It grew beyond the limit, and was back within a few stores.
+    # It exceeded the limit and was below it again after a few stores.
     assert max(over) > 0
     assert sum(excess > 0 for excess in over) < 2000
     assert over[-1] <= 0
@@ -428,9 +428,9 @@ def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
 
 @pytest.mark.skipif(running_build() == "compiled", reason="it has no objects for them")
 def test_equal_states_are_a_few_objects(policy):
-    """Else each would take 32 bytes that are not counted."""
+    """Otherwise each would take 32 bytes that are not counted."""
     chance = random.Random(1)
-    _shared_states.clear()  # as happens now and then; not in the middle of this
+    _shared_states.clear()  # this happens now and then, and must not happen during the test
     store = Store(500_000, policy=policy)
     for number in range(20_000):
         key = b"%d" % chance.randrange(3000)
@@ -439,7 +439,7 @@ def test_equal_states_are_a_few_objects(policy):
     assert store.evicted
     states = [item.state for _, item in store.scan()]
     assert len(states) > 500
-    # One that using items leads to, one that the policy does.
+    # One state results from using items, the other from the policy.
     assert len(set(map(id, states))) <= 2 * len(set(states))
 
 
@@ -496,7 +496,7 @@ def test_new_items_free_flushed_ones_twice_as_fast(flushes, policy):
     store = Store(policy=policy)
     for number in range(10):
         store.store(b"old%d" % number)
-    for _ in range(flushes):  # the later ones find nothing, and must not hide what is there
+    for _ in range(flushes):  # later flushes find nothing, and must not hide the items
         store.flush()
     for number in range(5):
         store.store(b"new%d" % number)
@@ -550,7 +550,7 @@ def test_keys_are_listed_oldest_first_whatever_has_happened(policy):
 # The index
 
 
-# Bytes for an item. Which dict of the index grows when is a matter of luck: 2 to either side.
+# Bytes per item, plus or minus 2: when each dict of the index grows depends on hashes.
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "bound"), [("lru", 95), ("s3fifo", 70)])
 def test_the_index_does_not_double_for_items_that_are_gone(policy, bound):
@@ -601,7 +601,7 @@ def test_large_values_lack_no_more_than_so_much_room(policy):
         room = store.limit - store.overhead
         store.store(b"large%d" % number, LARGE)
         assert store.used <= room + store.limit / 32
-    store.store(b"small")  # who stores next makes some room, too
+    store.store(b"small")  # the next store makes some room, too
     store.check()
 
 
@@ -614,7 +614,7 @@ def test_what_may_not_be_evicted_makes_no_room_for_large_values():
 
 
 def test_large_values_lack_no_more_where_the_main_queue_is_empty():
-    """What all goes on to there, a thousand at a time, makes no room by that."""
+    """Items that move to the main queue, a thousand at a time, do not make room by that."""
     store = Store(8_000_000)
     number = 0
     while not store.evicted:
@@ -648,7 +648,7 @@ def test_many_items_are_found_as_few_are(policy):
     for number in range(100_000):
         store.store(b"%d" % number, b"%d" % number)
         single.append(store._items.single)
-    # Once for all, with the next measuring.
+    # All at once, at the next measurement.
     least = cost(b"", Item(wire_form(b"", 0, b""), 0))
     assert FEW <= single.count(True) <= FEW + 256 * 1024 // least
     assert single == sorted(single, reverse=True)
@@ -689,7 +689,7 @@ def test_an_index_that_grows_is_left_as_it_is():
         store.store(b"%d" % number)
         if number % 10_000 == 0:
             before = store._items.memory
-            store.shrink(store.limit)  # which measures
+            store.shrink(store.limit)  # which also measures the overhead
             assert store._items.memory == before
 
 
@@ -701,7 +701,7 @@ def test_an_index_from_which_most_is_gone_gives_its_slots_back():
     for number in range(99_000):
         store.delete(b"%d" % number)
     for _ in range(8):
-        store.shrink(store.limit)  # which measures
+        store.shrink(store.limit)  # which also measures the overhead
     assert store._items.memory < before / 10
     assert all(store.get(b"%d" % number) for number in range(99_000, 100_000))
 

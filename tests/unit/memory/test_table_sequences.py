@@ -1,4 +1,4 @@
-"""Any sequence of what can be done to a table, against a dict that keeps everything."""
+"""Any sequence of operations on a table, compared with a dict that keeps everything."""
 
 import pytest
 from hypothesis import settings
@@ -25,7 +25,7 @@ lengths = st.integers(0, 5)
 
 
 class TableMachine(RuleBasedStateMachine):
-    """The model holds what each key's item says, and drops what it is told was evicted."""
+    """The model holds the content of each key's item, and drops the keys reported as evicted."""
 
     @initialize(
         limit=limits,
@@ -34,7 +34,7 @@ class TableMachine(RuleBasedStateMachine):
         few=st.sampled_from([0, FEW]),
     )
     def start(self, limit, evict, policy, few):
-        # An index of many dicts takes that while it has next to no items.
+        # The overhead of an index of many dicts that is almost empty.
         self.more = 60_000 if few == 0 else 0
         self.store = Store(limit + self.more, evict=evict, policy=POLICIES[policy])
         self.store._few = few
@@ -56,7 +56,7 @@ class TableMachine(RuleBasedStateMachine):
 
     def forget(self, key):
         self.model.pop(key, None)
-        # A removal may pass places itself, and a walk misses those then.
+        # A removal may pass places itself, which a walk then misses.
         self.shown = None
 
     @rule(key=keys, value=values, expires=expiries, more=meta_flags)
@@ -76,7 +76,7 @@ class TableMachine(RuleBasedStateMachine):
         if key in before:
             self.shown = None  # it may have been removed, too
         if self.evict and key not in before:
-            # What restore and alter added may be too much to go at once.
+            # What restore and alter added may be too much to evict at once.
             excess = self.store.used + self.store.overhead - self.store.limit
             self.may_be_over = excess > 0
             assert excess <= 0 or freed > 16 * 1024
@@ -146,7 +146,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(at_most=st.integers(1, 5), drop=st.booleans())
     def walk(self, at_most, drop):
-        """Show some, and remove some of them; after a round all are shown that were there."""
+        """Walk over some items and remove some; a full round shows every item that stayed."""
         seen = []
         passed = self.store.walk(at_most, lambda key, item: seen.append((key, item)))
         assert len(seen) <= passed or passed < at_most
@@ -167,14 +167,14 @@ class TableMachine(RuleBasedStateMachine):
         self.store.compact(at_most)
         self.take_out_evicted()
         self.may_be_over |= self.store.overhead > overhead
-        self.shown = None  # it passes items as a walk does
+        self.shown = None  # it advances as a walk does
 
     @rule(excess=st.sampled_from([0, 0, 1000]))
     def measure(self, excess):
         self.store.excess = lambda: excess
         overhead = self.store.overhead
         self.store.measure()
-        # What the dict takes may only show now; the next item to be stored makes room for that.
+        # The growth of the dict may only be measured now; the next store makes room for it.
         self.may_be_over |= self.store.overhead > overhead
 
     @invariant()
@@ -195,7 +195,7 @@ class TableMachine(RuleBasedStateMachine):
         )
 
     def teardown(self):
-        """Whatever was left, it can all be freed."""
+        """Everything that is left can be freed."""
         if not hasattr(self, "store"):
             return
         for key in self.store.list_keys():

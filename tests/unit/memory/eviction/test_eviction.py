@@ -1,4 +1,4 @@
-"""Which items make room: S3-FIFO and LRU, a line of the algorithm at a time."""
+"""Which items are evicted: S3-FIFO and LRU, one line of the algorithm at a time."""
 
 import itertools
 import random
@@ -12,7 +12,7 @@ from tests.unit.memory.tables import Store
 
 
 def filled(places=20, policy="s3fifo"):
-    """Return a cache that is full, of items never used since: 0, 1, 2 …"""
+    """Return a full cache of items that have not been used since they were stored: 0, 1, 2 …"""
     cache = Cache(places, policy)
     for number in range(places):
         cache.access(number)
@@ -42,7 +42,7 @@ def test_what_was_used_twice_in_the_small_queue_stays(uses, stays):
     cache.access(20)
     assert (0 in cache) is stays
     assert cache.evicted == ([1] if stays else [0])
-    if stays:  # in the main queue, where its uses count anew
+    if stays:  # in the main queue, where counting starts again
         assert cache.queues[1] == [*range(2, 20), 0]
         assert cache.items.get(cache.key(0)).state & FREQUENCY == 0
 
@@ -59,13 +59,13 @@ def test_where_the_main_queue_has_more_than_its_share_it_gives():
 @pytest.mark.parametrize("uses", [0, 1, 2, 3, 9])
 def test_in_the_main_queue_an_item_goes_round_once_for_each_use_up_to_three(uses):
     cache = filled(20)
-    cache.policy._main_limit = 0  # so that it is always its turn
+    cache.policy._main_limit = 0  # so that it always evicts
     cache.access(2, times=uses)
     evictions = 1
     while cache.evict() != 2:
         evictions += 1
         cache.force(100 + evictions)
-    assert evictions == 1 + 17 * min(uses, 3)  # each time round behind 17 others
+    assert evictions == 1 + 17 * min(uses, 3)  # in each round after 17 others
 
 
 def test_what_comes_back_soon_goes_straight_to_the_main_queue():
@@ -74,7 +74,7 @@ def test_what_comes_back_soon_goes_straight_to_the_main_queue():
     assert cache.evicted == [0]
     cache.access(0)
     assert cache.queues == ([20], [*range(2, 20), 0])
-    # And is no longer remembered.
+    # It is no longer in the ghost queue either.
     cache.remove(0)
     cache.policy.walk(100, lambda key, item: None)
     cache.policy.walk(100, lambda key, item: None)
@@ -133,14 +133,14 @@ def test_places_of_removed_items_are_passed_over():
         cache.access(number)
     assert cache.evicted == [20, 21]
     assert all(number in cache for number in range(4, 20))
-    for number in (0, 1, 2, 3):  # not remembered either: they were not evicted
+    for number in (0, 1, 2, 3):  # not in the ghost queue: they were not evicted
         assert not cache.policy.ghost.take(cache.key(number))
 
 
 def test_a_store_passes_over_so_many_used_items_and_no_more():
     cache = filled(100)
     cache.policy._patience = 5
-    cache.policy._small_limit = cache.policy._main_limit = 0  # the main one's turn
+    cache.policy._small_limit = cache.policy._main_limit = 0  # so that the main queue evicts
     for number in range(10, 100):
         cache.access(number)
     cache.access(100)
@@ -165,7 +165,7 @@ def test_a_store_promotes_so_many_items_and_no_more():
     for number in range(10):
         cache.access(number, times=2)
     cache.access(100)
-    assert cache.evicted == [10]  # of the main queue
+    assert cache.evicted == [10]  # from the main queue
     assert cache.queues == ([5, 6, 7, 8, 9, 100], [*range(11, 100), 0, 1, 2, 3, 4])
 
 
@@ -178,7 +178,7 @@ def test_shares_are_of_bytes_not_of_items():
             store.use(key)
         else:
             store.store(key, bytes(rng.randrange(3000)))
-        if number > 4000:  # it is full, and has seen how large its dict is
+        if number > 4000:  # it is full, and has measured its dict
             policy = store._policy
             assert policy._main_bytes <= policy._main_limit * 1.05
             assert policy._small_bytes <= (store.limit - policy._main_limit) * 1.05
@@ -220,7 +220,7 @@ def test_a_walk_shows_each_item_once_and_begins_again(policy, at_most):
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(10))
 def test_a_walk_misses_nothing_that_is_there_from_its_begin_to_its_end(policy, seed):
-    """While items come, go and move in between; twice it shows those alone that moved."""
+    """While items come, go and move; only items that moved may be shown twice."""
     rng = random.Random(seed)
     cache = filled(200, policy)
     for _ in range(5):
@@ -269,7 +269,7 @@ def test_a_walk_may_remove_what_it_is_shown(policy):
 
 def test_a_walk_gives_up_places_that_items_left():
     cache = filled(100)
-    cache.policy._left_limit = 10**6  # so that removing alone gives up none
+    cache.policy._left_limit = 10**6  # so that removals alone give up no places
     for number in range(0, 100, 2):
         cache.remove(number)
     assert (cache.policy.places_left, len(cache.policy)) == (50, 100)

@@ -1,4 +1,4 @@
-"""Our policies against those of libCacheSim: the same hits, request by request.
+"""The policies compared with libCacheSim's: the same hits, request by request.
 
 With an exact ghost there is nothing between them. What memlite serves with, a ghost of
 fingerprints, comes within one percent of the misses.
@@ -27,7 +27,7 @@ TRACES = {
     "loop": loop(1200, LENGTH),
     "short-loop": loop(90, LENGTH),
 }
-# With 10, theirs has a small queue of one place and hits nothing at all.
+# With 10, libCacheSim's small queue has one place and never hits.
 PLACES = [100, 1000]
 
 
@@ -62,7 +62,7 @@ def test_s3fifo_has_the_same_hits(name, places):
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("name", TRACES)
 def test_s3fifo_with_bounded_chances_has_nearly_the_same_hits(name, places):
-    """The bound tells only where more than 1,000 used items in a row are passed over."""
+    """The bound matters only if more than 1,000 used items in a row are passed over."""
     ours = our_hits(Cache(places, exact=True), TRACES[name])
     theirs = their_hits("S3FIFO", places, name)
     if places < 500:
@@ -75,7 +75,7 @@ def test_s3fifo_with_bounded_chances_has_nearly_the_same_hits(name, places):
 def test_s3fifo_as_served_misses_as_much(name, places):
     ours = misses(our_hits(Cache(places), TRACES[name]))
     theirs = misses(their_hits("S3FIFO", places, name))
-    # Within 1% but for one process in a hundred: what the ghost forgets early depends on hashes.
+    # Within 1% in 99 of 100 processes: what the ghost queue forgets early depends on hashes.
     assert abs(ours - theirs) <= 0.02 * theirs
 
 

@@ -1,4 +1,4 @@
-"""What S3-FIFO is made of: a queue that can be walked through, and a ghost."""
+"""The parts of S3-FIFO: a queue that can be walked through, and a ghost queue."""
 
 import pytest
 from hypothesis import given
@@ -68,7 +68,7 @@ def test_a_walk_through_a_queue_may_exchange_keys_for_their_like():
     assert all(key is others[key] for key in queue.list())
 
 
-# The ghost
+# The ghost queue
 
 
 def key(number):
@@ -104,7 +104,7 @@ def test_a_ghost_remembers_about_as_many_as_it_is_for(capacity):
     for number in range(3 * capacity):
         ghost.add(key(number))
     held = remembered(ghost, range(3 * capacity))
-    # A bucket holds a whole number of keys: up to one too many each.
+    # A bucket holds a whole number of keys, so each may hold one too many.
     buckets = ghost.memory // 65
     assert 0.8 * capacity <= held <= capacity + buckets
 
