@@ -1,4 +1,4 @@
-"""A backend whose answers a test can hold back, lose and count."""
+"""A backend whose responses a test can delay, lose and count."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ START = 1_800_000_000.0
 
 
 class SlowBackend(Backend):
-    """Memory, as far away as the test wants.
+    """Memory that is as slow as the test wants.
 
     Attributes:
         gate: set while calls may go on; cleared they wait before anything is done.
@@ -79,16 +79,16 @@ class SlowBackend(Backend):
         self.closed = True
 
     async def store(self, key: bytes, value: bytes) -> None:
-        """Change what is there as another server would."""
+        """Store a record as another server would."""
         await self.inner.put(Record(key, value))
 
     async def value(self, key: bytes) -> bytes | None:
-        """Return what is there, as another server would see it."""
+        """Return the stored record, as another server would see it."""
         item = await self.inner.get(key)
         return item and item.value
 
 
 async def settle() -> None:
-    """Let everything go on that can."""
+    """Let all tasks run as far as they can."""
     for _ in range(20):
         await asyncio.sleep(0)

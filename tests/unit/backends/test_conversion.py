@@ -1,4 +1,4 @@
-"""Records become items in memory, and come back as they were."""
+"""Records are converted to items and back without loss."""
 
 import pytest
 from hypothesis import given

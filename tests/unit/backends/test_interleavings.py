@@ -1,4 +1,4 @@
-"""Near cache and write-back under every order in which a backend may carry out and answer."""
+"""Near cache and write-back, for every order in which a backend may execute and respond."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ KEY = b"key"
 
 
 class SteppedBackend(Backend):
-    """Memory whose calls happen, and are answered, when the test says so.
+    """Memory whose calls are executed and answered when the test decides.
 
     Attributes:
         waiting: those that have to happen, and those that have to be answered.
@@ -56,7 +56,7 @@ class SteppedBackend(Backend):
         return await future
 
     async def step(self, which: int, how: str) -> None:
-        """Let one that waits go on, or fail."""
+        """Resume a waiting call, or make it fail."""
         if self.waiting:
             future = self.waiting.pop(which % len(self.waiting))
             if not future.done():
@@ -64,7 +64,7 @@ class SteppedBackend(Backend):
             await idle()
 
     async def release(self) -> None:
-        """Let all go on, from now on."""
+        """Resume all calls, now and in future."""
         self.free = True
         while self.waiting:
             await self.step(0, "go")
@@ -106,7 +106,7 @@ LAYERS = {
 
 
 class Play:
-    """One writer whose changes come one after the other, and readers at any time.
+    """One writer that makes changes one by one, and readers at any time.
 
     The nth change makes the value n, or nothing; a read must show what the last change made that
     was acknowledged, or shown by another read, before it began, or a later one.
@@ -139,7 +139,7 @@ class Play:
                 await self.backend.delete(KEY)
             elif kind == "flush":
                 await self.backend.flush()
-            else:  # as the engine changes on a condition
+            else:  # as the engine makes a conditional change
                 while True:
                     read = await self.backend.get(KEY)
                     self.check(read, self.floor)
@@ -149,7 +149,7 @@ class Play:
                         continue
                     break
         except StorageError:
-            return  # it has happened or not, and may be overtaken
+            return  # it may have happened, and may be overtaken
         self.floor = number
 
     def check(self, item, floor):

@@ -1,4 +1,4 @@
-"""Write-back: what is held, for how long, and that it is stored in the end."""
+"""Write-back: which changes are held, for how long, and that they are stored in the end."""
 
 import asyncio
 
@@ -87,7 +87,7 @@ async def test_what_is_being_stored_is_shown_and_followed_in_order(slow, held):
     await put(held, b"2")
     assert held.peek_cached(b"key").value == b"2"
     slow.gate.set()
-    assert (await reading).value == b"1"  # what is set meanwhile it need not wait for
+    assert (await reading).value == b"1"  # it need not wait for later sets
     assert (await held.get(b"key")).value == b"2"
     assert await slow.value(b"key") == b"2"
 
@@ -161,7 +161,7 @@ async def until(condition):
 
 
 async def let_it_write(slow, held):
-    """Let time pass until what is held is due, and the writer store it."""
+    """Advance the clock until held changes are due, and let the writer store them."""
     slow.seconds += 2
     await until(lambda: not held._held and not held._stores)
 
@@ -214,7 +214,7 @@ async def test_the_bound_counts_what_items_cost(slow, held):
 
 
 async def test_what_depends_on_a_key_that_is_set_all_the_time_gets_through(slow, held):
-    """Or whoever sets a key in a loop would keep everybody from deleting it."""
+    """Otherwise a client that sets a key in a loop would keep others from deleting it."""
     stop = False
 
     async def set_it():
@@ -270,7 +270,7 @@ async def test_sets_are_held_again_once_the_backend_has_recovered(slow, held):
     with pytest.raises(StorageError):
         await put(held, b"2")
     slow.failing = False
-    await held.flush()  # nothing is left whose success could tell
+    await held.flush()  # no change is left whose success would show it
     await put(held, b"3", b"other")
     before = slow.calls["put"]
     await put(held, b"4", b"other")

@@ -19,7 +19,7 @@ class Fixture:
         self.monotonic = 0.0
         self.clock = Clock(lambda: self.monotonic, lambda: START)
         self.counters = Counters()
-        # The limit is the items', without what an empty table takes.
+        # The limit applies to the items, without the overhead of an empty table.
         empty = ItemTable(0, policy=policy).overhead
         table = ItemTable(limit + empty, evict=evict, policy=policy)
         self.engine = MemoryEngine(table, self.clock, self.counters, **options)
@@ -43,6 +43,6 @@ class Fixture:
 
 
 def size_of(key, value, flags=0, expires=0.0):
-    """Return what the backend accounts for an item."""
+    """Return the bytes the backend accounts for an item."""
     wire = wire_form(key, flags, value)
     return cost(key, FullItem(wire, 0, expires) if expires else Item(wire, 0))

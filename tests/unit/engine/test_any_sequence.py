@@ -20,7 +20,7 @@ class Entry:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Any sequence of commands and waits against a plain dict that forgets nothing by itself."""
+    """Any sequence of commands and waits, compared with a dict that forgets nothing by itself."""
 
     @initialize(cas=st.booleans())
     def start(self, cas):
@@ -30,7 +30,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.now = START
         self.flush_at = None
         self.model = {}
-        self.uniques = {}  # of every item ever seen, and the entry it belongs to
+        self.uniques = {}  # of every item seen so far, with the entry it belongs to
         self.gets = self.sets = 0
 
     def expires(self, exptime):
@@ -102,7 +102,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.sets += 1
         unique = data.draw(st.sampled_from([0, 2**64 - 1, *self.uniques]))
         entry = self.entry(key)
-        # The machine knows an entry's unique only once it was read; reading changes nothing here.
+        # The model learns an entry's unique only by reading it, which changes nothing here.
         if entry is not None:
             self.compare(self.engine.peek(key), entry)
         outcome = self.engine.cas(key, 0, exptime, value, unique)

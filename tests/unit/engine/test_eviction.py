@@ -8,12 +8,12 @@ from memlite.protocol.replies import error_line
 from tests.unit.engine.fixture import START, Fixture, size_of
 
 ROOM_FOR_THREE = 3 * size_of(b"a", b"value")
-NUMBER = size_of(b"a", b"", expires=1.0) - size_of(b"a", b"")  # what a time or a version takes
+NUMBER = size_of(b"a", b"", expires=1.0) - size_of(b"a", b"")  # the size of an expiry or a version
 
 
 @pytest.fixture
 def full():
-    """Give an engine full with a, b and c, in the order they were stored."""
+    """An engine that is full with a, b and c, stored in this order."""
     one = Fixture(ROOM_FOR_THREE + NUMBER)
     for key in (b"a", b"b", b"c"):
         one.set(key)

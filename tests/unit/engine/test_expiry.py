@@ -295,7 +295,7 @@ def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(
         if one.engine.crawling:
             starts.append(second)
         sweep(one)
-    # One found something, the fourth none.
+    # The first found something, the fourth nothing.
     assert starts == [60, 180, 240, 360, 600, 1080, 1980]
     assert one.counters.crawler_reclaimed == 1
     one.engine.crawls = False

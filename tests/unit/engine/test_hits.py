@@ -13,7 +13,7 @@ from tests.unit.engine.fixture import DAY, START, Fixture
 
 
 def state(one):
-    """Return all that reading may change."""
+    """Return everything that a read may change."""
     counters = [getattr(one.counters, name) for name in Counters.NAMES]
     items = [(key, item.wire, item.state) for key, item in one.engine.table.scan()]
     prefixes = one.engine.prefixes
@@ -122,7 +122,7 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
                 one.set(key, value, 7, exptime)
             if fate == "fetched":
                 one.engine.fetch(key)
-        one.monotonic += wait  # no tick, which would free what was flushed
+        one.monotonic += wait  # no tick, which would free flushed items
         if prefixes:
             one.engine.observe(PrefixStats(), None)
         return one

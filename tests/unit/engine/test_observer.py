@@ -1,4 +1,4 @@
-"""What the engine tells an observer, where the wire's tests cannot see to it."""
+"""What the engine reports to an observer, where tests over the network cannot check it."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.engine.fixture import Fixture, size_of
 
 
 class Notes:
-    """Notes what it is told."""
+    """Records what is reported."""
 
     def __init__(self, commands=True):
         self.wants_commands = commands

@@ -116,7 +116,7 @@ def test_cas(current, unique, decision):
         (b"10", -10, 0, b"0 "),
         (b"10", -11, 0, b"0 "),
         (b"18446744073709551615", -(2**64 - 1), 0, b"0".ljust(20)),
-        # The length stays where the number fits, even where the number shrank before.
+        # The length stays the same if the number fits, even if it shrank before.
         (b"9 ", 1, 10, b"10"),
         (b"9 ", 91, 100, b"100"),
         # As strtoull() reads it.
@@ -210,7 +210,7 @@ JOINED = Content(b"oldnew", 3, 50.0)
         (Mode.APPEND, None, {"vivify": True}, Outcome.STORED, NEW),
         (Mode.PREPEND, None, {"vivify": True}, Outcome.STORED, NEW),
         (Mode.REPLACE, None, {"vivify": True}, Outcome.NOT_STORED, None),
-        # Older than what is there: stored as stale, for no longer than that had.
+        # Older than the stored item: stored as stale, with that item's remaining time.
         (Mode.SET, item(), {"unique": 10, "accept_older": True}, Outcome.STORED, OLD),
         (Mode.SET, item(), {"unique": 12, "accept_older": True}, Outcome.EXISTS, None),
         (Mode.SET, item(), {"unique": 12, "accept_older": True, "ordered": False},

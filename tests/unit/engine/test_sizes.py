@@ -98,12 +98,12 @@ def free_port():
 
 @contextlib.contextmanager
 def chunk_sizes_of_memcached(*flags):
-    """Give the chunk sizes that memcached prints when it starts."""
+    """Return the chunk sizes that memcached prints when it starts."""
     command = [str(MEMCACHED), "-vv", "-u", "root", "-l", "127.0.0.1", "-U", "0"]
     process = subprocess.Popen(
         [*command, "-p", str(free_port()), *flags], stderr=subprocess.PIPE, text=True
     )
-    # Its lines end when it listens; should it never do so, the timer ends them.
+    # The lines end when it listens; if it never does, a timer ends them.
     timer = threading.Timer(20, process.kill)
     timer.start()
     sizes = []

@@ -77,7 +77,7 @@ def test_only_hits_are_recorded_as_gets(instrumentation, sampler, seen):
 
 def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
     caplog.set_level(logging.DEBUG, "memlite.trace")
-    instrumentation.watch_commands(False)  # looks at the log level again
+    instrumentation.watch_commands(False)  # reads the log level again
     assert instrumentation.active
     executor = Executor()
     handler = instrumentation.observe(executor, 5)

@@ -204,7 +204,7 @@ async def test_replies_waiting_for_a_slow_one_are_limited(one):
     one.backend.gate.clear()
     one.send(b"get first\r\n")
     await one.under_way(1)
-    await settle()  # it has come to the gate
+    await settle()  # it waits at the gate
     waiting, one.backend.gate = one.backend.gate, asyncio.Event()
     one.backend.gate.set()
     one.send(b"get large\r\n" * 300)
@@ -391,7 +391,7 @@ async def test_conflicts_of_peeked_items_are_counted_once():
         for _, writer in others:
             writer.close()
         assert sorted(numbers) == list(range(1, 101))
-        assert one.backend.calls["put"] > 100  # some have lost
+        assert one.backend.calls["put"] > 100  # some have failed and were repeated
         counters = one.server.counters
         assert (counters.incr_hits, counters.incr_misses) == (100, 0)
 
@@ -592,7 +592,7 @@ async def test_10_000_quiet_sets_are_limited_as_well(one):
 
 
 async def test_administrative_commands_take_a_turn_each(one):
-    """However many are waiting: a connection gets one turn at a time, like all others."""
+    """A connection gets one turn at a time, however many of its commands are waiting."""
     one.send(b"version\r\n" * 500)
     at_once = 0
     for _ in range(600):
@@ -713,7 +713,7 @@ async def test_one_failed_write_of_several_leaves_the_others(one, recwarn):
     assert not recwarn.list
 
 
-# What is shown and measured
+# Statistics
 
 
 async def test_reads_are_sampled(one):
@@ -739,7 +739,7 @@ async def test_commands_and_replies_are_traced_each_once(caplog):
     ]  # fmt: skip
 
 
-# The other loop
+# asyncio's event loop
 
 SIMPLE = {
     name: test

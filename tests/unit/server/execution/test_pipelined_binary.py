@@ -15,7 +15,7 @@ from tests.unit.server.execution.test_pipelined import RandomlySlow, serving
 
 
 async def answers(one, number):
-    """Return so many replies."""
+    """Return this many replies."""
     found = []
     async with asyncio.timeout(10):
         for _ in range(number):
@@ -49,7 +49,7 @@ async def test_reads_are_concurrent_and_replies_in_order(one):
 
 
 async def test_the_cas_unique_of_a_reply_is_the_backend_s_version(one):
-    await one.backend.store(b"a", b"1")  # so that its versions are not those of a counter here
+    await one.backend.store(b"a", b"1")  # so that versions differ from those of a local counter
     for request in (
         store(Opcode.SET, b"a", b"1"),
         store(Opcode.REPLACE, b"a", b"1"),
@@ -153,7 +153,7 @@ async def test_items_held_by_write_back_have_a_cas_unique_that_fails_once():
         assert stored.cas == shown.cas == 2**64 - 1
         (late,) = await ask(one, store(Opcode.SET, b"a", b"2", cas=shown.cas))
         assert late.status == Status.EXISTS
-        # What is held was stored for that.
+        # Held changes were stored for that.
         (shown,) = await ask(one, packet(Opcode.GET, b"a"))
         (changed,) = await ask(one, store(Opcode.SET, b"a", b"2", cas=shown.cas))
         assert changed.status == Status.SUCCESS
@@ -201,7 +201,7 @@ async def test_replies_are_those_of_the_memory_engine(seed, options):
         reader, writer = await asyncio.open_connection("127.0.0.1", listeners[0].port)
         writer.write(commands)
         async with asyncio.timeout(20):
-            # A new expiry is a new version, as far as there is a backend.
+            # With a backend, a new expiry means a new version.
             some = [replace(one, cas=bool(one.cas)) for one in replies(await reader.read())]
             found.append(some)
         writer.close()

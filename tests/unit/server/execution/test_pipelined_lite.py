@@ -8,7 +8,7 @@ async def test_replies_come_in_order():
         await one.backend.store(b"a", b"1")
         one.backend.gate.clear()
         one.send(b"get a\r\nget\r\nset b 1\r\n22\r\nset x\r\nget b\r\nget c\r\nnonsense\r\n")
-        await one.under_way(3)  # a, b to be stored, c; b is read when it is
+        await one.under_way(3)  # storing a and b, reading c; b is read once it is stored
         one.backend.gate.set()
         await one.expect(
             b"VALUE a 1\r\n1\r\nEND\r\n"
