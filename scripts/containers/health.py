@@ -25,7 +25,9 @@ def main() -> int:
 def server() -> str:
     """Return the server's reply to ``version``."""
     path = os.environ.get("MEMLITE_UNIX_SOCKET")
-    port = os.environ.get("MEMLITE_PORT") or 11211
+    port = os.environ.get("MEMLITE_PORT") or "11211"
+    if "://" in port:  # Kubernetes describes a Service of that name, which the server ignores
+        port = "11211"
     with socket.socket(socket.AF_UNIX if path else socket.AF_INET) as client:
         client.settimeout(SECONDS)
         client.connect(path or ("127.0.0.1", int(port)))

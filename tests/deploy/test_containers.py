@@ -160,6 +160,8 @@ def test_health_check_over_tcp_and_over_a_unix_socket() -> None:
     assert up.returncode == 0 and up.stdout.startswith("VERSION ")
     down = health(MEMLITE_PORT=str(server.port))
     assert down.returncode == 1 and down.stdout.startswith("not healthy: ")
+    # With the variables of a Kubernetes Service it asks at the default port, as the server listens.
+    assert "invalid literal" not in health(MEMLITE_PORT="tcp://10.0.0.1:11211").stdout
     with running("memlite", unix=True) as server:
         assert health(MEMLITE_UNIX_SOCKET=server.path).returncode == 0
     assert health(MEMLITE_UNIX_SOCKET=server.path).returncode == 1
