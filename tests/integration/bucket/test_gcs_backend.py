@@ -298,7 +298,14 @@ async def test_custom_time_is_the_expiry_that_the_lifecycle_rule_uses(emulator):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("kind", ["503", "reset", "hang"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "503",
+        pytest.param("reset", marks=pytest.mark.slow),
+        pytest.param("hang", marks=pytest.mark.slow),
+    ],
+)
 async def test_during_an_outage_requests_fail_quickly_and_then_recover(emulator, kind, caplog):
     async with opened(emulator, "&timeout=0.4&deadline=1") as one:
         await put(one, b"key")

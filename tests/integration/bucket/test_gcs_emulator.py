@@ -23,6 +23,7 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from memlite.cli.main import main
 from memlite.core.errors import StartError
 from memlite.testing.gcs_emulator import (
     Faults,
@@ -482,39 +483,62 @@ def test_emulator_process_reports_a_failed_start(capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--bogus"], "unrecognized arguments: --bogus (memlite gcs-emulator --help"),
+        (["--port", "x"], "argument --port: must be a whole number, not 'x'"),
+        (["--port", "70000"], "argument --port: must be at most 65535, not 70000"),
+        (["--latency", "20ms"], "argument --latency: must be fixed:20ms"),
+        (["--error-rate", "503"], "argument --error-rate: must be STATUS=SHARE, not '503'"),
+        (["--error-rate", "200=0.1"], "argument --error-rate: must be at least 400, not 200"),
+        (["--error-rate", "503=x"], "argument --error-rate: must be a number, not 'x'"),
+        (["--reset-rate", "2"], "argument --reset-rate: must be from 0 to 1, not 2"),
+        (["--late-rate", "x"], "argument --late-rate: must be a number, not 'x'"),
+        (["--seed", "x"], "argument --seed: must be a whole number, not 'x'"),
+        (["--object-write-rate", "0"], "must be more than 0"),
+        (["--lost-ack", "x"], "argument --lost-ack: invalid choice"),
+        (["--bucket", "a..b"], "Invalid bucket name: 'a..b'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_invalid_options_are_refused_in_one_line(
+    arguments: list[str],
+    says: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("memlite.core.logs.configure", lambda *_: None)  # of this process
+    assert main(["gcs-emulator", *arguments]) == 64
+    output, error = capfd.readouterr()
+    assert output == ""
+    only_line_of_an_error(error, says)
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
         (["--bogus"], 64, "unrecognized arguments: --bogus (memlite gcs-emulator --help"),
-        (["--port", "x"], 64, "argument --port: must be a whole number, not 'x'"),
-        (["--port", "70000"], 64, "argument --port: must be at most 65535, not 70000"),
-        (["--latency", "20ms"], 64, "argument --latency: must be fixed:20ms"),
-        (["--error-rate", "503"], 64, "argument --error-rate: must be STATUS=SHARE, not '503'"),
-        (["--error-rate", "200=0.1"], 64, "argument --error-rate: must be at least 400, not 200"),
-        (["--error-rate", "503=x"], 64, "argument --error-rate: must be a number, not 'x'"),
-        (["--reset-rate", "2"], 64, "argument --reset-rate: must be from 0 to 1, not 2"),
-        (["--late-rate", "x"], 64, "argument --late-rate: must be a number, not 'x'"),
-        (["--seed", "x"], 64, "argument --seed: must be a whole number, not 'x'"),
-        (["--object-write-rate", "0"], 64, "must be more than 0"),
-        (["--lost-ack", "x"], 64, "argument --lost-ack: invalid choice"),
-        (["--bucket", "a..b"], 64, "Invalid bucket name: 'a..b'"),
         (["--host", "no.such.host.invalid"], 71, "failed to listen on port 4443"),
         (["--host", "\udcff"], 71, "failed to listen on port 4443 of \\udcff: not a host name"),
         (["--data", "/dev/null"], 71, "gcs-emulator: --data /dev/null: "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_invalid_options_are_refused_in_one_line(
+def test_a_process_that_cannot_start_says_why_in_one_line(
     arguments: list[str], code: int, says: str
 ) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "memlite", "gcs-emulator", *arguments],
         capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
-    assert result.returncode == code, result.stderr
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1, result.stderr
-    assert result.stderr.startswith("memlite: ")
-    assert says in result.stderr
+    assert (result.returncode, result.stdout) == (code, ""), result.stderr
+    only_line_of_an_error(result.stderr, says)
+
+
+def only_line_of_an_error(error: str, says: str) -> None:
+    assert error.count("\n") == 1, error
+    assert error.startswith("memlite: ")
+    assert says in error
 
 
 def test_help_and_verbose() -> None:

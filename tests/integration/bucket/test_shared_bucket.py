@@ -64,7 +64,13 @@ def work(client: Client, name: int, turns: int) -> list[bool]:
     return won
 
 
-@pytest.mark.parametrize("near", [(), ("--near-cache", "8m")], ids=["plain", "near"])
+@pytest.mark.parametrize(
+    "near",
+    [
+        pytest.param((), id="plain"),
+        pytest.param(("--near-cache", "8m"), id="near", marks=pytest.mark.slow),
+    ],
+)
 def test_two_servers_lose_no_update_on_an_unreliable_bucket(
     emulator: GcsEmulator, connect: Connect, near: tuple[str, ...]
 ) -> None:
@@ -118,6 +124,7 @@ def test_one_of_many_clients_of_two_servers_wins_the_right_to_recache(
                     assert ask(one, b"mg k v\r\n") == b"VA 1\r\n%d\r\n" % turn
 
 
+@pytest.mark.slow
 def test_an_outage_of_ten_seconds(emulator: GcsEmulator, connect: Connect) -> None:
     acknowledged: dict[str, str] = {}
     longest = 0.0

@@ -219,6 +219,7 @@ def test_the_knee_is_found(memlite, tmp_path):
     assert (knee.reason, knee.clients) == ("start", 1)
 
 
+@pytest.mark.slow
 def test_each_value_size_is_stored_before_it_is_read(tmp_path):
     done = bench("compare", "--backends", "memory", "--clients", 2, "--value-size", "10,5000,200",
                  "--keys", 100, "--mix", "get=1", "--verify", *QUICK, "--out", tmp_path, "-q",
@@ -344,7 +345,7 @@ def test_bench_workload_prints_presets_to_copy(bench_here, tmp_path, memlite):
     assert text["format"] == "memlite-bench"
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_process_is_left_behind(tmp_path, killed):
     mark = str(tmp_path)
     arguments = ["compare", "--backends", "memory,gcs", "--clients", "2", *QUICK, "--out", tmp_path]
@@ -460,6 +461,7 @@ def test_tls_errors_are_reported(bench_here, memlite, encrypted, certificates, t
         assert done.stderr.count("\n") == 1, done.stderr
 
 
+@pytest.mark.slow
 def test_tls_without_verification(certificates, tmp_path):
     served, _ = certificates
     with running("memlite", *served.flags, tls=client_context(served.ca)) as server:
@@ -504,6 +506,7 @@ def test_the_lite_dialect(lite_server, tmp_path, arguments):
         assert all(one.response["set"].count for one in point.repetitions)
 
 
+@pytest.mark.slow
 def test_dialects_compared(lite_server, tmp_path):
     done = bench(
         "compare", "--backends", "memory", "--target", f"{address(lite_server)}=it",

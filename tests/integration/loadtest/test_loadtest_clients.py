@@ -112,13 +112,18 @@ def plain(left=None, **workload):
     return operations
 
 
-async def drive(server, *, take=get, seconds=None, rate=0.0, kind="constant", **settings):
-    """Run clients and return their measurements."""
+async def drive(
+    server, *, take=get, seconds=None, rate=0.0, kind="constant", stall=None, **settings
+):
+    """Run clients and return their measurements; `stall` is in seconds from when they start."""
     recorder = Recorder()
     settings.setdefault("connections", 1)
     plain = take if isinstance(take, PlainOperations) else None
     clients = TextClients(Settings(server.address, **settings), take, recorder, plain)
     await clients.connect()
+    if stall:
+        now = asyncio.get_running_loop().time()
+        server.stall = (now + stall[0], now + stall[1])
     began = perf_counter_ns()
     recorder.begin(began)
     if rate:
@@ -159,16 +164,13 @@ async def test_a_known_service_time_is_measured(server, budget):
     assert 0.5 <= seconds < 1.0  # 200 requests, 4 at once, 10 ms each
 
 
-async def stalled(server):
-    now = asyncio.get_running_loop().time()
-    server.stall = (now + 0.5, now + 1.0)
+HALF_A_SECOND = (0.5, 1.0)
 
 
 @pytest.mark.alone
 @patiently
 async def test_open_loop_measures_the_delay_of_requests_due_during_a_stall(server):
-    await stalled(server)
-    recording = await drive(server, rate=400, seconds=2.0, connections=300)
+    recording = await drive(server, stall=HALF_A_SECOND, rate=400, seconds=2.0, connections=300)
     tally = recording.response["get"]
     assert sum(tally.values()) == pytest.approx(800, abs=4)
     # A quarter of the requests are due during the stall, and wait for the rest of it.
@@ -181,8 +183,7 @@ async def test_open_loop_measures_the_delay_of_requests_due_during_a_stall(serve
 @pytest.mark.alone
 @patiently
 async def test_open_loop_measures_the_wait_for_a_connection(server):
-    await stalled(server)
-    recording = await drive(server, rate=400, seconds=2.0, connections=4)
+    recording = await drive(server, stall=HALF_A_SECOND, rate=400, seconds=2.0, connections=4)
     tally, service = recording.response["get"], recording.service["get"]
     assert percentile(tally, 0.875) > 200_000
     # The requests themselves took as long as the service time, except for four that met the stall.
@@ -194,8 +195,7 @@ async def test_open_loop_measures_the_wait_for_a_connection(server):
 @patiently
 async def test_closed_loop_omits_requests_during_a_stall(server):
     """Coordinated omission: a client that waits for a reply sends no slow requests either."""
-    await stalled(server)
-    recording = await drive(server, seconds=2.0, connections=1)
+    recording = await drive(server, stall=HALF_A_SECOND, seconds=2.0, connections=1)
     tally = recording.response["get"]
     assert percentile(tally, 0.99) < 20_000
     assert sum(count for value, count in tally.items() if value > 100_000) == 1

@@ -11,12 +11,12 @@ Start = Callable[..., RunningServer]
 
 
 def load(wire: Wire, requests: int, at_once: int) -> None:
-    """Request 5,000 keys, with one of them, "hot", in every tenth request."""
+    """Request 5,000 keys, and one more, "hot", in three of ten requests."""
     numbers = random.Random(1)
     answers = b"END\r\n" * at_once
     for _ in range(requests // at_once):
         keys = [
-            b"hot" if numbers.random() < 0.1 else b"cold%d" % numbers.randrange(5000)
+            b"hot" if numbers.random() < 0.3 else b"cold%d" % numbers.randrange(5000)
             for _ in range(at_once)
         ]
         wire.send(b"".join(b"get %b\r\n" % key for key in keys))
@@ -35,17 +35,17 @@ def load(wire: Wire, requests: int, at_once: int) -> None:
 @pytest.mark.parametrize("at_once", [1, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_hot_key_is_found(start: Start, kind: str, at_once: int) -> None:
     interval = 256 if kind in ("memlite", "memlite-asyncio") else 64
-    # There are enough reads to measure about 64 or 256 of them. Here and below, the tolerance is at
+    # There are enough reads to measure about 64 or 96 of them. Here and below, the tolerance is at
     # least four standard deviations.
-    requests = interval * (64 * at_once if at_once > 1 else 256)
+    requests = interval * (64 * at_once if at_once > 1 else 96)
     with start(kind=kind).connect() as wire:
         load(wire, requests, at_once)
         stats = wire.stats("hotkeys")
         assert stats["hotkeys:sample_interval"] == str(interval)
         assert int(stats["hotkeys:requests"]) == pytest.approx(requests, rel=0.5)
         assert stats["hotkeys:1:key"] == "hot"
-        assert "hotkeys:2:key" not in stats or float(stats["hotkeys:2:share"]) < 3
-        assert 2.5 < float(stats["hotkeys:1:share"]) < 20
+        assert "hotkeys:2:key" not in stats or float(stats["hotkeys:2:share"]) < 5
+        assert 10 < float(stats["hotkeys:1:share"]) < 60
         assert float(stats["hotkeys:1:per_second"]) > 0
         requests, error = (int(stats[f"hotkeys:1:{name}"]) for name in ("requests", "error"))
         assert 0 <= error <= requests / 2

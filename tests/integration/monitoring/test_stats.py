@@ -3,11 +3,11 @@
 import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.servers import RunningServer, memcached_version, needs_memcached
+from tests.support.servers import RunningServer, memcached_version, needs_memcached, running
 
 Start = Callable[..., RunningServer]
 
@@ -205,25 +205,33 @@ def test_bytes_and_connections(memlite: RunningServer) -> None:
         assert int(later["curr_connections"]) == int(before["curr_connections"]) + 1
 
 
+@pytest.fixture(scope="module")
+def many_items() -> Iterator[RunningServer]:
+    """A server with 100,000 items."""
+    with running("memlite", "-m", "512", "-o", "track_sizes") as server:
+        with server.connect() as wire:
+            for begin in range(0, 100_000, 1000):
+                keys = range(begin, begin + 1000)
+                sets = (b"set key%d 0 0 10 noreply\r\n0123456789\r\n" % key for key in keys)
+                wire.send(b"".join(sets))
+            assert wire.ask(b"mn\r\n") == b"MN\r\n"
+        yield server
+
+
 @pytest.mark.parametrize("command", [b"stats items", b"stats slabs", b"stats sizes",
                                      b"stats cachedump 1 0"])  # fmt: skip
-def test_others_are_served_while_all_items_are_scanned(start: Start, command: bytes) -> None:
-    server = start("-m", "512", "-o", "track_sizes")
-
+def test_others_are_served_while_all_items_are_scanned(
+    many_items: RunningServer, command: bytes
+) -> None:
     def hit(key: bytes) -> bytes:
         return b"VALUE %b 0 10\r\n0123456789\r\nEND\r\n" % key
 
-    with server.connect() as busy, server.connect() as other:
+    with many_items.connect() as busy, many_items.connect() as other:
 
         def served() -> bool:
             other.send(b"get key0\r\n")
             return other.exactly(len(hit(b"key0"))) == hit(b"key0")
 
-        for begin in range(0, 100_000, 1000):
-            keys = range(begin, begin + 1000)
-            busy.send(b"".join(b"set key%d 0 0 10 noreply\r\n0123456789\r\n" % key for key in keys))
-        busy.send(b"get key0\r\n")
-        busy.exactly(len(hit(b"key0")))
         # Commands sent before the scan are answered before it, and commands sent after it, after
         # it.
         busy.send(b"get key1\r\n" + command + b"\r\nget key2\r\n")

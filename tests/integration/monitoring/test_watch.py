@@ -295,7 +295,16 @@ def test_there_may_be_twenty_watchers(start: Start) -> None:
     watch(server).sock.close()
 
 
-@pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"])
+# A near cache writes its lines as the engine of a file does.
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "memlite",
+        "memlite-asyncio",
+        pytest.param("memlite-near", marks=pytest.mark.slow),
+        "memlite-file",
+    ],
+)
 def test_a_watcher_that_does_not_read_loses_lines_and_delays_no_others(
     start: Start, kind: str
 ) -> None:

@@ -25,7 +25,6 @@ COMPILER = shutil.which("cc")
 NO_MEMCACHED = "--memcached", "true"
 
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.skipif(COMPILER is None, reason="no C compiler for the load generator"),
     pytest.mark.skipif(sys.platform != "linux", reason="the scripts read /proc"),
     pytest.mark.skipif(
@@ -106,7 +105,15 @@ def test_impossible_key_sizes_are_refused(loadgen, size):
     assert "--key-size: not a number from 12 to 250" in done.stderr
 
 
-@pytest.mark.parametrize("load", [[], ["--pipeline=5"], ["--multiget=5", "--gets=1", "--sets=1"]])
+@pytest.mark.parametrize(
+    "load",
+    [
+        [],
+        pytest.param(["--pipeline=5"], marks=pytest.mark.slow),
+        pytest.param(["--multiget=5", "--gets=1", "--sets=1"], marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.alone
 @patiently
 def test_open_loop_keeps_its_rate(loadgen, start, load):
     found = generate(loadgen, start(), "--rate=4000", "--seconds=1.5", *load)
@@ -114,6 +121,7 @@ def test_open_loop_keeps_its_rate(loadgen, start, load):
     assert found["p50_us"] <= found["p99_us"] <= found["max_us"]
 
 
+@pytest.mark.alone
 @patiently
 def test_open_loop_counts_all_requests_while_the_server_is_stopped(loadgen, start):
     server = start()
@@ -136,6 +144,7 @@ def test_open_loop_counts_all_requests_while_the_server_is_stopped(loadgen, star
     assert found["late_p99_us"] < 100_000  # that is not the generator's fault
 
 
+@pytest.mark.alone
 @patiently
 def test_open_loop_reports_the_generators_own_delays(loadgen, start):
     command = [loadgen, f"--port={start().port}", "--rate=2000", "--seconds=2", "--connections=4"]
@@ -151,6 +160,7 @@ def test_open_loop_reports_the_generators_own_delays(loadgen, start):
     assert found["late_p99_us"] > 300_000
 
 
+@pytest.mark.alone
 @patiently
 def test_an_interrupted_run_prints_its_results(loadgen, start):
     command = [loadgen, f"--port={start().port}", "--rate=1000", "--seconds=3600"]
@@ -185,6 +195,7 @@ def of_scenarios(names, *arguments):
 
 @pytest.mark.slow
 @needs_memcached
+@pytest.mark.alone
 @patiently
 def test_every_load_is_measured(tmp_path):
     text = of_scenarios(LOADS, "--json", tmp_path / "found.json")
@@ -206,6 +217,7 @@ def test_every_load_is_measured(tmp_path):
 
 @pytest.mark.slow
 @needs_memcached
+@pytest.mark.alone
 @patiently
 def test_eviction_response_times_and_starts(tmp_path):
     others = ["eviction", "half-load", "start-up"]
@@ -227,6 +239,7 @@ def test_eviction_response_times_and_starts(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_memcached
 def test_variants_and_the_minimum(tmp_path):
     python = f"{sys.executable}:{ROOT}"
@@ -390,6 +403,7 @@ def test_stalls(tmp_path):
         assert row["p50_us"] <= row["p99_us"] <= row["max_us"]
 
 
+@pytest.mark.alone
 @patiently
 def test_a_stall_is_detected(scripts, loadgen, start):
     processes = scripts("harness.processes")

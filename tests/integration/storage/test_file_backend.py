@@ -468,6 +468,7 @@ async def test_evicted_items_do_not_come_back(path):
     assert await reopened(path) == expected
 
 
+@pytest.mark.slow
 async def test_a_huge_value_is_written_to_the_journal(path):
     value = bytes(range(256)) * (32 * MEGABYTE // 256)
     options = {"memory_limit": 256 * MEGABYTE, "item_size": 64 * MEGABYTE}

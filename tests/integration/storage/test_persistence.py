@@ -25,11 +25,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"{request.param}://{tmp_path}/cache"
 
 
-@pytest.fixture(params=[(), ("--near-cache", "8m")], ids=["plain", "near"])
-def near(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    return request.param
-
-
 @contextlib.contextmanager
 def serving(url: str, *arguments: str) -> Iterator[tuple[RunningServer, Client]]:
     environment = {"PYTHONPATH": str(BACKEND_PACKAGE)}
@@ -39,7 +34,17 @@ def serving(url: str, *arguments: str) -> Iterator[tuple[RunningServer, Client]]
         client.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+# A near cache has nothing to write when a server stops, so a kill shows the same of it.
+@pytest.mark.parametrize(
+    ("near", "number"),
+    [
+        ((), signal.SIGTERM),
+        ((), signal.SIGKILL),
+        pytest.param(("--near-cache", "8m"), signal.SIGTERM, marks=pytest.mark.slow),
+        (("--near-cache", "8m"), signal.SIGKILL),
+    ],
+    ids=["stopped", "killed", "near-stopped", "near-killed"],
+)
 def test_stored_items_are_there_after_a_restart(
     url: str, near: tuple[str, ...], number: int
 ) -> None:

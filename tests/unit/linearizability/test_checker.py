@@ -310,6 +310,7 @@ def test_the_part_that_is_shown_is_impossible_itself(history):
         assert str(violation)
 
 
+@pytest.mark.slow
 def test_thousands_of_operations_on_one_key_take_seconds():
     history = made(seed=7, count=5000, unknown=0, clients=6)
     assert check(history) is None

@@ -7,6 +7,7 @@ given; no loop runs, and the test moves the clock.
 import base64
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -329,8 +330,13 @@ class Accounting(RuleBasedStateMachine):
             assert self.table.used == 0
 
 
-TestAnySequence = Accounting.TestCase
-TestAnySequence.settings = settings(max_examples=150, stateful_step_count=50)
+class TestAnySequence(Accounting.TestCase):
+    settings = settings(max_examples=50, stateful_step_count=50)
+
+
+@pytest.mark.slow
+class TestManySequences(Accounting.TestCase):
+    settings = settings(max_examples=300, stateful_step_count=50)
 
 
 def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():

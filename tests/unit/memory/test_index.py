@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -61,6 +62,7 @@ class AnIndex(RuleBasedStateMachine):
 
 
 TestAnIndex = AnIndex.TestCase
+TestAnIndex.settings = settings(max_examples=50, stateful_step_count=50)
 
 
 @pytest.mark.parametrize("items", [10, FEW, FEW + 1, 300_000])
@@ -76,6 +78,7 @@ def test_what_it_takes_is_what_its_dicts_take(items):
     assert items < 100 or 27 <= dicts / items < 56
 
 
+@pytest.mark.slow
 def test_no_dict_becomes_large():
     index = Index()
     for number in range(1_000_000):

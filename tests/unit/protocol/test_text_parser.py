@@ -22,14 +22,18 @@ def case_id(case):
     return text if len(text) <= 60 else f"{text[:50]}…({len(wire)})"
 
 
-every_case = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("wire", "calls"),
     [pytest.param(*case, id=case_id(case)) for case in [*CASES, *AS_IN_MEMCACHED]],
 )
+def test_each_case(wire, calls):
+    whole(wire, calls)
+    byte_by_byte(wire, calls)
+    in_two_pieces(wire, calls)
+    with_trailing_bytes(wire, calls)
 
 
-@every_case
-def test_whole(wire, calls):
+def whole(wire, calls):
     peer = Peer()
     assert peer.send(wire) == calls
     assert not peer.parser.in_command
@@ -42,15 +46,13 @@ def limits_for(wire):
     return LIMITS
 
 
-@every_case
-def test_byte_by_byte(wire, calls):
+def byte_by_byte(wire, calls):
     peer = Peer(limits_for(wire))
     assert peer.send(*one_by_one(wire)) == calls
     assert not peer.parser.in_command
 
 
-@every_case
-def test_in_two_pieces(wire, calls):
+def in_two_pieces(wire, calls):
     """Wherever it is cut, in particular shortly before the end of a value."""
     for at in {*range(1, min(len(wire), 300)), *range(max(1, len(wire) - 5), len(wire))}:
         peer = Peer(limits_for(wire))
@@ -58,8 +60,7 @@ def test_in_two_pieces(wire, calls):
         assert not peer.parser.in_command, at
 
 
-@every_case
-def test_with_trailing_bytes(wire, calls):
+def with_trailing_bytes(wire, calls):
     """A trailing command and the start of another change nothing; the first is carried out."""
     peer = Peer()
     assert peer.send(wire + b"gets next\r\nset n 0 0 1") == [*calls, ("gets", [b"next"])]

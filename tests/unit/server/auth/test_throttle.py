@@ -52,7 +52,7 @@ def test_a_success_in_the_queue_returns_its_token() -> None:
 
 def test_the_number_of_tracked_addresses_is_limited() -> None:
     throttle = Throttle()
-    for number in range(200_000):
+    for number in range(3 * ADDRESSES):
         throttle.take(f"{number:x}", number / 200_000)
         assert len(throttle) <= ADDRESSES
     assert len(throttle) == ADDRESSES
