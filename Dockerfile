@@ -14,6 +14,7 @@ RUN python -m venv --without-pip /opt/memlite \
         --only-binary :all: --requirement requirements/image.txt
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY memlite memlite
+COPY share share
 RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
     && python -m pip --python /opt/memlite/bin/python install --no-compile --no-deps /wheel/*.whl \
     && python -m pip --python /opt/memlite/bin/python check

@@ -22,6 +22,13 @@ def main() -> None:
     names = {str(file) for file in metadata.files("memlite-cache") or []}
     assert "memlite/py.typed" in names, names
     assert any(name.endswith("LICENSE") for name in names), names
+    for shared in (
+        "bash-completion/completions/memlite",
+        "zsh/site-functions/_memlite",
+        "fish/vendor_completions.d/memlite.fish",
+        "man/man1/memlite.1",
+    ):
+        assert any(name.endswith(f"share/{shared}") for name in names), names
     print(f"memlite {version} from the wheel serves")
 
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from memlite.config.extended import ExtendedOptions
 from memlite.config.parsers import (
+    Choice,
     addresses,
     character,
-    choice,
     integer,
     item_size,
     nonempty,
@@ -116,7 +116,7 @@ OPTIONS: tuple[Option, ...] = (
         "for file://: always (reply after the fsync), everysec or none",
         None,
         "WHEN",
-        choice("always", "everysec", "none"),
+        Choice("always", "everysec", "none"),
     ),
     Option(
         "near-cache",
@@ -143,7 +143,7 @@ OPTIONS: tuple[Option, ...] = (
         "eviction policy: s3fifo, or lru for comparison",
         None,
         "NAME",
-        choice("s3fifo", "lru"),
+        Choice("s3fifo", "lru"),
     ),
     Option(
         "conn-limit",
@@ -200,7 +200,7 @@ OPTIONS: tuple[Option, ...] = (
         "auto (detected from the first byte), ascii or binary",
         "B",
         "NAME",
-        choice("auto", "ascii", "binary"),
+        Choice("auto", "ascii", "binary"),
     ),
     Option(
         "dialect",
@@ -208,7 +208,7 @@ OPTIONS: tuple[Option, ...] = (
         "one key, and set without flags and exptime",
         None,
         "NAME",
-        choice("memcached", "lite"),
+        Choice("memcached", "lite"),
     ),
     Option(
         "max-item-size",
@@ -258,21 +258,21 @@ OPTIONS: tuple[Option, ...] = (
         "event loop: auto (uvloop if installed), uvloop or asyncio",
         None,
         "NAME",
-        choice("auto", "uvloop", "asyncio"),
+        Choice("auto", "uvloop", "asyncio"),
     ),
     Option(
         "log-level",
         "debug, info, warning or error (default: set by -v)",
         None,
         "LEVEL",
-        choice("debug", "info", "warning", "error"),
+        Choice("debug", "info", "warning", "error"),
     ),
     Option(
         "log-format",
         "text, or json: one object per line",
         None,
         "FORMAT",
-        choice("text", "json"),
+        Choice("text", "json"),
     ),
     Option(
         "stats-interval",

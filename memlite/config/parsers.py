@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 __all__ = [
     "MEGABYTE",
+    "Choice",
     "addresses",
     "ascii_number",
     "character",
-    "choice",
     "integer",
     "item_size",
     "nonempty",
@@ -99,15 +99,21 @@ def item_size(text: str) -> int:
     return value
 
 
-def choice(*choices: str) -> Callable[[str], str]:
-    """Return a parser that accepts only `choices`."""
+class Choice:
+    """A parser that accepts only `choices`.
 
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}, not {text!r}")
+    Attributes:
+        choices: the texts.
+    """
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def __call__(self, text: str) -> str:
+        """Return `text` if it is one of them."""
+        if text not in self.choices:
+            raise ValueError(f"must be one of {', '.join(self.choices)}, not {text!r}")
         return text
-
-    return parse
 
 
 def character(text: str) -> str:

@@ -10,7 +10,7 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.login import PASSWORD_VARIABLE
 
-__all__ = ["parse"]
+__all__ = ["command_line", "parse"]
 
 _NAME = "memlite bench"
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
         ConfigError: the command line is invalid.
     """
     try:
-        options = _parser().parse_args(arguments)
+        options = command_line().parse_args(arguments)
     except SystemExit:
         return None
     if "clients" in options and options.clients is None:
@@ -50,7 +50,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = _Parser(
         prog=_NAME,
         description="Load-tests servers that speak memcached's protocol with concurrent\n"

@@ -14,7 +14,7 @@ from memlite.core.errors import ConfigError
 from memlite.shell.commands import COMMANDS
 from memlite.shell.dialects import DIALECTS
 
-__all__ = ["PASSWORD_VARIABLE", "Options", "parse", "password_from", "tls_context"]
+__all__ = ["PASSWORD_VARIABLE", "Options", "command_line", "parse", "password_from", "tls_context"]
 
 PASSWORD_VARIABLE = "MEMLITE_SHELL_PASSWORD"  # noqa: S105 - where it is, not what
 _NAME = "memlite shell"
@@ -102,7 +102,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
     Raises:
         ConfigError: the command line is wrong.
     """
-    parser = _parser()
+    parser = command_line()
     try:
         found = parser.parse_args(arguments)
         address, words = _address(found.words)
@@ -206,7 +206,8 @@ def _address(words: list[str]) -> tuple[Address | None, list[str]]:
         raise ConfigError(f"shell: {error}") from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = _Parser(
         prog=_NAME,
         usage=f"{_NAME} [options] [HOST:PORT | /path/to/socket] [COMMAND ...]",

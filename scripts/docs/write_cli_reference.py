@@ -38,6 +38,12 @@ In Kubernetes a Service called `memlite` sets variables such as `MEMLITE_SERVICE
 `MEMLITE_PORT` a warning says so. `enableServiceLinks: false` in the pod's specification avoids
 them.
 
+The package comes with a man page and with completion for bash, zsh and fish, below `share/` of the
+folder it is installed in: `/usr/local`, or that of a virtual environment, where
+`man .venv/share/man/man1/memlite.1`, `source .venv/share/bash-completion/completions/memlite`,
+`fpath=(.venv/share/zsh/site-functions $fpath)` before `compinit`, or
+`source .venv/share/fish/vendor_completions.d/memlite.fish` makes use of them.
+
 | flag | variable | default | meaning |
 | --- | --- | --- | --- |
 """

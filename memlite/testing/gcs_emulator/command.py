@@ -21,7 +21,7 @@ from memlite.testing.gcs_emulator.latency import parse_latency
 from memlite.testing.gcs_emulator.server import GcsEmulator
 from memlite.testing.gcs_emulator.store import Store
 
-__all__ = ["main"]
+__all__ = ["command_line", "main"]
 
 _NAME = "gcs-emulator"
 _SEED = integer(-(2**63), 2**63 - 1)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         StartError: the address, the port or the data directory cannot be used.
     """
     try:
-        options = _parser().parse_args(arguments)
+        options = command_line().parse_args(arguments)
     except SystemExit:  # after printing --help
         return 0
     logs.configure(logging.INFO if options.verbose else logging.WARNING, "text")
@@ -107,7 +107,8 @@ async def _run(emulator: GcsEmulator) -> None:
     signals.hold()  # nothing is left to stop
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = _Parser(
         prog=f"memlite {_NAME}",
         description="A strict emulator of Google Cloud Storage, for tests and benchmarks.",

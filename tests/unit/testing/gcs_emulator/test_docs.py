@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "gcs-emulator.md").re
 
 
 def test_flags():
-    parser = command._parser()
+    parser = command.command_line()
     flags = {flag for action in parser._actions for flag in action.option_strings}
     named = set(re.findall(r"`(--?[a-z-]+)", PAGE.partition("## The control endpoint")[0]))
     assert named == flags
