@@ -85,7 +85,7 @@ complete -c memlite -n '__memlite_at "bench compare"' -l target -x -d 'a running
 complete -c memlite -n '__memlite_at "bench compare"' -l data-dir -r -F -d 'directory of the file backend\'s file, on the disk to be measured (default: --out)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-read-latency -x -d 'read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none (default: lognormal:median=15ms,p99=60ms)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-write-latency -x -d 'its write latency (default: lognormal:median=30ms,p99=120ms)'
-complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10)'
+complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench compare"' -l title -x -d 'title of the report'
 complete -c memlite -n '__memlite_at "bench compare"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
@@ -127,7 +127,7 @@ complete -c memlite -n '__memlite_at "bench compare"' -l slo -x -d 'also stop wh
 complete -c memlite -n '__memlite_at "bench compare"' -l most -x -d 'highest load to try (default: 1024 clients, 1000000/s)'
 
 complete -c memlite -n '__memlite_at "bench run"' -s h -l help -d 'show this help message and exit'
-complete -c memlite -n '__memlite_at "bench run"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 50)'
+complete -c memlite -n '__memlite_at "bench run"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 50; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench run"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench run"' -l title -x -d 'title of the report'
 complete -c memlite -n '__memlite_at "bench run"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
