@@ -1,10 +1,13 @@
-"""Write docs/reference/cli.md from the table of options; ``--check`` only says if it is current.
+"""Write docs/reference/cli.md from the options in the code; ``--check`` only compares it.
 
 Run it after changing an option: ``.venv/bin/python scripts/docs/write_cli_reference.py``.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from command_lines import Command, Flag, commands
 
 from memlite.config import EXTENDED, OPTIONS, REFUSED, Config, Option
 
@@ -13,9 +16,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 HEAD = """\
 # Command line, environment and file
 
-<!-- Written by scripts/docs/write_cli_reference.py from memlite/config/options.py: edit those. -->
+<!-- Written by scripts/docs/write_cli_reference.py from the code: edit those. -->
 
-`memlite [options]`, or `python -m memlite [options]`. The letters have the same meaning as in
+`memlite [options]`, or `python -m memlite [options]`, runs a server. There are
+[other commands](#other-commands): `memlite bench`, `memlite gcs-emulator` and `memlite shell`.
+
+The letters have the same meaning as in
 memcached. Every option also has a long form, an environment variable and a key in the TOML file
 that `--config FILE` (or `MEMLITE_CONFIG`) names. Flags override the environment, the environment
 overrides the file, and the file overrides the defaults; `-o` is merged key by key.
@@ -92,6 +98,18 @@ a free port.
 """
 
 
+OTHERS = """
+## Other commands
+
+They have no settings file, and no environment variables but those for passwords,
+`MEMLITE_BENCH_PASSWORD` and `MEMLITE_SHELL_PASSWORD`. Each needs an extra of the distribution,
+such as `pip install 'memlite-cache[bench]'`; the shell needs it for its prompt only. How to use
+them is on other pages: [the load tester](../compare-backends.md),
+[the shell](../how-to/use-the-shell.md), [the emulator](gcs-emulator.md). `--help` after a command
+prints what is below.
+"""
+
+
 def page() -> str:
     """Return the text of the page."""
     defaults = Config()
@@ -115,6 +133,8 @@ def page() -> str:
             "memcached. They are an error, because a server that ignored them would not do what ",
             f"it was told: {refused}, and all `ext_…` and `proxy_…` keys of `-o`.\n",
             SIGNALS,
+            OTHERS,
+            *_others(),
         )
     )
 
@@ -126,6 +146,37 @@ def _row(option: Option, defaults: Config) -> str:
         flags = f"`-{option.short}{value}`<br>{flags}"
     meaning = option.help + ("" if option.effect else " (no effect)")
     return f"| {flags} | `{option.variable}` | {_default(option, defaults)} | {meaning} |"
+
+
+def _others() -> Iterator[str]:
+    listed: dict[Flag, str] = {}
+    for command in commands():
+        if command.words:
+            yield _other(command, listed)
+
+
+def _other(command: Command, listed: dict[Flag, str]) -> str:
+    name = " ".join(("memlite", *command.words))
+    usage = f"{name} [options] {command.arguments}".rstrip()
+    flags = [flag for flag in command.flags if "--help" not in flag.spellings]
+    lines = [f"\n### `{name}`\n", f"`{usage}`: {command.help}.\n"]
+    if new := [flag for flag in flags if flag not in listed]:
+        rows = [f"| {_flag(flag)} | {_cell(flag.help)} |" for flag in new]
+        lines += ["| flag | meaning |", "| --- | --- |", *rows, ""]
+    for other in dict.fromkeys(listed[flag] for flag in flags if flag in listed):
+        same = [f"`{flag.spellings[-1]}`" for flag in flags if listed.get(flag) == other]
+        lines.append(f"As for `{other}`: {', '.join(same)}.\n")
+    listed |= dict.fromkeys(new, name)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _flag(flag: Flag) -> str:
+    value = f" {flag.metavar}" if flag.metavar else ""
+    return "<br>".join(f"`{spelling}{value}`".replace("|", "\\|") for spelling in flag.spellings)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _default(option: Option, defaults: Config) -> str:
