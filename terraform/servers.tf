@@ -26,13 +26,6 @@ locals {
     ) : "MEMLITE_${option}=\"${value}\""
   ]) }
 
-  # Requirement specifiers for pip, with the extras that servers and load generators need.
-  packages = { for vm, extras in { server = "[gcs]", load = "[bench,gcs]" } : vm => (
-    var.package.wheel != null ? "${local.bucket}/${one(google_storage_bucket_object.wheel[*].name)}${extras}" :
-    var.package.git != null ? "memlite-cache${extras} @ git+${var.package.git}" :
-    "memlite-cache${extras}==${coalesce(var.package.version, "none")}"
-  ) }
-
   startup = {
     installer    = trimspace(file("${path.module}/../scripts/systemd/install-systemd.sh"))
     unit         = trimspace(file("${path.module}/../scripts/systemd/memlite.service"))
@@ -88,7 +81,7 @@ resource "google_compute_instance" "server" {
     block-project-ssh-keys = "TRUE"
     # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
-      arguments   = "--package '${local.packages.server}' --unit memlite.service --environment memlite.env"
+      arguments   = "${local.install.server} --unit memlite.service --environment memlite.env"
       environment = local.environments[each.value.group]
     }))
   }
@@ -104,5 +97,6 @@ resource "google_compute_instance" "server" {
   depends_on = [
     google_compute_router_nat.nat,
     google_storage_bucket_iam_member.server,
+    google_storage_bucket_object.requirements,
   ]
 }

@@ -181,25 +181,32 @@ variable "desired_status" {
 
 variable "package" {
   description = <<-END
-    Source of memlite: `git`, a repository's URL with `@` and a tag or commit; `wheel`, the path of a local file, which is
-    uploaded to the bucket; or `version`, from the package index that VMs use. A change upgrades VMs in place within
-    about a minute.
+    Source of memlite: `version`, from the package index that VMs use, with its distribution's hash in `sha256` if you
+    know it; `git`, a repository's URL with `@` and a tag or commit; or `wheel`, the path of a local file, which is
+    uploaded to the bucket. Default: the version of this checkout. A change upgrades servers.
   END
   type = object({
     version = optional(string)
+    sha256  = optional(string)
     git     = optional(string)
     wheel   = optional(string)
   })
+  default  = {}
   nullable = false
 
   validation {
-    condition     = length([for source in values(var.package) : source if source != null]) == 1
-    error_message = "Set exactly one of version, git and wheel."
+    condition     = length([for source in [var.package.version, var.package.git, var.package.wheel] : source if source != null]) <= 1
+    error_message = "Set at most one of version, git and wheel."
   }
 
   validation {
     condition     = var.package.version == null || can(regex("^[0-9][0-9A-Za-z.+!-]*$", var.package.version))
     error_message = "version must be a single version such as 0.1.0."
+  }
+
+  validation {
+    condition     = var.package.sha256 == null || (can(regex("^[0-9a-f]{64}$", var.package.sha256)) && var.package.version != null)
+    error_message = "sha256 must be the 64 hexadecimal digits of the distribution of the version that is set beside it."
   }
 
   validation {

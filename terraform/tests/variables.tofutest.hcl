@@ -4,7 +4,6 @@ mock_provider "google" {}
 
 variables {
   project = "test-project"
-  package = { git = "https://example.com/memlite.git@v0.1.0" }
 }
 
 run "project" {
@@ -242,6 +241,26 @@ run "two_packages" {
 
   variables {
     package = { version = "0.1.0", git = "https://example.com/memlite.git@main" }
+  }
+
+  expect_failures = [var.package]
+}
+
+run "hash_of_no_version" {
+  command = plan
+
+  variables {
+    package = { sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" }
+  }
+
+  expect_failures = [var.package]
+}
+
+run "hash_that_is_none" {
+  command = plan
+
+  variables {
+    package = { version = "0.1.0", sha256 = "e3b0c442" }
   }
 
   expect_failures = [var.package]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.deploy.module import MODULE, SOURCE, startup_script
+from tests.deploy.module import MODULE, install, startup_script
 
 PATH = "/computeMetadata/v1/instance/attributes/startup-script"
 
@@ -177,8 +177,7 @@ def test_the_startup_script_installs_and_notifies_the_watcher(tmp_path: Path) ->
         done = run_startup(tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "arguments").read_text().splitlines() == [
-        "--package",
-        f"memlite-cache[gcs] @ {SOURCE}",
+        *install("server"),
         "--unit",
         "memlite.service",
         "--environment",
@@ -199,8 +198,7 @@ def test_the_startup_script_installs_and_notifies_the_watcher(tmp_path: Path) ->
 def test_a_load_generator_gets_only_the_package(tmp_path: Path) -> None:
     assert run_startup(tmp_path, service=False).returncode == 0
     assert (tmp_path / "arguments").read_text().splitlines() == [
-        "--package",
-        f"memlite-cache[bench,gcs] @ {SOURCE}",
+        *install("load"),
         "--no-service",
     ]
 
