@@ -42,8 +42,9 @@ resource "google_compute_instance" "load" {
     enable-oslogin         = "TRUE"
     block-project-ssh-keys = "TRUE"
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
-      arguments   = "${local.install.load} --no-service"
-      environment = "# No server runs here."
+      arguments    = "${local.install.load} --no-service"
+      environment  = "# No server runs here."
+      secrets_list = ""
     }))
   }
 

@@ -446,3 +446,43 @@ run "zone_of_another_region" {
 
   expect_failures = [google_compute_instance.server, google_compute_instance.load]
 }
+
+run "password_instead_of_a_secret" {
+  command = plan
+
+  variables {
+    secrets = { users = "web:correct-horse" }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "certificate_without_key" {
+  command = plan
+
+  variables {
+    secrets = { tls_certificate = "chain" }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "clients_certificates_without_tls" {
+  command = plan
+
+  variables {
+    secrets = { tls_client_ca = "ca" }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "option_that_is_a_secret" {
+  command = plan
+
+  variables {
+    servers = { a = { backend = "memory", options = { auth-file = "/etc/passwd" } } }
+  }
+
+  expect_failures = [var.servers]
+}

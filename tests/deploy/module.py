@@ -53,13 +53,26 @@ def install(vm: str) -> list[str]:
     ]
 
 
-def startup_script(environment: str, *, service: bool, installer: str | None = None) -> str:
+def shipped_unit() -> str:
+    """Return the unit of memlite on a VM."""
+    unit = (SCRIPTS / "systemd" / "memlite.service").read_text()
+    fetch = "ExecStartPre=+/usr/local/sbin/memlite-secrets\n"
+    return unit.replace("\nExecStart=", f"\n{fetch}ExecStart=")
+
+
+def startup_script(
+    environment: str, *, service: bool, installer: str | None = None, secrets: str = ""
+) -> str:
     """Return what a VM runs, rendered as by ``templatefile``."""
     values = {
         "watcher": (MODULE / "startup_watcher.sh").read_text(),
         "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
         "installer": installer or (SCRIPTS / "systemd" / "install-systemd.sh").read_text(),
-        "unit": (SCRIPTS / "systemd" / "memlite.service").read_text(),
+        "unit": shipped_unit(),
+        "secrets": (MODULE / "startup_secrets.py").read_text(),
+        "secrets_unit": (MODULE / "startup_secrets.service").read_text(),
+        "secrets_timer": (MODULE / "startup_secrets.timer").read_text(),
+        "secrets_list": secrets,
         "environment": environment,
         "arguments": " ".join(
             f"'{word}'" if "/" in word or "=" in word else word
