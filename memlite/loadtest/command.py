@@ -124,7 +124,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             folder.rmdir()
         raise
     save(results, folder)
-    print_summary(results, sys.stdout)
+    print_summary(results, prices, sys.stdout)
     if options.no_report:
         sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
     else:

@@ -6,9 +6,10 @@ from typing import Final
 
 from memlite.loadtest.results import Interval, Point, Repetition
 from memlite.loadtest.statistics import ratio
-from memlite.loadtest.units import percent
+from memlite.loadtest.units import grouped, percent
 
 __all__ = [
+    "NO_DIFFERENCE",
     "Comparison",
     "compare",
     "doubt_about_saturation",
@@ -26,6 +27,9 @@ _FROM_MEMORY: Final = ("memory", "server")
 _MOST_OTHER_LOAD: Final = 0.1
 _MOST_STEAL: Final = 0.05
 
+NO_DIFFERENCE: Final = "the difference is within the variation between repetitions"
+"""The doubt about a comparison that shows no difference, rather than not enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -40,6 +44,27 @@ class Comparison:
     ratio: Interval
     doubt: str
     bound: bool = False
+
+    def times(self, bound: str) -> str:
+        """Return the ratio in words: "0.45 times (0.43 to 0.47)".
+
+        Args:
+            bound: what the ratio is if the load generator limited the faster one: "at most", or
+                "at least".
+        """
+        # Close to 1, two digits would often hide the difference.
+        digits = 2 if abs(self.ratio.mean - 1) > 0.05 else 3
+        mean, low, high = (
+            f"{value:.{digits}g}" if value < 10 else grouped(value)
+            for value in (
+                self.ratio.mean,
+                self.ratio.low or self.ratio.mean,
+                self.ratio.high or self.ratio.mean,
+            )
+        )
+        if self.bound:
+            return f"{bound} {mean} times"
+        return f"{mean} times" if low == high else f"{mean} times ({low} to {high})"
 
 
 def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
@@ -96,7 +121,7 @@ def _doubt_about_difference(slower: Point, faster: Point, found: Interval) -> st
     if found.low is None or found.high is None:
         return "not every repetition completed operations"
     if found.low <= 1 <= found.high:
-        return "the difference is within the variation between repetitions"
+        return NO_DIFFERENCE
     return ""
 
 

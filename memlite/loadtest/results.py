@@ -252,8 +252,8 @@ class TargetInfo:
 
     Attributes:
         name: its display name, unique among the targets.
-        kind: ``memory``, ``file`` or ``gcs`` for servers launched by the load tester, ``server``
-            for others.
+        kind: ``memory``, ``file``, ``gcs`` or another scheme for servers launched by the load
+            tester, ``server`` for others.
         address: the address it listened on.
         server: the version it reports, such as ``1.6.18``.
         details: other relevant facts, such as durability or the emulator's latency profile.

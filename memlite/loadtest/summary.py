@@ -5,6 +5,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
+from memlite.loadtest.prices import Prices, costs
+from memlite.loadtest.recommendation import choices, recommendation
 from memlite.loadtest.results import Interval, Point, Results
 from memlite.loadtest.units import duration, short
 from memlite.loadtest.verdict import verdict
@@ -14,8 +16,8 @@ __all__ = ["print_summary"]
 _WIDTH = 79
 
 
-def print_summary(results: Results, stream: TextIO) -> None:
-    """Print the measurements and the verdict."""
+def print_summary(results: Results, prices: Prices, stream: TextIO) -> None:
+    """Print the measurements, which target to take, and the verdict."""
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, highlight=False)
     console.print(_table(results))
     for point in results.points:
@@ -26,7 +28,8 @@ def print_summary(results: Results, stream: TextIO) -> None:
                 style="red",
             )
     console.print()
-    for sentence in verdict(results):
+    available = choices(results, costs(results, prices))
+    for sentence in [*recommendation(available, prices.currency), *verdict(results)]:
         console.print(sentence, markup=False)
 
 

@@ -235,7 +235,8 @@ class LaunchedServer(Target):
     """
 
     def __init__(self, name: str, backend: str, settings: LaunchSettings) -> None:
-        super().__init__(name, "gcs" if backend.startswith(("gs:", "gcs:")) else backend)
+        scheme = backend.partition(":")[0]
+        super().__init__(name, "gcs" if scheme == "gs" else scheme)
         self._backend = backend
         self._settings = settings
         self._stack = contextlib.ExitStack()

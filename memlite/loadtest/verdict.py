@@ -7,7 +7,7 @@ from memlite.loadtest.doubt import Comparison, compare, doubt_about_saturation, 
 from memlite.loadtest.results import Knee, Latency, Point, Results
 from memlite.loadtest.units import duration, grouped, percent, size
 
-__all__ = ["verdict"]
+__all__ = ["findings", "verdict", "warnings"]
 
 _KEEPS_UP = 0.98
 """A target keeps up with a rate if it completes at least this share of it."""
@@ -22,27 +22,39 @@ _REASONS = {
 
 
 def verdict(results: Results) -> list[str]:
-    """Return the findings, the most important first.
+    """Return the findings and the warnings.
 
     Args:
         results: the results of one run, or of several combined.
+    """
+    return [*findings(results), *warnings(results)]
 
-    Returns:
-        Sentences; any warnings come last.
+
+def findings(results: Results) -> list[str]:
+    """Return what was found as sentences, the most important first.
+
+    Args:
+        results: see `verdict`.
     """
     if not results.points:
-        return [*_partial_warning(results), "Nothing was measured."]
+        return ["Nothing was measured."]
     if selection.is_concurrent(results):
-        sentences = [*_concurrent(results)]
-    else:
-        sentences = [
-            *_closed_loop(results),
-            *_knees(results),
-            *_open_loop(results),
-            *_bursts(results),
-        ]
+        return [*_concurrent(results)]
     return [
-        *sentences,
+        *_closed_loop(results),
+        *_knees(results),
+        *_open_loop(results),
+        *_bursts(results),
+    ]
+
+
+def warnings(results: Results) -> list[str]:
+    """Return what to bear in mind about the findings, as sentences.
+
+    Args:
+        results: see `verdict`.
+    """
+    return [
         *_machine_warning([*results.points, *results.bursts]),
         *_generator_warnings(results.points),
         *_error_warnings(results),
@@ -90,28 +102,8 @@ def _throughput(groups: Mapping[str, Sequence[Point]], load: str, kinds: Mapping
         if compared.doubt:
             parts.append(f"{point.target} {measured}, {_which_is_faster(compared)}")
         else:
-            times = _times(compared, "at most")
-            parts.append(f"{point.target} reaches {times} that, {measured}")
+            parts.append(f"{point.target} reaches {compared.times('at most')} that, {measured}")
     return "; ".join(parts) + "."
-
-
-def _times(compared: Comparison, bound: str) -> str:
-    """Return by how much two targets differ: "0.45 times (0.44 to 0.46)".
-
-    Args:
-        compared: a comparison without a doubt.
-        bound: what the ratio is if the load generator limited the faster one.
-    """
-    ratio = compared.ratio
-    # Close to 1, two digits would often hide the difference.
-    digits = 2 if abs(ratio.mean - 1) > 0.05 else 3
-    mean, low, high = (
-        f"{value:.{digits}g}" if value < 10 else grouped(value)
-        for value in (ratio.mean, ratio.low or ratio.mean, ratio.high or ratio.mean)
-    )
-    if compared.bound:
-        return f"{bound} {mean} times"
-    return f"{mean} times" if low == high else f"{mean} times ({low} to {high})"
 
 
 def _which_is_faster(compared: Comparison) -> str:
@@ -269,7 +261,7 @@ def _as_long(point: Point, first: Point) -> str:
     compared = compare(point, first, lambda one: one.seconds)
     if compared.doubt:
         return _which_is_faster(compared)
-    return f"{_times(compared, 'at least')} as long"
+    return f"{compared.times('at least')} as long"
 
 
 def _single_set(points: Sequence[Point]) -> Iterator[str]:
@@ -336,7 +328,7 @@ def _error_warnings(results: Results) -> Iterator[str]:
 
 
 def _single_repetition(points: Sequence[Point]) -> Iterator[str]:
-    if all(len(point.repetitions) == 1 for point in points):
+    if points and all(len(point.repetitions) == 1 for point in points):
         yield "Each load was measured only once, so the random variation is unknown."
 
 

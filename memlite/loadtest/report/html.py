@@ -13,13 +13,16 @@ from markupsafe import Markup
 
 from memlite.core.version import __version__
 from memlite.loadtest import files, selection, units
+from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.prices import Cost, Prices, assumptions, costs
 from memlite.loadtest.prices import load as load_prices
+from memlite.loadtest.recommendation import Choice, choices, recommendation
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
 from memlite.loadtest.report.plots import Plot, PlotData, plots
 from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
 from memlite.loadtest.results import Interval, Latency, Point, Results
-from memlite.loadtest.verdict import verdict
+from memlite.loadtest.statistics import interval
+from memlite.loadtest.verdict import findings, warnings
 
 __all__ = ["PAGE_NAME", "write"]
 
@@ -51,7 +54,7 @@ def write(runs: Sequence[Results], folder: Path, prices: Prices | None = None) -
 def _page(
     runs: Sequence[Results],
     data: PlotData,
-    available: Sequence[Plot],
+    drawn: Sequence[Plot],
     drawings: Mapping[str, str],
 ) -> str:
     environment = Environment(
@@ -59,19 +62,25 @@ def _page(
     )
     source = resources.files("memlite.loadtest.report").joinpath("template.html.j2")
     results = data.results
+    available = choices(results, data.costs)
+    answer = recommendation(available, data.prices.currency)
     return environment.from_string(source.read_text(encoding="utf-8")).render(
         title=results.title or "Load test",
         subtitle=_subtitle(results),
         version=__version__,
         light=Markup(_css_colours(LIGHT)),  # noqa: S704 - our own colours
         dark=Markup(_css_colours(DARK)),  # noqa: S704 - likewise
-        sentences=[*verdict(results), *comparison_warnings(runs)],
+        answer=answer,
+        choices=[_choice(one, data.prices) for one in available] if answer else [],
+        sentences=findings(results),
+        warnings=[*warnings(results), *comparison_warnings(runs)],
         targets=results.targets,
         concurrent=selection.is_concurrent(results),
         with_rates=bool(selection.open_loop(results)),
         with_sizes=len(selection.value_sizes(results.points)) > 1,
+        with_misses=any(one.misses for point in results.points for one in point.repetitions),
         points=[_Row.of(point) for point in results.points],
-        plots=available,
+        plots=drawn,
         # Text is drawn as shapes, so the SVG contains no user-supplied text.
         drawings={name: Markup(text) for name, text in drawings.items()},  # noqa: S704
         costs=[_cost(cost, data.prices) for cost in data.costs],
@@ -108,12 +117,13 @@ class _Row:
     value_size: str
     throughput: str
     seconds: str
+    mean: str
     times: tuple[str, ...]
     hits: str
-    misses: str
     errors: str
     kinds: str
     cpu: str
+    demand: str
     memory: str
     warnings: tuple[str, ...]
 
@@ -125,9 +135,9 @@ class _Row:
         failed = sum(errors.values())
         warnings = []
         if point.generator_limited:
-            warnings.append("limited by the generator")
-        if failed:
-            warnings.append("errors")
+            warnings.append("generator")
+        if machine_doubt([point]):
+            warnings.append("machine")
         return cls(
             target=point.target,
             clients=f"{point.clients:,}",
@@ -135,12 +145,13 @@ class _Row:
             value_size=units.size(point.value_size),
             throughput=_with_interval(point.throughput, 1, units.grouped),
             seconds=_with_interval(point.seconds, 1e6, units.duration),
+            mean=_mean_time(point),
             times=_times(point.response.get("all")),
-            hits=f"{sum(one.hits for one in repetitions):,}",
-            misses=f"{sum(one.misses for one in repetitions):,}",
+            hits=_hit_rate(point),
             errors=f"{failed:,}",
             kinds=", ".join(f"{kind}: {count:,}" for kind, count in errors.items()),
             cpu=units.percent(sum(use.cpu_share for use in used) / len(used)) if used else "–",
+            demand=_demand(point),
             memory=units.size(max(use.memory_bytes for use in used)) if used else "–",
             warnings=tuple(warnings),
         )
@@ -148,21 +159,52 @@ class _Row:
 
 def _times(latency: Latency | None) -> tuple[str, ...]:
     if latency is None or not latency.count:
-        return ("–",) * 5
-    return tuple(
-        units.duration(value)
-        for value in (latency.p50, latency.p90, latency.p99, latency.p999, latency.most)
+        return ("–",) * 3
+    return tuple(units.duration(value) for value in (latency.p50, latency.p99, latency.p999))
+
+
+def _mean_time(point: Point) -> str:
+    means = [one.response["all"].mean for one in point.repetitions if "all" in one.response]
+    return _with_interval(interval(means), 1, units.duration) if means else "–"
+
+
+def _hit_rate(point: Point) -> str:
+    hits, misses = (
+        sum(getattr(one, name) for one in point.repetitions) for name in ("hits", "misses")
     )
+    return units.percent(hits / (hits + misses)) if hits + misses else "–"
+
+
+def _demand(point: Point) -> str:
+    """Return the server's processor time per operation."""
+    known = [one for one in point.repetitions if one.server is not None and one.operations]
+    if not known:
+        return "–"
+    seconds = sum(one.server.cpu_seconds for one in known if one.server is not None)
+    return units.duration(seconds * 1e6 / sum(one.operations for one in known))
 
 
 def _with_interval(value: Interval, factor: float, unit: Any) -> str:
     text: str = unit(value.mean * factor)
-    if value.high is not None:
-        text += f" ± {unit((value.high - value.mean) * factor)}"
+    if value.high is not None and value.mean:
+        text += f" ± {(value.high - value.mean) / value.mean:.0%}"
     return text
 
 
 # The other tables
+
+
+def _choice(choice: Choice, prices: Prices) -> dict[str, str]:
+    promise = choice.promise
+    return {
+        "target": choice.target,
+        "throughput": _with_interval(choice.point.throughput, 1, units.grouped),
+        "p99": units.duration(choice.p99) if choice.p99 else "–",
+        "crash": "yes" if promise.survives_crash else "no",
+        "machine": "yes" if promise.survives_machine else "no",
+        "shared": "yes" if promise.shared else "no",
+        "cost": "–" if choice.cost is None else units.money(choice.cost, prices.currency),
+    }
 
 
 def _cost(cost: Cost, prices: Prices) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,25 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright import sync_api as playwright
 
 from memlite.loadtest.report import write_report
+from memlite.loadtest.results import MachineUse, Results
 from tests.unit.loadtest.samples import KNEE, results
 
 CHROMIUM = shutil.which("chromium")
 if CHROMIUM is None:
     pytest.skip("no browser (apt install chromium)", allow_module_level=True)
 
+
+def with_warnings(run: Results) -> Results:
+    """Return results of which one point was disturbed by other programs and by the generator."""
+    first, *others = run.points
+    busy = [replace(one, machine=MachineUse(0.43, 0.0)) for one in first.repetitions]
+    return replace(run, points=(replace(first, repetitions=busy, generator_limited=True), *others))
+
+
 RATES = (500, 1000, 2000, 5000, 15_000, 30_000, 45_000)
 # The fixture calls this; creating the reports at import would slow down every collection.
 RUNS: dict[str, Callable[[], list[Any]]] = {
-    "steady": lambda: [results(rates=RATES, knees=(KNEE,))],
+    "steady": lambda: [with_warnings(results(rates=RATES, knees=(KNEE,)))],
     "sizes": lambda: [results(sizes=(100, 1000, 10_000), clients=(10, 50))],
     "concurrent": lambda: [results(kind="concurrent")],
     "compared": lambda: [results(), results(version="0.2.0", seed=2)],
@@ -68,7 +78,7 @@ def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
     page.on("request", lambda request: asked.append(request.url))
     try:
         page.goto(file.as_uri())
-        for scheme, width in itertools.product(("light", "dark"), (1200, 400)):
+        for scheme, width in itertools.product(("light", "dark"), (1280, 800, 360)):
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             check_page(page, count, scheme, width)
@@ -89,6 +99,16 @@ def check_page(page: Any, count: int, scheme: str, width: int) -> None:
         box = drawing.bounding_box()
         assert box["width"] >= 500
         assert box["height"] >= 100
+    warnings = page.get_by_role("region", name="Warnings", exact=True)
+    if warnings.count():
+        box = warnings.bounding_box()
+        assert box["y"] + box["height"] <= 900  # seen without scrolling
+    names = page.locator(".points tbody th").all_inner_texts()
+    if width == 1280 and max(map(len, names), default=0) < 30:
+        # All columns are seen. With longer names, the table scrolls in its own box.
+        assert page.eval_on_selector_all(
+            ".wide:has(.points)", "all => all.map(one => one.scrollWidth - one.clientWidth)"
+        ) == [0]
     paper = background(page)
     assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 25, 30)")
     for drawing in drawings.all():

@@ -223,8 +223,8 @@ def test_one_repetition():
 
 def test_nothing_measured():
     assert sentences(partial=True) == [
-        "The run was interrupted: these results are partial.",
         "Nothing was measured.",
+        "The run was interrupted: these results are partial.",
     ]
 
 

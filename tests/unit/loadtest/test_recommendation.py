@@ -1,0 +1,127 @@
+"""Which backend the report says to take."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.loadtest.prices import costs, load
+from memlite.loadtest.recommendation import choices, recommendation
+from memlite.loadtest.results import MachineUse, TargetInfo
+from memlite.loadtest.statistics import point
+from tests.unit.loadtest.samples import results
+
+
+def recommended(measured, **factors):
+    """Return the recommendation, with the costs of each target multiplied by a factor."""
+    table = [
+        dataclasses.replace(cost, machine=cost.machine * factors.get(cost.target, 1))
+        for cost in costs(measured, load())
+    ]
+    return recommendation(choices(measured, table), "USD")
+
+
+def changed(measured, target, **changes):
+    """Return results in which all repetitions of a target have these fields."""
+    points = [
+        point(one.target, one.clients, one.rate, one.value_size,
+              [dataclasses.replace(each, **changes) for each in one.repetitions])
+        if one.target == target
+        else one
+        for one in measured.points
+    ]  # fmt: skip
+    return dataclasses.replace(measured, points=points)
+
+
+def as_fast_as_memory(measured):
+    """Return results in which `file` varies a little around what `memory` does."""
+    memory = {one.clients: one for one in measured.points if one.target == "memory"}
+    return dataclasses.replace(
+        measured,
+        points=[
+            point("file", one.clients, 0.0, 100,
+                  [dataclasses.replace(each, operations=round(each.operations * factor))
+                   for each, factor in zip(memory[one.clients].repetitions, (0.9, 0.99, 1.05),
+                                           strict=True)])
+            if one.target == "file"
+            else one
+            for one in measured.points
+        ],
+    )  # fmt: skip
+
+
+def test_each_need_has_its_fastest_target():
+    assert recommended(results()) == [
+        (
+            "If a cold cache after a crash is acceptable, take memory: 38,700 operations per "
+            "second, 99 of 100 responses within 2.23 ms, 0.00046 USD per million operations."
+        ),
+        (
+            "If items must survive a crash, take file: 0.46 times (0.44 to 0.47) the throughput of "
+            "memory, 99 of 100 responses within 7.73 ms, 0.001 USD per million operations."
+        ),
+        (
+            "If they must survive the loss of the machine, or several servers share them, take "
+            "gcs: 0.036 times (0.035 to 0.037) the throughput of memory, 99 of 100 responses "
+            "within 189 ms, 0.83 USD per million operations."
+        ),
+    ]
+
+
+def test_what_no_target_offers_is_said():
+    assert recommended(results(kinds=("memory", "file")))[2] == (
+        "If they must survive the loss of the machine, or several servers share them, take none "
+        "of these."
+    )
+
+
+def test_a_target_may_meet_several_needs():
+    found = recommended(results(kinds=("memory", "gcs")))
+    assert found[1].startswith("If items must survive a crash, take gcs: ")
+    assert found[2].endswith("share them, gcs is still the one to take.")
+
+
+def test_a_promise_that_costs_nothing_measurable_is_taken():
+    found = recommended(as_fast_as_memory(results()))
+    assert found[0].startswith(
+        "If a cold cache after a crash is acceptable, take file, which survives one and is not "
+        "measurably slower than memory: "
+    )
+    assert found[1] == "If items must survive a crash, file is still the one to take."
+
+
+def test_a_dearer_promise_is_not_taken_for_nothing():
+    found = recommended(as_fast_as_memory(results()), file=2)
+    assert found[0].startswith("If a cold cache after a crash is acceptable, take memory: ")
+    assert "take file: no measurable difference in throughput from memory, " in found[1]
+
+
+@pytest.mark.parametrize(
+    ("measured", "doubt"),
+    [
+        (results(repetitions=1), "there is only one repetition"),
+        (
+            changed(results(), "file", machine=MachineUse(0.43, 0.0)),
+            "other programs used up to 43% of the machine's processors",
+        ),
+    ],
+)
+def test_what_the_figures_do_not_bear_is_not_claimed(measured, doubt):
+    assert (
+        f"take file: how much slower it is cannot be told ({doubt}), " in recommended(measured)[1]
+    )
+
+
+def test_without_known_promises_there_is_nothing_to_choose():
+    measured = results(kinds=("memory", "file"))
+    running = [TargetInfo(name, "server", "127.0.0.1:11211") for name in ("memory", "file")]
+    assert recommended(dataclasses.replace(measured, targets=running)) == []
+    assert recommended(results(kinds=("memory",))) == []
+    assert recommended(results(clients=())) == []
+    assert recommended(results(kind="concurrent")) == []
+
+
+def test_a_target_without_operations_is_left_out():
+    found = recommended(changed(results(), "gcs", operations=0))
+    assert found[2].endswith("take none of these.")
