@@ -1,4 +1,4 @@
-# Items are under items/, the package under install/.
+# Items are under items/, what VMs install under install/.
 
 resource "google_storage_bucket" "bucket" {
   project                     = var.project
@@ -32,18 +32,4 @@ resource "google_storage_bucket" "bucket" {
   }
 
   depends_on = [google_project_service.apis]
-}
-
-resource "google_storage_bucket_object" "wheel" {
-  count = var.package.wheel == null ? 0 : 1
-
-  bucket = google_storage_bucket.bucket.name
-  # The name contains a hash of the content, so VMs notice a new package.
-  name   = "install/${substr(filesha256(var.package.wheel), 0, 12)}/${basename(var.package.wheel)}"
-  source = var.package.wheel
-
-  lifecycle {
-    # The old one stays until no VM's start-up script refers to it.
-    create_before_destroy = true
-  }
 }

@@ -48,14 +48,14 @@ resource "google_storage_bucket_iam_member" "server" {
 }
 
 resource "google_storage_bucket_iam_member" "load" {
-  count = var.load_generators.count > 0 && var.package.wheel != null ? 1 : 0
+  count = var.load_generators.count > 0 ? 1 : 0
 
   bucket = google_storage_bucket.bucket.name
   role   = "roles/storage.objectViewer"
   member = "serviceAccount:${google_service_account.load[0].email}"
 
   condition {
-    title      = "The package, and no items"
+    title      = "What is installed, and no items"
     expression = "resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket.name}/objects/install/\")"
   }
 }

@@ -42,8 +42,9 @@ resource "google_compute_instance" "load" {
     enable-oslogin         = "TRUE"
     block-project-ssh-keys = "TRUE"
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
-      arguments   = "--package '${local.packages.load}' --no-service"
-      environment = "# No server runs here."
+      arguments    = "${local.install.load} --no-service"
+      environment  = "# No server runs here."
+      secrets_list = ""
     }))
   }
 
@@ -57,5 +58,6 @@ resource "google_compute_instance" "load" {
   depends_on = [
     google_compute_router_nat.nat,
     google_storage_bucket_iam_member.load,
+    google_storage_bucket_object.requirements,
   ]
 }

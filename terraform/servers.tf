@@ -23,21 +23,21 @@ locals {
         MEMORY_LIMIT = settings.memory_limit
         PORT         = var.port
       },
+      local.secrets_settings,
+      length(local.secrets_extended) == 0 ? {} : {
+        EXTENDED = join(",", concat(compact([lookup(settings.options, "extended", "")]), local.secrets_extended))
+      },
     ) : "MEMLITE_${option}=\"${value}\""
   ]) }
 
-  # Requirement specifiers for pip, with the extras that servers and load generators need.
-  packages = { for vm, extras in { server = "[gcs]", load = "[bench,gcs]" } : vm => (
-    var.package.wheel != null ? "${local.bucket}/${one(google_storage_bucket_object.wheel[*].name)}${extras}" :
-    var.package.git != null ? "memlite-cache${extras} @ git+${var.package.git}" :
-    "memlite-cache${extras}==${coalesce(var.package.version, "none")}"
-  ) }
-
   startup = {
-    installer    = trimspace(file("${path.module}/../scripts/systemd/install-systemd.sh"))
-    unit         = trimspace(file("${path.module}/../scripts/systemd/memlite.service"))
-    watcher      = trimspace(file("${path.module}/startup_watcher.sh"))
-    watcher_unit = trimspace(file("${path.module}/startup_watcher.service"))
+    installer     = trimspace(file("${path.module}/../scripts/systemd/install-systemd.sh"))
+    unit          = replace(trimspace(file("${path.module}/../scripts/systemd/memlite.service")), "\nExecStart=", "\nExecStartPre=+/usr/local/sbin/memlite-secrets\nExecStart=")
+    watcher       = trimspace(file("${path.module}/startup_watcher.sh"))
+    watcher_unit  = trimspace(file("${path.module}/startup_watcher.service"))
+    secrets       = trimspace(file("${path.module}/startup_secrets.py"))
+    secrets_unit  = trimspace(file("${path.module}/startup_secrets.service"))
+    secrets_timer = trimspace(file("${path.module}/startup_secrets.timer"))
   }
 }
 
@@ -88,8 +88,9 @@ resource "google_compute_instance" "server" {
     block-project-ssh-keys = "TRUE"
     # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
-      arguments   = "--package '${local.packages.server}' --unit memlite.service --environment memlite.env"
-      environment = local.environments[each.value.group]
+      arguments    = "${local.install.server} --unit memlite.service --environment memlite.env"
+      environment  = local.environments[each.value.group]
+      secrets_list = local.secrets_list
     }))
   }
 
@@ -104,5 +105,7 @@ resource "google_compute_instance" "server" {
   depends_on = [
     google_compute_router_nat.nat,
     google_storage_bucket_iam_member.server,
+    google_storage_bucket_object.requirements,
+    google_secret_manager_secret_iam_member.server,
   ]
 }

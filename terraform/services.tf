@@ -1,5 +1,8 @@
 resource "google_project_service" "apis" {
-  for_each = toset(var.enable_apis ? ["compute", "iam", "iap", "logging", "monitoring", "storage"] : [])
+  for_each = toset(var.enable_apis ? concat(
+    ["compute", "iam", "iap", "logging", "monitoring", "storage"],
+    length(local.secrets) > 0 ? ["secretmanager"] : [],
+  ) : [])
 
   project = var.project
   service = "${each.value}.googleapis.com"

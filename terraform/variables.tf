@@ -120,9 +120,9 @@ variable "servers" {
     # The firewall, the outputs and the bucket depend on address, port and backend. systemd would not find a server that
     # runs in the background or listens on a UNIX socket.
     condition = alltrue(flatten([for group in values(var.servers) : [for option in keys(group.options) :
-      !contains(["backend", "config", "daemon", "listen", "memory_limit", "port", "unix_socket", "user"], replace(option, "-", "_"))
+      !contains(["auth_file", "backend", "config", "daemon", "enable_ssl", "listen", "memory_limit", "port", "unix_socket", "user"], replace(option, "-", "_"))
     ]]))
-    error_message = "The module sets the options backend, config, daemon, listen, memory_limit, port, unix_socket and user; see its variables."
+    error_message = "The module sets the options auth_file, backend, config, daemon, enable_ssl, listen, memory_limit, port, unix_socket and user; see its variables."
   }
 
   validation {
@@ -181,25 +181,32 @@ variable "desired_status" {
 
 variable "package" {
   description = <<-END
-    Source of memlite: `git`, a repository's URL with `@` and a tag or commit; `wheel`, the path of a local file, which is
-    uploaded to the bucket; or `version`, from the package index that VMs use. A change upgrades VMs in place within
-    about a minute.
+    Source of memlite: `version`, from the package index that VMs use, with its distribution's hash in `sha256` if you
+    know it; `git`, a repository's URL with `@` and a tag or commit; or `wheel`, the path of a local file, which is
+    uploaded to the bucket. Default: the version of this checkout. A change upgrades servers.
   END
   type = object({
     version = optional(string)
+    sha256  = optional(string)
     git     = optional(string)
     wheel   = optional(string)
   })
+  default  = {}
   nullable = false
 
   validation {
-    condition     = length([for source in values(var.package) : source if source != null]) == 1
-    error_message = "Set exactly one of version, git and wheel."
+    condition     = length([for source in [var.package.version, var.package.git, var.package.wheel] : source if source != null]) <= 1
+    error_message = "Set at most one of version, git and wheel."
   }
 
   validation {
     condition     = var.package.version == null || can(regex("^[0-9][0-9A-Za-z.+!-]*$", var.package.version))
     error_message = "version must be a single version such as 0.1.0."
+  }
+
+  validation {
+    condition     = var.package.sha256 == null || (can(regex("^[0-9a-f]{64}$", var.package.sha256)) && var.package.version != null)
+    error_message = "sha256 must be the 64 hexadecimal digits of the distribution of the version that is set beside it."
   }
 
   validation {
@@ -230,6 +237,40 @@ variable "port" {
   }
 }
 
+variable "secrets" {
+  description = <<-END
+    Secrets of Secret Manager, for all servers: `users` has lines such as `user:password`, `tls_certificate` a PEM chain,
+    `tls_key` its key, `tls_client_ca` the CAs of clients, whose certificates are then required. Each is the name of a
+    secret in the project, or `projects/<project>/secrets/<name>`, optionally with `/versions/<number>`; by default
+    servers use the latest version, within six minutes.
+  END
+  type = object({
+    users           = optional(string)
+    tls_certificate = optional(string)
+    tls_key         = optional(string)
+    tls_client_ca   = optional(string)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition = alltrue([for secret in values(var.secrets) : secret == null || can(
+      regex("^(projects/[a-z0-9-]+/secrets/)?[A-Za-z0-9_-]{1,255}(/versions/([0-9]+|latest))?$", secret)
+    )])
+    error_message = "A secret is the name of one in Secret Manager, such as memlite-users or projects/my-project/secrets/memlite-users. It is not the password itself: that would be stored in Terraform's state."
+  }
+
+  validation {
+    condition     = (var.secrets.tls_certificate == null) == (var.secrets.tls_key == null)
+    error_message = "TLS needs both tls_certificate and tls_key."
+  }
+
+  validation {
+    condition     = var.secrets.tls_client_ca == null || var.secrets.tls_certificate != null
+    error_message = "tls_client_ca needs tls_certificate and tls_key."
+  }
+}
+
 variable "subnet_range" {
   description = "IP range of the VMs. All addresses in it may connect to the servers."
   type        = string
@@ -248,7 +289,8 @@ variable "subnet_range" {
 variable "client_ranges" {
   description = <<-END
     Other ranges that may connect to the servers, such as those of a network peered with this one. No range may be
-    wider than /8: the servers require no password, so any client that can connect can read and change everything.
+    wider than /8: without `secrets` the servers require no password, so any client that can connect can read and change
+    everything.
   END
   type        = list(string)
   default     = []
@@ -259,7 +301,7 @@ variable "client_ranges" {
     condition = alltrue([for range in var.client_ranges :
       can(regex("^[0-9.]+/", range)) && can(cidrhost(range, 0)) && try(tonumber(split("/", range)[1]) >= 8, false)
     ])
-    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: the servers require no password, so they must not be open to the internet."
+    error_message = "client_ranges must be IPv4 ranges such as 10.8.0.0/16, none wider than /8: a cache must not be open to the internet."
   }
 }
 

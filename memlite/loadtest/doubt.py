@@ -1,19 +1,45 @@
-"""Why figures do not bear a conclusion."""
+"""Why figures do not bear a conclusion, and comparisons that say how far they do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from memlite.loadtest.results import Point
+from memlite.loadtest.results import Interval, Point, Repetition
+from memlite.loadtest.statistics import ratio
 from memlite.loadtest.units import percent
 
-__all__ = ["doubt_about_saturation"]
+__all__ = [
+    "Comparison",
+    "compare",
+    "doubt_about_saturation",
+    "machine_doubt",
+]
 
 # The half-width of a confidence interval, as a share of the mean, above which repetitions differ
 # too much to tell a plateau from chance.
 _MOST_SPREAD: Final = 0.1
-# A server that answers from memory and uses less of a processor is waiting for something else.
+# A server that answers from memory and whose busiest thread uses less of a core than this is
+# waiting for something else.
 _BUSY: Final = 0.85
 _FROM_MEMORY: Final = ("memory", "server")
+# Shares of the machine's processors that others may use without changing the figures much.
+_MOST_OTHER_LOAD: Final = 0.1
+_MOST_STEAL: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What repetitions say of two targets.
+
+    Attributes:
+        ratio: the one's value divided by the other's, with its confidence interval.
+        doubt: why the figures do not show which is larger; empty if they do.
+        bound: whether the load generator limited the faster one, which may be faster still.
+    """
+
+    ratio: Interval
+    doubt: str
+    bound: bool = False
 
 
 def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
@@ -26,19 +52,67 @@ def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
     """
     if any(point.throughput.low is None for point in points):
         return "there is only one repetition"
+    doubt = machine_doubt(points)
+    if doubt:
+        return doubt
     if any(point.generator_limited for point in points):
         return "the load generator is the limit"
     spread = max(map(_spread, points))
     if spread > _MOST_SPREAD:
         return f"throughput varies by ±{percent(spread)} between repetitions"
     shares = [
-        repetition.server.cpu_share
+        repetition.server.thread_share or repetition.server.cpu_share
         for point in points
         for repetition in point.repetitions
         if repetition.server is not None
     ]
     if kind in _FROM_MEMORY and shares and max(shares) < _BUSY:
         return f"the server was busy for at most {percent(max(shares))} of the time"
+    return ""
+
+
+def compare(slower: Point, faster: Point, value: Callable[[Repetition], float]) -> Comparison:
+    """Compare two targets, of which one appears to be slower.
+
+    Args:
+        slower: the one that appears to be slower.
+        faster: the other one.
+        value: what to compare, of a repetition.
+    """
+    values = [[value(one) for one in point.repetitions] for point in (slower, faster)]
+    found = ratio(*values)
+    doubt = _doubt_about_difference(slower, faster, found)
+    return Comparison(found, doubt, faster.generator_limited)
+
+
+def _doubt_about_difference(slower: Point, faster: Point, found: Interval) -> str:
+    if min(len(slower.repetitions), len(faster.repetitions)) < 2:
+        return "there is only one repetition"
+    doubt = machine_doubt([slower, faster])
+    if doubt:
+        return doubt
+    if slower.generator_limited:
+        return f"the load generator is {slower.target}'s limit"
+    if found.low is None or found.high is None:
+        return "not every repetition completed operations"
+    if found.low <= 1 <= found.high:
+        return "the difference is within the variation between repetitions"
+    return ""
+
+
+def machine_doubt(points: Sequence[Point]) -> str:
+    """Return what else kept the machine busy while the points were measured; empty if nothing.
+
+    Args:
+        points: one or more.
+    """
+    used = [one.machine for point in points for one in point.repetitions if one.machine is not None]
+    other = max((one.other for one in used), default=0.0)
+    steal = max((one.steal for one in used), default=0.0)
+    if other > _MOST_OTHER_LOAD:
+        return f"other programs used up to {other:.0%} of the machine's processors"
+    if steal > _MOST_STEAL:
+        return f"the hypervisor took up to {steal:.0%} of the machine's processors"
     return ""
 
 

@@ -8,9 +8,10 @@ from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.recorder import Recording, Tally, percentile
-from memlite.loadtest.results import Latency, Repetition, ServerUse, Slice
+from memlite.loadtest.results import Latency, MachineUse, Repetition, ServerUse, Slice
 from memlite.loadtest.statistics import latency, new_histogram
 from memlite.loadtest.targets import Target
+from memlite.loadtest.usage import Reading
 
 __all__ = ["measure", "repetition_of"]
 
@@ -33,13 +34,16 @@ def measure(
         Interrupted: the user interrupted the run; carries what was measured by then.
     """
     target.check()
-    started = time.time()
-    before = target.usage()
-    began = time.perf_counter()
+    others = [*pool.processes, *target.helpers]
+
+    def read() -> Reading:
+        return Reading(target.processes, others)
+
+    before, began, started = read(), time.perf_counter(), time.time()
 
     def mark_start() -> None:
         nonlocal before, began, started
-        before, began, started = target.usage(), time.perf_counter(), time.time()
+        before, began, started = read(), time.perf_counter(), time.time()
 
     try:
         recording = pool.run(tasks, display.update, mark_start)
@@ -49,19 +53,25 @@ def measure(
         if interrupted.recording is None:
             raise
         recording = interrupted.recording
-        found = repetition_of(recording, number, started, None)
+        found = repetition_of(recording, number, started)
         raise Interrupted(recording, found) from None
-    after, seconds = target.usage(), time.perf_counter() - began
+    after, seconds = read(), time.perf_counter() - began
     target.check()
-    use = None
-    if before is not None and after is not None:
-        cpu = after[0] - before[0]
-        use = ServerUse(round(cpu, 3), round(cpu / seconds, 4), after[1])
-    return repetition_of(recording, number, started, use)
+    return repetition_of(
+        recording,
+        number,
+        started,
+        after.server_use(before, seconds),
+        after.machine_use(before, seconds),
+    )
 
 
 def repetition_of(
-    recording: Recording, number: int, started: float, use: ServerUse | None
+    recording: Recording,
+    number: int,
+    started: float,
+    server: ServerUse | None = None,
+    machine: MachineUse | None = None,
 ) -> Repetition:
     """Convert a recording to the form in which it is saved."""
     counts = recording.counts
@@ -79,10 +89,11 @@ def repetition_of(
         response=_latencies(recording.response),
         service=_latencies(recording.service),
         series=_series(recording),
-        server=use,
+        server=server,
         generator_share=round(recording.busiest / seconds, 4),
         generator_cpu=round(recording.cpu / max(counts.operations, 1) * 1e6, 2),
         lateness=percentile(recording.lateness, 0.99),
+        machine=machine,
     )
 
 

@@ -1,11 +1,14 @@
 """The parent's side of the worker processes: starts them and sums their recordings."""
 
 import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Self
+
+import psutil
 
 from memlite.core import signals
 from memlite.core.errors import StartError
@@ -45,10 +48,14 @@ class Pool:
 
     Args:
         count: the number of processes.
+
+    Attributes:
+        processes: this process and the workers, for their use of processors.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.processes: list[psutil.Process] = []
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
 
@@ -67,6 +74,8 @@ class Pool:
                 self._pipes.append(mine)
         finally:
             signals.release()
+        pids = [os.getpid(), *(process.pid for process in self._processes if process.pid)]
+        self.processes = [psutil.Process(pid) for pid in pids]
         return self
 
     def __exit__(self, *details: object) -> None:

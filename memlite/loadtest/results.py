@@ -14,6 +14,7 @@ __all__ = [
     "Interval",
     "Knee",
     "Latency",
+    "MachineUse",
     "Point",
     "Repetition",
     "Results",
@@ -97,11 +98,26 @@ class ServerUse:
         cpu_share: CPU utilisation: processor time divided by the repetition's length, 1.0 being
             one fully used core.
         memory_bytes: resident memory at the end.
+        thread_share: CPU utilisation of its busiest thread; 0.0 if unknown.
     """
 
     cpu_seconds: float
     cpu_share: float
     memory_bytes: int
+    thread_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineUse:
+    """How busy the load generator's machine was with anything else, in shares of all its cores.
+
+    Attributes:
+        other: processor time of programs that are not part of the measurement.
+        steal: time for which a hypervisor ran something else.
+    """
+
+    other: float
+    steal: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,8 @@ class Repetition:
         generator_cpu: processor time of the generator per operation, in microseconds.
         lateness: for an open loop, the 99th percentile of how late requests were sent although
             their connection was free, in microseconds.
+        machine: how busy the machine was with anything else; None if that is unknown, as in
+            repetitions of less than half a second.
     """
 
     number: int
@@ -148,6 +166,7 @@ class Repetition:
     generator_share: float = 0.0
     generator_cpu: float = 0.0
     lateness: float = 0.0
+    machine: MachineUse | None = None
 
     @property
     def throughput(self) -> float:

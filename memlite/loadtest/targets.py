@@ -57,6 +57,8 @@ class Target:
         address: host and port, or the path of a UNIX socket; valid inside the context.
         details: as in `TargetInfo`.
         connection_limit: how many connections it accepts; None if it does not tell.
+        processes: those of a local server; valid inside the context.
+        helpers: other local processes that the server depends on, such as an emulated bucket.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
@@ -72,7 +74,8 @@ class Target:
         self.address: tuple[str, int] | str = ("", 0)
         self.details: dict[str, str] = {}
         self.connection_limit: int | None = None
-        self._process: psutil.Process | None = None
+        self.processes: list[psutil.Process] = []
+        self.helpers: list[psutil.Process] = []
 
     def __enter__(self) -> Self:
         return self
@@ -162,17 +165,6 @@ class Target:
             return too_many_clients(self.name, clients, self.connection_limit)
         return StartError(f"bench: {self.name}: {error.reason}")
 
-    def usage(self) -> tuple[float, int] | None:
-        """Return a local server's processor seconds and resident bytes; None for a remote one."""
-        if self._process is None:
-            return None
-        try:
-            with self._process.oneshot():
-                times = self._process.cpu_times()
-                return times.user + times.system, self._process.memory_info().rss
-        except psutil.Error:
-            return None
-
     def check(self) -> None:
         """Check that a launched server is still running.
 
@@ -211,7 +203,7 @@ class RunningServer(Target):
 
     def __enter__(self) -> Self:
         if not isinstance(self.address, str):
-            self._process = _listening_process(*self.address)
+            self.processes = _listening_processes(*self.address)
         return self
 
 
@@ -269,7 +261,7 @@ class LaunchedServer(Target):
             except process.ServerStartError as error:
                 raise StartError(f"bench: {self.name}: {_last_line(error.output)}") from None
             self.address = self._server.address
-            self._process = psutil.Process(self._server.process.pid)
+            self.processes = [psutil.Process(self._server.process.pid)]
             self._stack = stack.pop_all()
         return self
 
@@ -292,6 +284,7 @@ class LaunchedServer(Target):
                 options.append(f"--{which}-latency={latency}")
             self.details[f"emulated {which} latency"] = latency or "none"
         emulator = stack.enter_context(_emulator(["--port", "0", "--bucket", _BUCKET, *options]))
+        self.helpers = [psutil.Process(emulator.pid)]
         line = emulator.stdout.readline() if emulator.stdout else ""
         if not line:
             raise StartError(f"bench: {self.name}: {_emulator_message(emulator)}")
@@ -341,18 +334,21 @@ def _last_line(output: str) -> str:
     return messages[-1].removeprefix("memlite: ") if messages else "it does not answer"
 
 
-def _listening_process(host: str, port: int) -> psutil.Process | None:
-    """Return the local process listening on that address, if it can be determined."""
+def _listening_processes(host: str, port: int) -> list[psutil.Process]:
+    """Return the local process listening on that address and its children, as far as known."""
     try:
         local = {info[4][0] for info in socket.getaddrinfo(host, port)}
         local |= {"0.0.0.0", "::"}  # noqa: S104 - to compare with, not to bind to
         for one in psutil.net_connections("tcp"):
             listens = one.status == psutil.CONN_LISTEN and one.laddr.port == port
             if listens and one.pid and one.laddr.ip in local:
-                return psutil.Process(one.pid)
+                process = psutil.Process(one.pid)
+                this = psutil.Process()
+                ours = {this, *this.children(recursive=True)}
+                return [process, *(set(process.children(recursive=True)) - ours)]
     except (psutil.Error, OSError):
         pass
-    return None
+    return []
 
 
 def _connection_limit(connection: socket.socket, lines: BinaryIO) -> int | None:

@@ -1,19 +1,16 @@
 """The verdict: the findings of a run as sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from memlite.loadtest import selection
-from memlite.loadtest.doubt import doubt_about_saturation
-from memlite.loadtest.results import Interval, Latency, Point, Results
+from memlite.loadtest.doubt import Comparison, compare, doubt_about_saturation, machine_doubt
+from memlite.loadtest.results import Knee, Latency, Point, Results
 from memlite.loadtest.units import duration, grouped, percent, size
 
-__all__ = ["overlap", "verdict"]
+__all__ = ["verdict"]
 
 _KEEPS_UP = 0.98
 """A target keeps up with a rate if it completes at least this share of it."""
-_EQUAL = 0.995
-"""A throughput of at least this share of another counts as equal to it."""
 _MAX_ERROR_KINDS = 3
 _REASONS = {
     "throughput": "a higher load does not raise throughput",
@@ -46,18 +43,12 @@ def verdict(results: Results) -> list[str]:
         ]
     return [
         *sentences,
+        *_machine_warning([*results.points, *results.bursts]),
         *_generator_warnings(results.points),
         *_error_warnings(results),
         *_single_repetition(results.points),
         *_partial_warning(results),
     ]
-
-
-def overlap(one: Interval, other: Interval) -> bool | None:
-    """Return whether two confidence intervals overlap; None if one of them is unknown."""
-    if one.low is None or one.high is None or other.low is None or other.high is None:
-        return None
-    return one.low <= other.high and other.low <= one.high
 
 
 # Closed loop
@@ -73,7 +64,6 @@ def _closed_loop(results: Results) -> Iterator[str]:
         kinds = {target.name: target.kind for target in results.targets}
         yield _throughput(groups, load, kinds)
         if value_size == selection.with_main_value_size(points)[0].value_size:
-            yield from _no_difference(_ranked(groups), "throughput")
             yield from _response_times(groups)
 
 
@@ -91,17 +81,41 @@ def _throughput(groups: Mapping[str, Sequence[Point]], load: str, kinds: Mapping
         )
     ]
     for point in others:
-        share = point.throughput.mean / first.throughput.mean if first.throughput.mean else 0.0
-        parts.append(
-            f"{point.target} {_comparison(share)}, "
-            f"{grouped(point.throughput.mean)} operations per second at "
-            f"{_clients(point.clients)}{growth(point, briefly=True)}"
+        compared = compare(point, first, lambda one: one.throughput)
+        grown = growth(point, briefly=True)
+        measured = (
+            f"{grouped(point.throughput.mean)} operations per second at {_clients(point.clients)}"
+            + ("" if compared.doubt and compared.doubt in grown else grown)  # not twice
         )
+        if compared.doubt:
+            parts.append(f"{point.target} {measured}, {_which_is_faster(compared)}")
+        else:
+            times = _times(compared, "at most")
+            parts.append(f"{point.target} reaches {times} that, {measured}")
     return "; ".join(parts) + "."
 
 
-def _comparison(share: float) -> str:
-    return "matches it" if share >= _EQUAL else f"reaches {_factor(share)} times that"
+def _times(compared: Comparison, bound: str) -> str:
+    """Return by how much two targets differ: "0.45 times (0.44 to 0.46)".
+
+    Args:
+        compared: a comparison without a doubt.
+        bound: what the ratio is if the load generator limited the faster one.
+    """
+    ratio = compared.ratio
+    # Close to 1, two digits would often hide the difference.
+    digits = 2 if abs(ratio.mean - 1) > 0.05 else 3
+    mean, low, high = (
+        f"{value:.{digits}g}" if value < 10 else grouped(value)
+        for value in (ratio.mean, ratio.low or ratio.mean, ratio.high or ratio.mean)
+    )
+    if compared.bound:
+        return f"{bound} {mean} times"
+    return f"{mean} times" if low == high else f"{mean} times ({low} to {high})"
+
+
+def _which_is_faster(compared: Comparison) -> str:
+    return f"but which is faster cannot be told: {compared.doubt}"
 
 
 def _ranked(groups: Mapping[str, Sequence[Point]]) -> list[Point]:
@@ -142,20 +156,6 @@ def _response_times(groups: Mapping[str, Sequence[Point]]) -> Iterator[str]:
         )
 
 
-def _no_difference(ranked: Sequence[Point], quantity: str) -> Iterator[str]:
-    for one, other in pairwise(ranked):
-        first, second = (
-            (one.seconds, other.seconds)
-            if quantity != "throughput"
-            else (one.throughput, other.throughput)
-        )
-        if overlap(first, second):
-            yield (
-                f"The confidence intervals of {one.target} and {other.target} overlap: these "
-                f"repetitions show no significant difference in {quantity}."
-            )
-
-
 def _knees(results: Results) -> Iterator[str]:
     for knee in results.knees:
         load = (
@@ -167,8 +167,26 @@ def _knees(results: Results) -> Iterator[str]:
         yield (
             f"The search for {knee.target}'s knee ended at {load}, with a throughput of "
             f"{grouped(knee.throughput)} operations per second and a 99th percentile of "
-            f"{duration(knee.p99)}: {reason}."
+            f"{duration(knee.p99)}: {reason}{_doubt_about_knee(results, knee)}."
         )
+
+
+def _doubt_about_knee(results: Results, knee: Knee) -> str:
+    """Return what qualifies the reason for which a search ended; empty if nothing does."""
+    if knee.reason not in ("throughput", "slo", "start"):
+        return ""
+    higher = [
+        point
+        for point in results.points
+        if point.target == knee.target
+        and (point.rate >= knee.rate if knee.rate else point.clients >= knee.clients)
+    ]
+    kind = next((target.kind for target in results.targets if target.name == knee.target), "")
+    if knee.reason == "throughput" and not knee.rate:
+        doubt = doubt_about_saturation(higher, kind)
+    else:
+        doubt = machine_doubt(higher)
+    return f"; cannot tell whether the server is the reason: {doubt}" if doubt else ""
 
 
 # Open loop
@@ -210,9 +228,6 @@ def _concurrent(results: Results) -> Iterator[str]:
     groups = selection.by_target(results, selection.with_main_value_size(results.points))
     points = selection.at_common_load(groups)
     yield from _total_times(points)
-    yield from _no_difference(
-        sorted(points, key=lambda point: point.seconds.mean), "total execution time"
-    )
     for name, of_target in groups.items():
         least, most = of_target[0], of_target[-1]
         if least.clients < most.clients and least.seconds.mean:
@@ -244,11 +259,17 @@ def _total_times(points: Sequence[Point]) -> Iterator[str]:
         )
     ]
     for point in others:
-        times = point.seconds.mean / first.seconds.mean if first.seconds.mean else 0.0
-        compared = f", {_factor(times)} times as long" if same else ""
         load = "" if same else f" ({_clients(point.clients)})"
+        compared = f", {_as_long(point, first)}" if same else ""
         parts.append(f"{duration(point.seconds.mean * 1e6)} with {point.target}{load}{compared}")
     yield "; ".join(parts) + "."
+
+
+def _as_long(point: Point, first: Point) -> str:
+    compared = compare(point, first, lambda one: one.seconds)
+    if compared.doubt:
+        return _which_is_faster(compared)
+    return f"{_times(compared, 'at least')} as long"
 
 
 def _single_set(points: Sequence[Point]) -> Iterator[str]:
@@ -268,6 +289,17 @@ def _same_load(points: Sequence[Point]) -> bool:
 
 
 # Warnings
+
+
+def _machine_warning(points: Sequence[Point]) -> Iterator[str]:
+    disturbed = [point for point in points if machine_doubt([point])]
+    if disturbed:
+        *names, last = dict.fromkeys(point.target for point in disturbed)
+        measured = f"{', '.join(names)} and {last} were" if names else f"{last} was"
+        yield (
+            f"While {measured} measured, {machine_doubt(disturbed)}: on a quiet machine the "
+            "figures may differ."
+        )
 
 
 def _generator_warnings(points: Sequence[Point]) -> Iterator[str]:

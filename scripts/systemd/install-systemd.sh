@@ -17,19 +17,24 @@ umask 022 # the service's user must be able to read the files, whatever root's u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 package=''
+requirements=''
 environment=''
 unit="$here/memlite.service"
 service=yes
 
 usage() {
     cat <<'END'
-Usage: install-systemd.sh [--package SPEC] [--environment FILE] [--unit FILE] [--no-service]
+Usage: install-systemd.sh [--package SPEC] [--requirements FILE] [--environment FILE]
+                          [--unit FILE] [--no-service]
 
   --package SPEC      what to install, as pip takes it: memlite-cache[gcs], memlite-cache[gcs]==1.2,
                       'memlite-cache[gcs] @ git+https://…@main', /path/memlite_cache-….whl[gcs],
                       or a wheel in a bucket that this machine can read:
-                      gs://bucket/memlite_cache-….whl[gcs]. A package that was installed from the
+                      gs://bucket/memlite_cache-….whl[gcs]. With ' --hash=sha256:…' at the end, a
+                      version or a wheel must have this hash. A package that was installed from the
                       same SPEC is kept: to upgrade, name another version or commit
+  --requirements FILE the dependencies, with their hashes, such as requirements/gcs.txt; nothing
+                      else is installed. Also gs://bucket/gcs.txt, with --hash=sha256:… as above
   --environment FILE  settings that replace those in /etc/memlite/memlite.env
   --unit FILE         the unit to install, instead of memlite.service next to this script
   --no-service        install only the package, for the load tester
@@ -45,10 +50,11 @@ step() { printf '==> %s\n' "$*"; }
 
 while [ $# -gt 0 ]; do
     case $1 in
-        --package | --environment | --unit)
+        --package | --requirements | --environment | --unit)
             [ $# -ge 2 ] || fail "$1: needs a value"
             case $1 in
                 --package) package=$2 ;;
+                --requirements) requirements=$2 ;;
                 --environment) environment=$2 ;;
                 --unit) unit=$2 ;;
             esac
@@ -74,10 +80,8 @@ flock 9
 # Packages
 
 needed=(python3 python3-venv ca-certificates)
-case $package in
-    *git+*) needed+=(git) ;;
-    gs://*) needed+=(curl) ;;
-esac
+case $package in *git+*) needed+=(git) ;; esac
+case "$package $requirements" in *gs://*) needed+=(curl) ;; esac
 missing=()
 for name in "${needed[@]}"; do
     [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$name" 2>/dev/null)" = 'ii ' ] || missing+=("$name")
@@ -100,8 +104,8 @@ current=/opt/memlite/current
 stale=/opt/memlite/restart-needed
 install -d $releases
 
-# Downloads a wheel from a bucket, with this machine's credentials.
-fetch_wheel() {
+# Downloads a file from a bucket, with this machine's credentials.
+fetch() {
     local url=${1#gs://} into=$2 bucket object token
     bucket=${url%%/*}
     object=${url#*/}
@@ -109,26 +113,58 @@ fetch_wheel() {
         "${METADATA_URL:-http://metadata.google.internal}/computeMetadata/v1/instance/service-accounts/default/token" |
         python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])') ||
         fail "no credentials from the metadata server: is this a VM with a service account?"
-    curl -fsS --retry 5 -H "Authorization: Bearer $token" -o "$into" \
-        "${STORAGE_URL:-https://storage.googleapis.com}/storage/v1/b/$bucket/o/${object//\//%2F}?alt=media" ||
+    # On standard input, because every process can see arguments.
+    curl -fsS --retry 5 -H @- -o "$into" \
+        "${STORAGE_URL:-https://storage.googleapis.com}/storage/v1/b/$bucket/o/${object//\//%2F}?alt=media" \
+        <<<"Authorization: Bearer $token" ||
         fail "cannot read gs://$bucket/$object"
 }
 
-if [ "$(cat $current/package 2>/dev/null)" != "$package" ]; then
+# Downloads what is in a bucket into a folder, and compares a file's hash; prints the file's path.
+obtain() {
+    local file=${1%% --hash=sha256:*} folder=$2
+    if [[ $file == gs://* ]]; then
+        fetch "$file" "$folder/${file##*/}"
+        file=$folder/${file##*/}
+    fi
+    if [[ $1 == *' --hash=sha256:'* ]]; then
+        sha256sum --check --status - <<<"${1##*:}  $file" || fail "$file does not have the hash ${1##*:}"
+    fi
+    printf '%s\n' "$file"
+}
+
+pip() { "$release/bin/python" -m pip --quiet --no-cache-dir --disable-pip-version-check "$@"; }
+
+wanted=$package${requirements:+ with $requirements}
+if [ "$(cat $current/package 2>/dev/null)" != "$wanted" ]; then
     step "memlite, from $package"
     release=$(mktemp -d $releases/XXXXXXXX)
     chmod 755 "$release"
     trap 'rm -rf "$release"' EXIT
     python3 -m venv "$release"
-    what=$package
-    if [[ $package == gs://* ]]; then
-        url=${package%%\[*}
-        what="$release/${url##*/}${package#"$url"}"
-        fetch_wheel "$url" "$release/${url##*/}"
+    options=()
+    if [ -n "$requirements" ]; then
+        file=$(obtain "$requirements" "$release")
+        pip install --require-hashes --requirement "$file"
+        # Builds from git use the build tools among them.
+        options=(--no-deps --no-build-isolation)
     fi
-    "$release/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$what"
+    spec=${package%% --hash=*}
+    if [[ $spec == gs://* || $spec == /* ]]; then
+        # A wheel: its extras follow its name.
+        extras=${spec#"${spec%%\[*}"}
+        file=$(obtain "${spec%%\[*}${package#"$spec"}" "$release")
+        pip install "${options[@]}" "$file$extras"
+    elif [ "$spec" != "$package" ]; then
+        printf '%s\n' "$package" >"$release/requirement"
+        pip install "${options[@]}" --require-hashes --requirement "$release/requirement"
+    else
+        pip install "${options[@]}" "$spec"
+    fi
+    # Without dependencies, pip does not notice that one is missing.
+    "$release/bin/python" -m pip --disable-pip-version-check check
     "$release/bin/memlite" --version
-    printf '%s\n' "$package" >"$release/package"
+    printf '%s\n' "$wanted" >"$release/package"
     touch $stale
     ln -sfn "$release" "$current.new"
     mv -T "$current.new" "$current"

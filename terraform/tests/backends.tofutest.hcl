@@ -4,7 +4,6 @@ mock_provider "google" {}
 
 variables {
   project = "test-project"
-  package = { git = "https://example.com/memlite.git@v0.1.0" }
   servers = {
     memory = { backend = "memory", memory_limit = 1024 }
     file   = { backend = "file", options = { durability = "everysec" } }
@@ -52,7 +51,7 @@ run "backends" {
     condition = alltrue([for vm in google_compute_instance.server : alltrue([
       strcontains(vm.metadata.startup-script, "ExecStart=/opt/memlite/current/bin/memlite\n"),
       strcontains(vm.metadata.startup-script, "\nUser=memlite\n"),
-      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh --package 'memlite-cache[gcs] @ git+https://example.com/memlite.git@v0.1.0' --unit memlite.service --environment memlite.env)\n"),
+      strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh ${local.install.server} --unit memlite.service --environment memlite.env)\n"),
     ])])
     error_message = "The unit, or what installs it, is missing."
   }
@@ -77,22 +76,92 @@ run "another_port" {
   }
 }
 
-run "a_version" {
+run "the_version_of_the_checkout" {
   command = plan
 
   variables {
-    package         = { version = "0.1.0" }
     load_generators = { count = 1 }
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs]==0.1.0' ")
+    condition     = local.packages.server == "memlite-cache[gcs]==${local.version}" && can(regex("^[0-9.]+", local.version))
     error_message = "It is not what servers install."
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "bash ./install-systemd.sh --package 'memlite-cache[bench,gcs]==0.1.0' --no-service)\n")
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, " --package 'memlite-cache[gcs]==${local.version}' ")
+    error_message = "It is not what servers install."
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "bash ./install-systemd.sh --package 'memlite-cache[bench,gcs]==${local.version}' --requirements ") && strcontains(google_compute_instance.load[0].metadata.startup-script, " --no-service)\n")
     error_message = "It is not what load generators install, or a server runs there."
+  }
+}
+
+run "locked_dependencies" {
+  command = plan
+
+  variables {
+    load_generators = { count = 1 }
+  }
+
+  assert {
+    condition = { for vm, object in google_storage_bucket_object.requirements : vm => object.name } == {
+      server = "install/${filesha256("../requirements/gcs.txt")}/server.txt"
+      load   = "install/${filesha256("../requirements/bench.txt")}/load.txt"
+    }
+    error_message = "Other dependencies would not have another name."
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, " --requirements 'gs://test-project-memlite/${google_storage_bucket_object.requirements["server"].name} --hash=sha256:${filesha256("../requirements/gcs.txt")}' ")
+    error_message = "Servers install dependencies that are not locked."
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, " --requirements 'gs://test-project-memlite/${google_storage_bucket_object.requirements["load"].name} --hash=sha256:${filesha256("../requirements/bench.txt")}' ")
+    error_message = "Load generators install dependencies that are not locked."
+  }
+
+  assert {
+    condition     = length(google_storage_bucket_iam_member.load) == 1 && strcontains(one(one(google_storage_bucket_iam_member.load).condition).expression, "test-project-memlite/objects/install/")
+    error_message = "Load generators may not read what they install, or may read items."
+  }
+}
+
+run "no_dependencies_of_load_generators_without_any" {
+  command = plan
+
+  assert {
+    condition     = keys(google_storage_bucket_object.requirements) == ["server"] && length(google_storage_bucket_iam_member.load) == 0
+    error_message = "There is something for load generators, and none of those."
+  }
+}
+
+run "a_version" {
+  command = plan
+
+  variables {
+    package = { version = "0.2.0" }
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs]==0.2.0' ")
+    error_message = "It is not what servers install."
+  }
+}
+
+run "a_version_with_its_hash" {
+  command = plan
+
+  variables {
+    package = { version = "0.2.0", sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" }
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs]==0.2.0 --hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855' ")
+    error_message = "The hash is lost."
   }
 }
 
@@ -113,22 +182,16 @@ run "a_wheel" {
   command = plan
 
   variables {
-    package         = { wheel = "tests/memlite_cache-0.0.0-py3-none-any.whl" }
-    load_generators = { count = 1 }
+    package = { wheel = "tests/memlite_cache-0.0.0-py3-none-any.whl" }
   }
 
   assert {
-    condition     = one(google_storage_bucket_object.wheel).name == "install/${substr(filesha256("tests/memlite_cache-0.0.0-py3-none-any.whl"), 0, 12)}/memlite_cache-0.0.0-py3-none-any.whl"
+    condition     = one(google_storage_bucket_object.wheel).name == "install/${filesha256("tests/memlite_cache-0.0.0-py3-none-any.whl")}/memlite_cache-0.0.0-py3-none-any.whl"
     error_message = "Another wheel would not have another name."
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'gs://test-project-memlite/${one(google_storage_bucket_object.wheel).name}[gcs]' ")
+    condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'gs://test-project-memlite/${one(google_storage_bucket_object.wheel).name}[gcs] --hash=sha256:${filesha256("tests/memlite_cache-0.0.0-py3-none-any.whl")}' ")
     error_message = "It is not what is installed."
-  }
-
-  assert {
-    condition     = length(google_storage_bucket_iam_member.load) == 1 && strcontains(one(one(google_storage_bucket_iam_member.load).condition).expression, "test-project-memlite/objects/install/")
-    error_message = "Load generators may not read the wheel, or may read items."
   }
 }

@@ -4,7 +4,6 @@ mock_provider "google" {}
 
 variables {
   project = "test-project"
-  package = { git = "https://example.com/memlite.git@v0.1.0" }
 }
 
 run "none" {

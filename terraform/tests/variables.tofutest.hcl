@@ -4,7 +4,6 @@ mock_provider "google" {}
 
 variables {
   project = "test-project"
-  package = { git = "https://example.com/memlite.git@v0.1.0" }
 }
 
 run "project" {
@@ -247,6 +246,26 @@ run "two_packages" {
   expect_failures = [var.package]
 }
 
+run "hash_of_no_version" {
+  command = plan
+
+  variables {
+    package = { sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" }
+  }
+
+  expect_failures = [var.package]
+}
+
+run "hash_that_is_none" {
+  command = plan
+
+  variables {
+    package = { version = "0.1.0", sha256 = "e3b0c442" }
+  }
+
+  expect_failures = [var.package]
+}
+
 run "version_that_is_a_range" {
   command = plan
 
@@ -426,4 +445,44 @@ run "zone_of_another_region" {
   }
 
   expect_failures = [google_compute_instance.server, google_compute_instance.load]
+}
+
+run "password_instead_of_a_secret" {
+  command = plan
+
+  variables {
+    secrets = { users = "web:correct-horse" }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "certificate_without_key" {
+  command = plan
+
+  variables {
+    secrets = { tls_certificate = "chain" }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "clients_certificates_without_tls" {
+  command = plan
+
+  variables {
+    secrets = { tls_client_ca = "ca" }
+  }
+
+  expect_failures = [var.secrets]
+}
+
+run "option_that_is_a_secret" {
+  command = plan
+
+  variables {
+    servers = { a = { backend = "memory", options = { auth-file = "/etc/passwd" } } }
+  }
+
+  expect_failures = [var.servers]
 }

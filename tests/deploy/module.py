@@ -1,17 +1,20 @@
 """The Terraform module's text, read for tests without Terraform."""
 
 import functools
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
 import hcl2
 
+from memlite.core.version import __version__
+
 ROOT = Path(__file__).parent.parent.parent
 MODULE = ROOT / "terraform"
 SCRIPTS = ROOT / "scripts"
-# The URL from which the VMs of these tests install memlite.
-SOURCE = "git+https://example.com/memlite.git@v0.1.0"
+REQUIREMENTS = ROOT / "requirements"
+BUCKET = "gs://test-project-memlite"
 
 Block = dict[str, Any]
 
@@ -37,18 +40,48 @@ def blocks(module: Path, kind: str) -> dict[str, Block]:
     }
 
 
-def startup_script(environment: str, *, service: bool, installer: str | None = None) -> str:
+def install(vm: str) -> list[str]:
+    """Return the arguments with which a server or load generator installs memlite by default."""
+    locked = REQUIREMENTS / {"server": "gcs.txt", "load": "bench.txt"}[vm]
+    extras = {"server": "gcs", "load": "bench,gcs"}[vm]
+    digest = hashlib.sha256(locked.read_bytes()).hexdigest()
+    return [
+        "--package",
+        f"memlite-cache[{extras}]=={__version__}",
+        "--requirements",
+        f"{BUCKET}/install/{digest}/{vm}.txt --hash=sha256:{digest}",
+    ]
+
+
+def shipped_unit() -> str:
+    """Return the unit of memlite on a VM."""
+    unit = (SCRIPTS / "systemd" / "memlite.service").read_text()
+    fetch = "ExecStartPre=+/usr/local/sbin/memlite-secrets\n"
+    return unit.replace("\nExecStart=", f"\n{fetch}ExecStart=")
+
+
+def startup_script(
+    environment: str, *, service: bool, installer: str | None = None, secrets: str = ""
+) -> str:
     """Return what a VM runs, rendered as by ``templatefile``."""
     values = {
         "watcher": (MODULE / "startup_watcher.sh").read_text(),
         "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
         "installer": installer or (SCRIPTS / "systemd" / "install-systemd.sh").read_text(),
-        "unit": (SCRIPTS / "systemd" / "memlite.service").read_text(),
+        "unit": shipped_unit(),
+        "secrets": (MODULE / "startup_secrets.py").read_text(),
+        "secrets_unit": (MODULE / "startup_secrets.service").read_text(),
+        "secrets_timer": (MODULE / "startup_secrets.timer").read_text(),
+        "secrets_list": secrets,
         "environment": environment,
-        "arguments": f"--package 'memlite-cache[gcs] @ {SOURCE}' "
-        "--unit memlite.service --environment memlite.env"
-        if service
-        else f"--package 'memlite-cache[bench,gcs] @ {SOURCE}' --no-service",
+        "arguments": " ".join(
+            f"'{word}'" if "/" in word or "=" in word else word
+            for word in (
+                [*install("server"), "--unit", "memlite.service", "--environment", "memlite.env"]
+                if service
+                else [*install("load"), "--no-service"]
+            )
+        ),
     }
     template = (MODULE / "startup.sh.tftpl").read_text()
     assert "%{" not in template, "directives are not rendered here"

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.deploy.module import MODULE, SOURCE, startup_script
+from tests.deploy.module import MODULE, install, startup_script
 
 PATH = "/computeMetadata/v1/instance/attributes/startup-script"
 
@@ -142,12 +142,19 @@ cp memlite.service memlite.env ROOT
 """
 
 
-def run_startup(root: Path, *, service: bool = True) -> subprocess.CompletedProcess[str]:
+def run_startup(
+    root: Path, *, service: bool = True, secrets: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run a start-up script with its paths moved under a folder."""
     script = startup_script(
-        'MEMLITE_PORT="11211"', service=service, installer=INSTALLER.replace("ROOT", str(root))
+        'MEMLITE_PORT="11211"',
+        service=service,
+        installer=INSTALLER.replace("ROOT", str(root)),
+        secrets=secrets,
     )
-    for place in ("/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/var/lib/"):
+    for place in (
+        "/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/etc/memlite/", "/var/lib/",
+    ):  # fmt: skip
         # The files that the script installs keep their paths.
         head, brought, tail = script.partition("# Files rendered by the module")
         files, watcher, end = tail.partition("# The watcher\n")
@@ -177,8 +184,7 @@ def test_the_startup_script_installs_and_notifies_the_watcher(tmp_path: Path) ->
         done = run_startup(tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "arguments").read_text().splitlines() == [
-        "--package",
-        f"memlite-cache[gcs] @ {SOURCE}",
+        *install("server"),
         "--unit",
         "memlite.service",
         "--environment",
@@ -189,18 +195,38 @@ def test_the_startup_script_installs_and_notifies_the_watcher(tmp_path: Path) ->
     assert applied.read_bytes() == (tmp_path / "startup").read_bytes()
     assert (tmp_path / "systemctl").read_text().splitlines() == [
         "daemon-reload",
+        "daemon-reload",
+        "disable --now memlite-secrets.timer",
         "--no-block start memlite-startup.service",
     ] * 2
+    assert (tmp_path / "etc/memlite/secrets.list").read_text() == ""
     watcher = tmp_path / "usr/local/sbin/memlite-startup"
     assert watcher.read_text() == (MODULE / "startup_watcher.sh").read_text()
     assert os.access(watcher, os.X_OK)
 
 
+def test_the_startup_script_fetches_secrets_before_and_after_the_installation(
+    tmp_path: Path,
+) -> None:
+    secrets = "users projects/p/secrets/users/versions/latest"
+    done = run_startup(tmp_path, secrets=secrets)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "etc/memlite/secrets.list").read_text() == f"{secrets}\n"
+    assert "\nExecStartPre=+" in (tmp_path / "memlite.service").read_text()
+    assert (tmp_path / "systemctl").read_text().splitlines()[2:4] == [
+        "start memlite-secrets.service",
+        "enable --now memlite-secrets.timer",
+    ]
+    # Without secrets their files are removed.
+    (tmp_path / "etc/memlite/secrets").mkdir()
+    assert run_startup(tmp_path).returncode == 0
+    assert not (tmp_path / "etc/memlite/secrets").exists()
+
+
 def test_a_load_generator_gets_only_the_package(tmp_path: Path) -> None:
     assert run_startup(tmp_path, service=False).returncode == 0
     assert (tmp_path / "arguments").read_text().splitlines() == [
-        "--package",
-        f"memlite-cache[bench,gcs] @ {SOURCE}",
+        *install("load"),
         "--no-service",
     ]
 

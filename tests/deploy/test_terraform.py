@@ -17,16 +17,14 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.module import MODULE, ROOT, SCRIPTS, embedded, startup_script
+from tests.deploy.module import MODULE, REQUIREMENTS, ROOT, SCRIPTS, embedded, startup_script
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
-# The variables without a default.
-GIVEN = (
-    "-var=project=test-project",
-    '-var=package={ git = "https://example.com/memlite.git@v0.1.0" }',
-)
+VERSION = Path("memlite") / "core" / "version.py"
+# The only variable without a default.
+GIVEN = ("-var=project=test-project",)
 
 
 @dataclass
@@ -85,6 +83,9 @@ def prepared(program: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[To
         MODULE, folder / "terraform", ignore=shutil.ignore_patterns(".terraform*", "*.tfstate*")
     )
     shutil.copytree(SCRIPTS, folder / "scripts")
+    shutil.copytree(REQUIREMENTS, folder / "requirements")
+    (folder / VERSION).parent.mkdir(parents=True)
+    shutil.copy(ROOT / VERSION, folder / VERSION)
     environment = {
         **{name: text for name, text in os.environ.items() if not name.startswith("TF_")},
         "TF_IN_AUTOMATION": "1",
@@ -167,7 +168,13 @@ SLIPS = [
     ("bucket.tf", '["items/"]', "[]", "defaults"),
     ("identity.tf", '"roles/storage.objectUser"', '"roles/storage.admin"', "defaults"),
     ("variables.tf", 'split("/", range)[1]) >= 8', 'split("/", range)[1]) >= 0', "variables"),
-    ("variables.tf", "<= 1\n", "<= 2\n", "variables"),
+    ("variables.tf", "source != null]) <= 1", "source != null]) <= 2", "variables"),
+    ("packages.tf", 'vm == "server" ||', "", "backends"),
+    ("packages.tf", " --hash=sha256:${filesha256(file)}", "", "backends"),
+    ("packages.tf", " --hash=sha256:${filesha256(var.package.wheel)}", "", "backends"),
+    ("secrets.tf", "secretmanager.secretAccessor", "secretmanager.admin", "secrets"),
+    ("secrets.tf", '"latest"', '"1"', "secrets"),
+    ("servers.tf", "ExecStartPre=+", "ExecStartPre=", "secrets"),
     ("servers.tf", "file:///var/lib/memlite/cache.json", "memory://", "backends"),
     ("servers.tf", '"0.0.0.0"', '"127.0.0.1"', "backends"),
     ("servers.tf", "settings.count + 1", "settings.count", "counts"),

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.module import MODULE, ROOT, SCRIPTS, blocks, embedded, resources, startup_script
+from tests.deploy.module import (
+    MODULE,
+    ROOT,
+    SCRIPTS,
+    blocks,
+    embedded,
+    resources,
+    shipped_unit,
+    startup_script,
+)
 
 EVERYBODY = re.compile(r"0\.0\.0\.0/0|::/0|allUsers|allAuthenticatedUsers")
 
@@ -53,7 +62,11 @@ def roles_are_few(module: Path) -> None:
     found = resources(module)
     kinds = {kind for kind in found if "_iam_" in kind}
     # Resources that end in binding or policy would revoke roles that others hold.
-    assert kinds == {"google_project_iam_member", "google_storage_bucket_iam_member"}
+    assert kinds == {
+        "google_project_iam_member",
+        "google_secret_manager_secret_iam_member",
+        "google_storage_bucket_iam_member",
+    }
     roles = {
         f"{kind}.{name}": sorted(
             set(re.findall(r"roles/[\w.]+", f"{body.get('for_each')} {body['role']}"))
@@ -75,6 +88,8 @@ def roles_are_few(module: Path) -> None:
             "roles/storage.objectUser",
         ],
         "google_storage_bucket_iam_member.load": ["roles/storage.objectViewer"],
+        # On the secrets alone that are named in `secrets`.
+        "google_secret_manager_secret_iam_member.server": ["roles/secretmanager.secretAccessor"],
     }
     assert "/objects/install/" in str(
         found["google_storage_bucket_iam_member"]["load"]["condition"]
@@ -152,6 +167,7 @@ def test_all_resources_are_in_the_given_project() -> None:
         # These are in the project of the resource they refer to.
         "google_storage_bucket_iam_member",
         "google_storage_bucket_object",
+        "google_secret_manager_secret_iam_member",
     }
     for kind, named in resources(MODULE).items():
         for name, body in named.items():
@@ -196,7 +212,11 @@ def test_the_startup_script_contains_the_files() -> None:
         "memlite-startup": (MODULE / "startup_watcher.sh").read_text(),
         "memlite-startup.service": (MODULE / "startup_watcher.service").read_text(),
         "install-systemd.sh": (SCRIPTS / "systemd" / "install-systemd.sh").read_text(),
-        "memlite.service": (SCRIPTS / "systemd" / "memlite.service").read_text(),
+        "memlite.service": shipped_unit(),
+        "memlite-secrets": (MODULE / "startup_secrets.py").read_text(),
+        "memlite-secrets.service": (MODULE / "startup_secrets.service").read_text(),
+        "memlite-secrets.timer": (MODULE / "startup_secrets.timer").read_text(),
+        "secrets.list": "\n",
         "memlite.env": 'MEMLITE_PORT="11211"\n',
     }
 

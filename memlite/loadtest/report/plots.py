@@ -20,7 +20,6 @@ from memlite.loadtest.report.plotting import (
     over_repetitions,
     percentile_axis,
     ring_marker,
-    scaled,
 )
 from memlite.loadtest.report.style import (
     TargetStyle,
@@ -31,8 +30,8 @@ from memlite.loadtest.report.style import (
     target_styles,
     value_axis,
 )
-from memlite.loadtest.results import Point, Results
-from memlite.loadtest.statistics import curve
+from memlite.loadtest.results import Interval, Point, Results
+from memlite.loadtest.statistics import curve, positive_interval
 from memlite.loadtest.units import duration, grouped, money, short, size
 
 __all__ = ["Plot", "PlotData", "plots"]
@@ -111,7 +110,10 @@ def execution_time(data: PlotData) -> Plot | None:
         styles = data.target_styles(theme)
         drawn: list[float] = []
         for name, points in groups.items():
-            values = [scaled(point.seconds, 1e6) for point in points]
+            values = [
+                positive_interval([one.seconds * 1e6 for one in point.repetitions])
+                for point in points
+            ]
             drawn += draw_line(axes, styles[name], [p.clients for p in points], values, points)
         load_axis(axes, client_counts(groups), _CLIENTS)
         value_axis(axes, drawn, "Total execution time", duration)
@@ -160,7 +162,7 @@ def throughput(data: PlotData) -> Plot | None:
         styles = data.target_styles(theme)
         drawn: list[float] = []
         for name, points in groups.items():
-            values = [point.throughput for point in points]
+            values = [_throughput(point) for point in points]
             drawn += draw_line(axes, styles[name], [p.clients for p in points], values, points)
         extra = generator_limited_legend(groups, theme)
         knees = [knee for knee in data.results.knees if knee.target in groups and not knee.rate]
@@ -271,7 +273,7 @@ def value_size(data: PlotData) -> Plot | None:
         drawn: list[float] = []
         for name, points in groups.items():
             points = sorted(points, key=lambda point: point.value_size)
-            values = [point.throughput for point in points]
+            values = [_throughput(point) for point in points]
             drawn += draw_line(axes, styles[name], [p.value_size for p in points], values, points)
         load_axis(axes, sizes, "Value size")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value)))
@@ -368,7 +370,8 @@ def open_loop(data: PlotData) -> Plot | None:
             style = styles[name]
             rates = [point.rate for point in points]
             for axes, at in zip(panels, ("p50", "p99"), strict=True):
-                drawn += draw_line(axes, style, rates, [getattr(p, at) for p in points], points)
+                values = [over_repetitions(point, "all", at) for point in points]
+                drawn += draw_line(axes, style, rates, values, points)
                 served = [p for p in points if "all" in p.service and p.service["all"].count]
                 times = [float(getattr(p.service["all"], at)) for p in served]
                 axes.plot(
@@ -456,6 +459,10 @@ def cost(data: PlotData) -> Plot | None:
         "breaks the cost down and lists the assumptions.",
         draw,
     )
+
+
+def _throughput(point: Point) -> Interval:
+    return positive_interval([one.throughput for one in point.repetitions])
 
 
 def _closed_groups(data: PlotData) -> dict[str, list[Point]]:

@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from memlite.loadtest.report.style import TargetStyle, Theme
 from memlite.loadtest.results import Interval, Latency, Point, Repetition, Slice
-from memlite.loadtest.statistics import interval
+from memlite.loadtest.statistics import positive_interval
 from memlite.loadtest.units import grouped
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "over_repetitions",
     "percentile_axis",
     "ring_marker",
-    "scaled",
 ]
 
 _BAND_OPACITY = 0.18
@@ -43,7 +42,7 @@ def over_repetitions(point: Point, operation: str, percentile: str) -> Interval:
         if operation in one.response
     ]
     merged = point.response.get(operation, Latency())
-    return interval(found or [float(getattr(merged, percentile))])
+    return positive_interval(found or [float(getattr(merged, percentile))])
 
 
 def draw_line(
@@ -84,7 +83,7 @@ def draw_line(
     elif known:
         axes.fill_between(
             [x for x, _, _ in known],
-            [max(0.0, low) for _, low, _ in known],
+            [low for _, low, _ in known],
             [high for _, _, high in known],
             color=style.colour,
             alpha=_BAND_OPACITY,
@@ -119,7 +118,7 @@ def generator_limited_legend(
 def interval_caption(groups: Mapping[str, Sequence[Point]]) -> str:
     """Return the sentence that explains the bands of a plot."""
     if any(point.throughput.low is not None for points in groups.values() for point in points):
-        return "Bands are 95% confidence intervals of the mean over repetitions."
+        return "Bands are 95% confidence intervals over repetitions, on a log scale."
     return "There was only one repetition, so there are no confidence intervals."
 
 
@@ -137,15 +136,6 @@ def load_text(points: Sequence[Point]) -> str:
 def client_counts(groups: Mapping[str, Sequence[Point]]) -> list[float]:
     """Return the numbers of clients of all points."""
     return [float(point.clients) for points in groups.values() for point in points]
-
-
-def scaled(value: Interval, factor: float) -> Interval:
-    """Return an interval multiplied by a factor."""
-    return Interval(
-        value.mean * factor,
-        None if value.low is None else value.low * factor,
-        None if value.high is None else value.high * factor,
-    )
 
 
 def complete_seconds(repetition: Repetition) -> list[Slice]:

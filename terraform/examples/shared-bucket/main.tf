@@ -1,7 +1,7 @@
 # Three servers that share a bucket, one with items in memory for comparison, and a load generator:
 #
 #     tofu init
-#     tofu apply -var project=my-project -var 'package={ wheel = "/path/memlite_cache-0.1.0-py3-none-any.whl" }'
+#     tofu apply -var project=my-project
 
 terraform {
   required_version = ">= 1.6"
@@ -20,7 +20,8 @@ variable "region" {
 
 variable "package" {
   description = "Source of memlite; see the module."
-  type        = object({ version = optional(string), git = optional(string), wheel = optional(string) })
+  type        = object({ version = optional(string), sha256 = optional(string), git = optional(string), wheel = optional(string) })
+  default     = {}
 }
 
 variable "desired_status" {

@@ -1,11 +1,15 @@
 """Means, confidence intervals, merged histograms."""
 
+import math
+
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.results import Interval, Latency, Repetition
@@ -17,6 +21,8 @@ from memlite.loadtest.statistics import (
     merge,
     new_histogram,
     point,
+    positive_interval,
+    ratio,
 )
 
 
@@ -51,6 +57,57 @@ def test_equal_values_have_an_interval_of_no_width():
 def test_an_interval_needs_values():
     with pytest.raises(ValueError, match="no values"):
         interval([])
+
+
+POSITIVE = st.lists(st.floats(0.001, 1e9), min_size=2, max_size=8)
+
+
+@given(values=POSITIVE)
+def test_a_positive_interval_never_reaches_zero(values):
+    found = positive_interval(values)
+    assert found.mean == pytest.approx(sum(values) / len(values))
+    assert 0 < found.low <= found.high
+
+
+def test_a_positive_interval_of_little_variation_is_like_any_other():
+    values = [99.0, 100.0, 101.0]
+    found, usual = positive_interval(values), interval(values)
+    assert (found.low, found.high) == pytest.approx((usual.low, usual.high), rel=1e-3)
+
+
+@pytest.mark.parametrize("values", [[3.0], [0.0, 1.0], [0.0]])
+def test_values_without_a_positive_interval(values):
+    assert positive_interval(values) == Interval(sum(values) / len(values))
+
+
+@given(values=POSITIVE, others=POSITIVE)
+def test_a_ratio_has_the_interval_of_welchs_t_test(values, others):
+    found = ratio(values, others)
+    logs = [[math.log(value) for value in some] for some in (values, others)]
+    if min(map(np.ptp, logs)) < 1e-6:
+        return  # scipy's variances are then rounding errors
+    expected = ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    middle = np.mean(logs[0]) - np.mean(logs[1])
+    for bound, log in (
+        (found.mean, middle),
+        (found.low, expected.low),
+        (found.high, expected.high),
+    ):
+        assert math.log(bound) == pytest.approx(max(-745, min(log, 700)), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "others", "expected"),
+    [
+        ([6.0], [2.0, 4.0], Interval(2.0)),
+        ([6.0, 6.0], [3.0], Interval(2.0)),
+        ([0.0, 6.0], [3.0, 3.0], Interval(1.0)),
+        ([6.0, 6.0], [0.0, 0.0], Interval(0.0)),
+        ([6.0, 6.0], [3.0, 3.0], Interval(2.0, 2.0, 2.0)),
+    ],
+)
+def test_ratios_without_an_interval_or_without_variation(values, others, expected):
+    assert ratio(values, others) == expected
 
 
 def test_percentiles():

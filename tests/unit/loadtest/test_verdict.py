@@ -7,28 +7,47 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.loadtest import selection
-from memlite.loadtest.results import Interval, Latency, Point, Repetition, ServerUse
-from memlite.loadtest.verdict import overlap, verdict
+from memlite.loadtest.results import (
+    Interval,
+    Latency,
+    MachineUse,
+    Point,
+    Repetition,
+    ServerUse,
+)
+from memlite.loadtest.statistics import interval
+from memlite.loadtest.verdict import verdict
 from tests.unit.loadtest.samples import KNEE, results
 
 
-def point(target, clients, throughput, *, half=None, rate=0.0, seconds=1.0, errors=(), **more):
-    interval = Interval(throughput, *((throughput - half, throughput + half) if half else ()))
-    repetitions = [Repetition(number, 0.0, 1.0, 1000, errors=dict(errors)) for number in (1, 2)]
-    arguments = {
-        "repetitions": repetitions,
-        "response": {"all": Latency(count=1, p50=1200, p99=3400)},
-    } | more
+def point(target, clients, *throughputs, rate=0.0, limited=False, response=None, **fields):
+    """Return a point with a repetition of 100 s for each throughput; `fields` are theirs."""
+    repetitions = [
+        Repetition(number, 0.0, 100.0, round(throughput * 100), **fields)
+        for number, throughput in enumerate(throughputs, 1)
+    ]
+    return summarised(target, clients, repetitions, rate, limited, response)
+
+
+def burst(target, clients, *seconds, **more):
+    """Return a point with a burst of new clients for each duration."""
+    repetitions = [Repetition(number, 0.0, one, 100) for number, one in enumerate(seconds, 1)]
+    return summarised(target, clients, repetitions, **more)
+
+
+def summarised(target, clients, repetitions, rate=0.0, limited=False, response=None):
     return Point(
         target,
         clients,
         rate,
         100,
-        throughput=interval,
-        seconds=Interval(seconds),
+        repetitions=repetitions,
+        throughput=interval([one.throughput for one in repetitions]),
+        seconds=interval([one.seconds for one in repetitions]),
         p50=Interval(1200),
         p99=Interval(3400),
-        **arguments,
+        response={"all": Latency(count=1, p50=1200, p99=3400)} if response is None else response,
+        generator_limited=limited,
     )
 
 
@@ -38,11 +57,15 @@ def sentences(*points, kind="steady", **changes):
     return verdict(made)
 
 
-GROWING = [point("memory", n, t, half=90) for n, t in ((10, 20_000), (40, 41_200), (80, 42_000))]
+GROWING = [
+    point("memory", clients, throughput - 10, throughput + 10)
+    for clients, throughput in ((10, 20_000), (40, 41_200), (80, 42_000))
+]
+CANNOT_TELL = "but which is faster cannot be told: "
 
 
 def test_throughput_and_response_times_come_first():
-    slower = point("file", 40, 18_540, half=90), point("file", 80, 17_000, half=90)
+    slower = point("file", 40, 18_540, 18_550), point("file", 80, 17_000, 17_010)
     found = sentences(*GROWING, *slower)
     assert found[0] == (
         "With this workload, memory sustains 41,200 operations per second at 40 clients, where it "
@@ -68,35 +91,34 @@ def test_a_dip_after_the_highest_throughput_does_not_move_saturation():
 
 
 def test_a_target_that_does_not_saturate():
-    found = sentences(point("memory", 1, 10_000, half=9), point("memory", 2, 20_000, half=9))
+    found = sentences(point("memory", 1, 10_000, 10_009), point("memory", 2, 20_000, 20_009))
     assert found[0].endswith("at 2 clients, the highest load tested, without saturating.")
 
 
-def used(share):
-    """Return two repetitions with this CPU utilisation of the server."""
-    use = ServerUse(share, share, 1)
-    return [Repetition(number, 0.0, 1.0, 1000, server=use) for number in (1, 2)]
+BUSY = MachineUse(other=0.43, steal=0.08)
+OTHERS = "other programs used up to 43% of the machine's processors"
 
 
 @pytest.mark.parametrize(
     ("last", "reason"),
     [
         (point("memory", 80, 42_000), "there is only one repetition"),
+        (point("memory", 80, 28_000, 56_000), "throughput varies by ±424% between repetitions"),
+        (point("memory", 80, 41_662, 42_338), "throughput varies by ±10.2% between repetitions"),
+        (point("memory", 80, 42_000, 42_009, limited=True), "the load generator is the limit"),
         (
-            point("memory", 80, 42_000, half=178_000),
-            "throughput varies by ±424% between repetitions",
-        ),
-        (
-            point("memory", 80, 42_000, half=4_300),
-            "throughput varies by ±10.2% between repetitions",
-        ),
-        (
-            point("memory", 80, 42_000, half=90, generator_limited=True),
-            "the load generator is the limit",
-        ),
-        (
-            point("memory", 80, 42_000, half=90, repetitions=used(0.39)),
+            point("memory", 80, 42_000, 42_009, server=ServerUse(39.0, 0.39, 1)),
             "the server was busy for at most 39% of the time",
+        ),
+        # Four threads, none of which is the limit.
+        (
+            point("memory", 80, 42_000, 42_009, server=ServerUse(99.0, 0.99, 1, 0.3)),
+            "the server was busy for at most 30% of the time",
+        ),
+        (point("memory", 80, 42_000, 42_009, machine=BUSY), OTHERS),
+        (
+            point("memory", 80, 42_000, 42_009, machine=MachineUse(0.02, 0.08)),
+            "the hypervisor took up to 8% of the machine's processors",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -104,16 +126,32 @@ def used(share):
 def test_saturation_is_claimed_only_if_the_figures_bear_it(last, reason):
     found = sentences(*GROWING[:2], last, point("file", 40, 9_000), point("file", 80, 9_000))
     assert f"at 40 clients; cannot tell whether that is where it saturates: {reason}; " in found[0]
-    assert found[0].endswith("(cannot tell whether it is saturated: there is only one repetition).")
+    assert found[0].endswith(f"; file 9,000 operations per second at 40 clients, {CANNOT_TELL}"
+                             "there is only one repetition.")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "use", [ServerUse(99.0, 0.9, 1), ServerUse(99.0, 0.9, 1, 0.9), ServerUse(99.0, 3.6, 1, 0.9)]
+)
+def test_a_server_one_thread_of_which_is_busy_saturates(use):
+    found = sentences(*GROWING[:2], point("memory", 80, 42_000, 42_009, server=use))
+    assert found[0].endswith("at 40 clients, where it saturates.")
+
+
+def test_little_other_load_does_not_matter():
+    quiet = MachineUse(0.1, 0.05)
+    found = sentences(*GROWING[:2], point("memory", 80, 42_000, 42_009, machine=quiet))
+    assert found[0].endswith("at 40 clients, where it saturates.")
+    assert len(found) == 2
 
 
 def test_a_slow_backend_saturates_although_its_server_is_idle():
-    points = [point("gcs", n, 900, half=9, repetitions=used(0.1)) for n in (10, 20)]
+    points = [point("gcs", n, 900, 901, server=ServerUse(10.0, 0.1, 1)) for n in (10, 20)]
     assert sentences(*points)[0].endswith("at 10 clients, where it saturates.")
 
 
 def test_noise_at_low_load_does_not_matter():
-    found = sentences(point("memory", 1, 9_000, half=5_000), *GROWING[1:])
+    found = sentences(point("memory", 1, 8_000, 12_000), *GROWING[1:])
     assert found[0].endswith("at 40 clients, where it saturates.")
 
 
@@ -123,48 +161,64 @@ def test_a_single_load_says_nothing_about_saturation():
     )
 
 
-def test_overlapping_confidence_intervals_are_pointed_out():
-    found = sentences(point("a", 1, 1000, half=50), point("b", 1, 960, half=20))
-    assert (
-        "The confidence intervals of a and b overlap: these repetitions show no significant "
-        "difference in throughput."
-    ) in found
-    found = sentences(point("a", 1, 1000, half=10), point("b", 1, 960, half=20))
-    assert not any("no significant difference" in sentence for sentence in found)
+# Which is faster
+
+FAST = point("a", 1, 1000, 1001, 1002)
+NO_DIFFERENCE = "the difference is within the variation between repetitions"
 
 
-def test_overlap():
-    assert overlap(Interval(1, 0, 2), Interval(3, 2, 4))
-    assert overlap(Interval(1, 0, 2), Interval(4, 2.5, 5)) is False
-    assert overlap(Interval(1), Interval(1, 0, 2)) is None
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (point("b", 1, 500), CANNOT_TELL + "there is only one repetition"),
+        (point("b", 1, 990, 980, 1010), CANNOT_TELL + NO_DIFFERENCE),
+        (point("b", 1, 500, 501, limited=True), CANNOT_TELL + "the load generator is b's limit"),
+        (point("b", 1, 500, 501, machine=BUSY), CANNOT_TELL + OTHERS),
+        (point("b", 1, 0, 0, 0), CANNOT_TELL + "not every repetition completed operations"),
+        (point("b", 1, 500, 510, 490), "b reaches 0.5 times (0.48 to 0.52) that, 500 operations"),
+        (point("b", 1, 990, 991, 992), "b reaches 0.99 times (0.988 to 0.992) that"),
+        (point("b", 1, 500, 500, 500), "b reaches 0.5 times that"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_which_is_faster_is_claimed_only_if_the_figures_bear_it(other, says):
+    assert says in sentences(FAST, other)[0]
+
+
+def test_a_generator_that_limits_the_faster_one_bounds_the_ratio():
+    fast = point("a", 1, 1000, 1001, 1002, limited=True)
+    assert "b reaches at most 0.5 times that" in sentences(fast, point("b", 1, 500, 501))[0]
 
 
 def test_warnings():
     found = sentences(
-        point("memory", 10, 1000, errors={"timeout": 5, "connection reset": 2}.items()),
-        point("memory", 20, 900, generator_limited=True),
-        point("file", 10, 100),
+        point("memory", 10, 10, 10, errors={"timeout": 5, "connection reset": 2}),
+        point("memory", 20, 9, 9, limited=True, machine=BUSY),
+        point("file", 10, 1, 1, machine=MachineUse(0.2, 0.0)),
         partial=True,
     )
-    assert found[-3:] == [
+    assert found[-4:] == [
+        (
+            f"While memory and file were measured, {OTHERS}: on a quiet machine the figures may "
+            "differ."
+        ),
         (
             "The load generator, not memory, was the bottleneck at 20 clients: the server may be "
             "faster than these figures suggest."
         ),
-        "memory: 14 of 4,014 operations failed (0.349%): timeout (10), connection reset (4).",
+        "memory: 14 of 3,814 operations failed (0.367%): timeout (10), connection reset (4).",
         "The run was interrupted: these results are partial.",
     ]
 
 
 def test_only_the_most_common_kinds_of_errors_are_listed():
     errors = dict.fromkeys("abcd", 1)
-    found = sentences(point("memory", 10, 1000, errors=errors.items()))
+    found = sentences(point("memory", 10, 1000, 1000, errors=errors))
     assert found[-1].endswith("a (2), b (2), c (2), and others.")
 
 
 def test_one_repetition():
-    once = point("a", 1, 10, repetitions=[Repetition(1, 0.0, 1.0, 10)])
-    assert sentences(once)[-1].startswith("Each load was measured only once")
+    assert sentences(point("a", 1, 10))[-1].startswith("Each load was measured only once")
 
 
 def test_nothing_measured():
@@ -175,7 +229,7 @@ def test_nothing_measured():
 
 
 def test_zero_throughput():
-    found = sentences(point("a", 1, 0.0, response={}), point("b", 1, 0.0, response={}))
+    found = sentences(point("a", 1, 0, response={}), point("b", 1, 0, response={}))
     assert found[0].startswith("With this workload, a sustains 0 operations per second")
 
 
@@ -187,11 +241,37 @@ def test_a_knee():
     )
 
 
+@pytest.mark.parametrize(
+    ("knee", "last", "doubt"),
+    [
+        (KNEE, point("memory", 80, 42_000), "there is only one repetition"),
+        (KNEE, point("memory", 80, 42_000, 42_009, machine=BUSY), OTHERS),
+        (
+            KNEE,
+            point("memory", 80, 42_000, 42_009, limited=True),
+            "the load generator is the limit",
+        ),
+        (
+            dataclasses.replace(KNEE, reason="slo"),
+            point("memory", 80, 42_000, 42_009, machine=BUSY),
+            OTHERS,
+        ),
+        (dataclasses.replace(KNEE, reason="limit"), point("memory", 80, 42_000), ""),
+        (KNEE, point("file", 80, 9_000), ""),
+    ],
+)
+def test_a_knee_is_doubted_for_the_same_reasons(knee, last, doubt):
+    found = sentences(*GROWING[:2], last, knees=[knee])
+    (sentence,) = (one for one in found if one.startswith("The search for memory's knee"))
+    told = f"; cannot tell whether the server is the reason: {doubt}"
+    assert told in sentence if doubt else "cannot tell" not in sentence
+
+
 def test_open_loop():
     found = sentences(
-        point("a", 50, 1000, rate=1000),
-        point("a", 50, 1500, rate=2000),
-        point("b", 50, 400, rate=1000),
+        point("a", 50, 1000, 1000, rate=1000),
+        point("a", 50, 1500, 1500, rate=2000),
+        point("b", 50, 400, 400, rate=1000),
     )
     assert found == [
         (
@@ -216,10 +296,10 @@ def test_several_value_sizes():
 def test_a_burst_of_new_clients():
     one_set = {"set": Latency(count=1, p50=800)}
     found = sentences(
-        point("memory", 10, 1, seconds=0.01, response=one_set),
-        point("memory", 100, 1, seconds=0.05, response=one_set),
-        point("file", 10, 1, seconds=0.02),
-        point("file", 100, 1, seconds=0.125),
+        burst("memory", 10, 0.01, 0.01, response=one_set),
+        burst("memory", 100, 0.05, 0.05, response=one_set),
+        burst("file", 10, 0.02, 0.02),
+        burst("file", 100, 0.125, 0.125),
         kind="concurrent",
     )
     assert found == [
@@ -231,6 +311,14 @@ def test_a_burst_of_new_clients():
         "With 10 times the clients (10 to 100), file took 6.2 times as long (20 ms to 125 ms).",
         "Median response time of a single set at 100 clients: 800 µs with memory.",
     ]
+
+
+def test_which_burst_is_faster_is_claimed_only_if_the_figures_bear_it():
+    found = sentences(burst("a", 10, 0.01), burst("b", 10, 0.02), kind="concurrent")
+    assert f"20 ms with b, {CANNOT_TELL}there is only one repetition." in found[0]
+    fast = burst("a", 10, 0.01, 0.01, limited=True)
+    found = sentences(fast, burst("b", 10, 0.02, 0.02), kind="concurrent")
+    assert found[0].endswith("20 ms with b, at least 2 times as long.")
 
 
 @pytest.mark.parametrize(
