@@ -14,7 +14,11 @@ PAGES = (
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 
-PROMPT = "localhost:11211> "
+PROMPT = r"[\w.-]+:\d+> "
+"""What the shell prompts with, as a regular expression."""
+
+COMMANDS = ("sh", "python", "memcached")
+FILES = ("text", "toml", "ini", "json", "csv", "hcl", "yaml")
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<note>[^\n]+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
@@ -41,12 +45,12 @@ class Block:
     @property
     def is_session(self) -> bool:
         """Whether it shows what is typed at the shell's prompt, with the answers."""
-        return self.language == "text" and self.text.startswith(PROMPT)
+        return self.language == "text" and re.match(PROMPT, self.text) is not None
 
     @property
     def can_be_run(self) -> bool:
         """Whether it holds commands, code or a conversation, and not a file or an output."""
-        return self.is_session or self.language in ("sh", "python", "memcached")
+        return self.is_session or self.language in COMMANDS
 
 
 def blocks(page: Path) -> list[Block]:
@@ -71,3 +75,10 @@ def texts(page: Path, language: str) -> list[str]:
 def commands(text: str) -> list[str]:
     """Return the commands of a block: its lines, with those that a backslash continues."""
     return re.split(r"(?<!\\)\n", text.rstrip("\n"))
+
+
+def inline_commands(page: Path) -> list[str]:
+    """Return the servers that sentences start, without those with placeholders."""
+    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    spans = re.findall(r"`((?:memlite|\./scripts/serve)\s-[^`]+)`", prose)
+    return [" ".join(span.split()) for span in spans if not re.search(r"[<…\[]|\boptions\b", span)]

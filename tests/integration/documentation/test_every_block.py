@@ -10,7 +10,7 @@ from memlite.config import load
 from memlite.loadtest.options import parse as parse_bench
 from memlite.shell.options import parse as parse_shell
 from tests.support.following import follow
-from tests.support.pages import PAGES, Block, blocks, commands
+from tests.support.pages import COMMANDS, FILES, PAGES, Block, blocks, commands, inline_commands
 from tests.support.paths import ROOT
 from tests.support.reader import SLOW, is_read
 
@@ -71,6 +71,8 @@ def test_each_block_is_run_or_says_why_not(page: Path) -> None:
 
 def problem(page: Path, block: Block) -> str:
     """Return what is wrong with the way a block is tested, or ""."""
+    if block.language not in (*COMMANDS, *FILES):
+        return f"commands are declared as one of {COMMANDS}, files as one of {FILES}"
     if not block.can_be_run:
         hidden = re.search(r"(?m)^\$ |^(?:\./scripts/|memlite |pip |sudo |python )", block.text)
         return f"{hidden[0]!r} is a command: declare the block as sh" if hidden else ""
@@ -92,6 +94,7 @@ def problem(page: Path, block: Block) -> str:
         Block(1, "sh", "memlite\n", "run by tests/conftest.py::test_nothing"),
         Block(1, "python", "1 + 1\n", "see below"),
         Block(1, "text", "$ memlite\n"),
+        Block(1, "bash", "memlite -p 1\n"),
         Block(1, "text", "pip install memlite-cache\n"),
     ],
     ids=lambda block: block.note or block.text.strip(),
@@ -118,13 +121,25 @@ ELSEWHERE = ("gcs-emulator", "--help", "--version")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_that_are_not_run_are_valid_too(page: Path) -> None:
+def test_commands_that_are_not_run_are_valid_too(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("memlite.toml").touch()
     for block in blocks(page):
-        for command in commands(block.text) if block.language == "sh" else ():
-            words = shlex.split(re.split(r" [|<>&] ?", command)[0], comments=True)
-            if not words or set(words) & set(ELSEWHERE):
-                continue
-            for length in (2, 1):
-                if parse := PARSERS.get(" ".join(words[:length])):
-                    assert parse(words[length:]), command
-                    break
+        if block.language == "sh":
+            for command in commands(block.text):
+                check(command)
+    for command in inline_commands(page):
+        check(command)
+
+
+def check(command: str) -> None:
+    """Parse a command, if it is one of ours, as the program would."""
+    words = shlex.split(re.split(r" [|<>&] ?", command)[0], comments=True)
+    if not words or set(words) & set(ELSEWHERE):
+        return
+    for length in (2, 1):
+        if parse := PARSERS.get(" ".join(words[:length])):
+            assert parse(words[length:]), command
+            return
