@@ -12,7 +12,7 @@ class Subcommand(NamedTuple):
         name: the first argument on the command line.
         help: what it does, in a line.
         module: the module with its ``main(arguments) -> int``; imported on use.
-        extra: the extra of the distribution with the packages that it needs.
+        extra: the extra of the distribution with the packages that it needs; empty for none.
     """
 
     name: str
@@ -29,6 +29,12 @@ SUBCOMMANDS = {
             "a load tester that compares backends and servers, with a report",
             "memlite.loadtest.program",
             "bench",
+        ),
+        Subcommand(
+            "cluster",
+            "says on which of several nodes a key lives, and why",
+            "memlite.cluster.command",
+            "",
         ),
         Subcommand(
             "gcs-emulator",

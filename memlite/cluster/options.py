@@ -1,0 +1,58 @@
+"""Options that name the nodes, for every command that needs them."""
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from memlite.cluster.topology import DEFAULT_HASH, Topology, parse_nodes, read_topology
+from memlite.core.errors import ConfigError
+from memlite.routing import HASHES
+
+__all__ = ["ClusterParser", "add_topology_options", "topology_of"]
+
+
+class ClusterParser(argparse.ArgumentParser):
+    """A parser whose errors are ConfigErrors."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a ConfigError."""
+        name = self.prog.removeprefix("memlite ")
+        raise ConfigError(f"{name}: {message} ({self.prog} --help lists the options)")
+
+
+def add_topology_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--nodes``, ``--topology``, ``--hash`` and ``--hash-tag``."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--nodes",
+        metavar="HOST:PORT,...",
+        help="the nodes' addresses (11211 if a port is left out)",
+    )
+    where.add_argument(
+        "--topology", type=Path, metavar="FILE", help="a TOML file that lists the nodes"
+    )
+    parser.add_argument(
+        "--hash",
+        choices=tuple(HASHES),
+        help=f"how keys are spread, with --nodes (default: {DEFAULT_HASH})",
+    )
+    parser.add_argument(
+        "--hash-tag",
+        metavar="{}",
+        help="with --nodes: two characters around the part of a key that is hashed",
+    )
+
+
+def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
+    """Return the topology that the options name.
+
+    Raises:
+        ConfigError: something about it is wrong.
+    """
+    if options.topology is None:
+        return parse_nodes(options.nodes, options.hash or DEFAULT_HASH, options.hash_tag or "")
+    for name in ("hash", "hash_tag"):
+        if getattr(options, name) is not None:
+            flag = name.replace("_", "-")
+            parser.error(f"--{flag} is for --nodes; a topology file has {name} = ...")
+    return read_topology(options.topology)

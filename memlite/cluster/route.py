@@ -1,0 +1,69 @@
+"""``memlite cluster route``: where keys live, and why."""
+
+import json
+
+from memlite.cluster.topology import Topology
+from memlite.core.errors import ConfigError
+from memlite.routing import Placement
+
+__all__ = ["as_json", "as_text", "check_key"]
+
+_LONGEST_KEY = 250
+_HASHED_WITH = {
+    "ketama": "MD5, its first 32 bits",
+    "ketama-fnv1a": "FNV-1a of 64 bits, its low 32 bits",
+    "jump": "MD5, its first 64 bits",
+}
+_REASONS = {
+    "point": "the first point on the ring that is not below the hash, or the first of all",
+    "score": "the highest of all nodes, MurmurHash3 of the node's name and the key",
+    "bucket": "jump hash, counted from 0; a node has as many buckets as its weight",
+}
+
+
+def check_key(key: bytes) -> bytes:
+    """Return the key.
+
+    Raises:
+        ConfigError: no client could send it as text.
+    """
+    if not 0 < len(key) <= _LONGEST_KEY or any(byte <= 32 or byte == 127 for byte in key):
+        raise ConfigError(
+            f"cluster route: a key has 1 to {_LONGEST_KEY} bytes, none of them white space or a "
+            f"control character: {_shown(key)!r}"
+        )
+    return key
+
+
+def as_text(topology: Topology, key: bytes, placement: Placement) -> str:
+    """Return some lines for people."""
+    node = topology.nodes[placement.node]
+    weight = f", weight {node.weight}" if node.weight != 1 else ""
+    rows = [("node", f"{node.name} at {node.address}{weight}")]
+    if placement.hashed != key:
+        rows.append(("hashed", f"{_shown(placement.hashed)}, by the hash tag {topology.hash_tag}"))
+    if placement.hash is not None:
+        rows.append(("hash", f"{placement.hash} ({_HASHED_WITH[topology.hash]})"))
+    rows.append((placement.reason, f"{placement.value} ({_REASONS[placement.reason]})"))
+    lines = [_shown(key), *(f"  {name:<7} {text}" for name, text in rows)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def as_json(topology: Topology, key: bytes, placement: Placement) -> str:
+    """Return a line with a JSON object."""
+    node = topology.nodes[placement.node]
+    row = {
+        "key": _shown(key),
+        "node": node.name,
+        "address": str(node.address),
+        "weight": node.weight,
+        "algorithm": topology.hash,
+        "hashed": _shown(placement.hashed),
+        "hash": placement.hash,
+        placement.reason: placement.value,
+    }
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "backslashreplace")

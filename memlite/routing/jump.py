@@ -1,0 +1,49 @@
+"""Jump hash (Lamping and Veach, 2014): as even as can be, without a ring."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from memlite.routing.hash_tag import HashTag
+from memlite.routing.hashes import md5_long
+from memlite.routing.router import Member, Placement
+
+__all__ = ["Jump", "jump"]
+
+_LONG: Final = 2**64 - 1
+
+
+def jump(value: int, buckets: int) -> int:
+    """Return the bucket, from 0 on, of a 64-bit hash."""
+    bucket = candidate = 0
+    while candidate < buckets:
+        bucket = candidate
+        value = (value * 2862933555777941757 + 1) & _LONG
+        candidate = int((bucket + 1) * ((1 << 31) / ((value >> 33) + 1)))
+    return bucket
+
+
+class Jump:
+    """Gives a key to the node that has the key's bucket; a node has as many as its weight.
+
+    The order of the nodes counts: nodes are added at the end and removed from the end, or other
+    keys move as well. Keys are hashed with MD5, of which the first eight bytes count.
+
+    Args:
+        members: the nodes.
+        tag: finds the part of a key that is hashed.
+    """
+
+    def __init__(self, members: Sequence[Member], tag: HashTag) -> None:
+        self._tag = tag
+        self._owners = [index for index, member in enumerate(members) for _ in range(member.weight)]
+
+    def index(self, key: bytes) -> int:
+        """Return the index of the node that has `key`."""
+        return self._owners[jump(md5_long(self._tag.part(key)), len(self._owners))]
+
+    def place(self, key: bytes) -> Placement:
+        """Return the same, with the reasons."""
+        hashed = self._tag.part(key)
+        value = md5_long(hashed)
+        bucket = jump(value, len(self._owners))
+        return Placement(self._owners[bucket], hashed, value, "bucket", bucket)

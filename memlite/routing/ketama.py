@@ -1,0 +1,89 @@
+"""Ketama, as libmemcached's ``ketama_weighted`` and twemproxy have it: a ring of points."""
+
+import math
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from memlite.routing.hash_tag import HashTag
+from memlite.routing.hashes import md5_words
+from memlite.routing.router import Member, Placement
+
+__all__ = ["Ketama", "Ring"]
+
+_POINTS: Final = 160  # of a node of average weight
+_POINTS_PER_DIGEST: Final = 4
+_single = struct.Struct("<f")
+
+
+def _as_single(number: float) -> float:
+    """Round to single precision, in which libmemcached and twemproxy compute."""
+    rounded: float = _single.unpack(_single.pack(number))[0]
+    return rounded
+
+
+def _digests(weight: int, total: int, nodes: int) -> int:
+    """Return for how many digests a node has points on the ring."""
+    share = _as_single(_as_single(weight) / _as_single(total))
+    points = _as_single(_as_single(share * _POINTS) / _POINTS_PER_DIGEST)
+    return math.floor(_as_single(_as_single(points * nodes) + 1e-10))
+
+
+class Ring:
+    """The points of all nodes, in order.
+
+    Args:
+        members: the nodes.
+
+    Attributes:
+        points: the points.
+        owners: for each point the index of its node.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        total = sum(member.weight for member in members)
+        pairs = [
+            (point, index)
+            for index, member in enumerate(members)
+            for number in range(_digests(member.weight, total, len(members)))
+            for point in md5_words(f"{member.name}-{number}".encode())
+        ]
+        pairs.sort()
+        self.points = [point for point, _ in pairs]
+        self.owners = [index for _, index in pairs]
+
+    def at(self, value: int) -> int:
+        """Return the index of the first point from `value` on, which is 0 after the last."""
+        index = bisect_left(self.points, value)
+        return index if index < len(self.points) else 0
+
+
+class Ketama:
+    """Gives a key to the node with the first point from the key's hash on.
+
+    Args:
+        members: the nodes. A weight that is very small beside the others gets no points, as in
+            libmemcached.
+        tag: finds the part of a key that is hashed.
+        hash_key: hashes it, to 32 bits.
+    """
+
+    def __init__(
+        self, members: Sequence[Member], tag: HashTag, hash_key: Callable[[bytes], int]
+    ) -> None:
+        self._tag = tag
+        self._hash = hash_key
+        self.ring = Ring(members)
+
+    def index(self, key: bytes) -> int:
+        """Return the index of the node that has `key`."""
+        ring = self.ring
+        return ring.owners[ring.at(self._hash(self._tag.part(key)))]
+
+    def place(self, key: bytes) -> Placement:
+        """Return the same, with the reasons."""
+        hashed = self._tag.part(key)
+        value = self._hash(hashed)
+        at = self.ring.at(value)
+        return Placement(self.ring.owners[at], hashed, value, "point", self.ring.points[at])

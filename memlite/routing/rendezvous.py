@@ -1,0 +1,64 @@
+"""Rendezvous hashing, as pymemcache's ``HashClient`` has it, with weights besides."""
+
+import math
+from collections.abc import Sequence
+
+from memlite.routing.hash_tag import HashTag
+from memlite.routing.hashes import murmur3_32
+from memlite.routing.router import Member, Placement
+
+__all__ = ["Rendezvous"]
+
+
+class Rendezvous:
+    """Gives a key to the node that has the highest score with it.
+
+    The score is MurmurHash3 of ``<name>-<key>``, and of equal scores that of the greater name wins.
+    If weights differ, scores are weighted logarithmically, which pymemcache cannot do.
+
+    Args:
+        members: the nodes.
+        tag: finds the part of a key that is hashed.
+    """
+
+    def __init__(self, members: Sequence[Member], tag: HashTag) -> None:
+        self._tag = tag
+        # By descending name: of equal scores, the first one wins.
+        self._nodes = sorted(
+            (
+                (member.name, index, _low_bytes(f"{member.name}-"), member.weight)
+                for index, member in enumerate(members)
+            ),
+            reverse=True,
+        )
+        self._weighted = len({member.weight for member in members}) > 1
+
+    def index(self, key: bytes) -> int:
+        """Return the index of the node that has `key`."""
+        return self.place(key).node
+
+    def place(self, key: bytes) -> Placement:
+        """Return the same, with the reasons."""
+        hashed = self._tag.part(key)
+        data = hashed if hashed.isascii() else _low_bytes(_text(hashed))
+        best: float = -1
+        winner = 0
+        for _, index, prefix, weight in self._nodes:
+            score: float = murmur3_32(prefix + data)
+            if self._weighted:
+                score = weight / -math.log((score + 0.5) / 2**32)
+            if score > best:
+                best, winner = score, index
+        return Placement(winner, hashed, None, "score", best)
+
+
+def _text(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key.decode("latin-1")
+
+
+def _low_bytes(text: str) -> bytes:
+    """Return what pymemcache hashes of a text: the low byte of each character."""
+    return bytes(ord(character) & 0xFF for character in text)

@@ -1,0 +1,101 @@
+"""Topology files, and lists of addresses: what they mean, and what is said of wrong ones."""
+
+from pathlib import Path
+
+import pytest
+
+from memlite.client import Address
+from memlite.cluster.topology import Node, Topology, parse_nodes, read_topology
+from memlite.core.errors import ConfigError
+
+FILE = """
+hash = "ketama-fnv1a"
+hash_tag = "{}"
+replicas = 1
+
+[[nodes]]
+name = "cache-1"
+address = "10.0.0.1:11211"
+weight = 3
+
+[[nodes]]
+address = "10.0.0.2"
+"""
+
+
+def read(folder: Path, text: str) -> Topology:
+    path = folder / "cluster.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_topology(path)
+
+
+def test_a_file(tmp_path: Path) -> None:
+    first = Node("cache-1", Address("10.0.0.1", 11211), 3)
+    second = Node("10.0.0.2", Address("10.0.0.2", 11211), 1)
+    assert read(tmp_path, FILE) == Topology((first, second), "ketama-fnv1a", "{}")
+
+
+def test_the_name_counts_and_not_the_address(tmp_path: Path) -> None:
+    nodes = '[[nodes]]\nname="a"\naddress="x:1"\n[[nodes]]\nname="b"\naddress="y:%d"\n'
+    routers = [read(tmp_path, nodes % port).router() for port in (2, 3)]
+    keys = [b"key:%d" % number for number in range(200)]
+    assert list(map(routers[0].index, keys)) == list(map(routers[1].index, keys))
+
+
+@pytest.mark.parametrize(
+    ("hash_name", "names"),
+    [
+        ("ketama", ["a", "b:11212", "/run/socket"]),
+        ("ketama-fnv1a", ["a", "b:11212", "/run/socket"]),
+        ("rendezvous", ["a:11211", "b:11212", "/run/socket"]),
+        ("jump", ["a:11211", "b:11212", "/run/socket"]),
+    ],
+)
+def test_names_by_default_are_those_of_the_clients(hash_name: str, names: list[str]) -> None:
+    nodes = parse_nodes("a, b:11212,/run/socket", hash_name).nodes
+    assert [node.name for node in nodes] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "nodes: there must be at least one"),
+        ("nodes = 3", r"nodes: must be tables, each headed \[\[nodes\]\]"),
+        ("nodes = [3]", r"nodes: must be tables"),
+        ("replica = 1", "replica: is not known; there are hash, hash_tag, replicas, nodes"),
+        ("replicas = 2", "replicas: more than 1 is not possible yet"),
+        ("replicas = true", "replicas: must be a whole number, not True"),
+        ("hash = 'md5'", "hash: must be one of ketama, .*, not 'md5'"),
+        ("hash = 1", "hash: must be text, not 1"),
+        ("hash_tag = '{'\n[[nodes]]\naddress='a'", "hash_tag: must be two characters"),
+        ("[[nodes]]\nname = 'a'", "nodes: number 1: address: is missing"),
+        ("[[nodes]]\naddress = 'a:x'", "nodes: number 1: address: not HOST:PORT"),
+        ("[[nodes]]\naddress = 7", "nodes: number 1: address: must be text, not 7"),
+        ("[[nodes]]\naddress = 'a'\nweight = 0", "number 1: weight: must be from 1 to 1000, not 0"),
+        ("[[nodes]]\naddress = 'a'\nweight = 1.5", "weight: must be a whole number, not 1.5"),
+        ("[[nodes]]\naddress = 'a'\nzone = 'z'", "number 1: zone: is not known"),
+        ("[[nodes]]\naddress = 'a'\nname = ''", "name: must be text without spaces, not ''"),
+        ("[[nodes]]\naddress='a'\n[[nodes]]\naddress='b'\nname='a'", "nodes: 'a' is there twice"),
+        ("[[nodes]]\naddress='a'\n[[nodes]]\naddress='a'\nname='b'", "a:11211 is there twice"),
+        ("[[nodes]", "not TOML: "),
+    ],
+)
+def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'cluster.toml'}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="missing: No such file"):
+        read_topology(tmp_path / "missing")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="bytes: not UTF-8"):
+        read_topology(tmp_path / "bytes")
+
+
+@pytest.mark.parametrize("text", ["", "a,,b", "a,a", "a,a:11211", "a:0"])
+def test_wrong_lists(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_nodes(text)
