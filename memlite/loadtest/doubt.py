@@ -96,24 +96,33 @@ def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
     return ""
 
 
-def compare(slower: Point, faster: Point, value: Callable[[Repetition], float]) -> Comparison:
+def compare(
+    slower: Point,
+    faster: Point,
+    value: Callable[[Repetition], float],
+    beside: Sequence[Point] = (),
+) -> Comparison:
     """Compare two targets, of which one appears to be slower.
 
     Args:
         slower: the one that appears to be slower.
         faster: the other one.
         value: what to compare, of a repetition.
+        beside: points measured in turn with these. They show how busy the machine was if these
+            took too little time to tell.
     """
     values = [[value(one) for one in point.repetitions] for point in (slower, faster)]
     found = ratio(*values)
-    doubt = _doubt_about_difference(slower, faster, found)
+    doubt = _doubt_about_difference(slower, faster, found, beside)
     return Comparison(found, doubt, faster.generator_limited)
 
 
-def _doubt_about_difference(slower: Point, faster: Point, found: Interval) -> str:
+def _doubt_about_difference(
+    slower: Point, faster: Point, found: Interval, beside: Sequence[Point]
+) -> str:
     if min(len(slower.repetitions), len(faster.repetitions)) < 2:
         return "there is only one repetition"
-    doubt = machine_doubt([slower, faster])
+    doubt = machine_doubt([slower, faster, *beside])
     if doubt:
         return doubt
     if slower.generator_limited:

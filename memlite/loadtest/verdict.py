@@ -237,11 +237,11 @@ def _bursts(results: Results) -> Iterator[str]:
     groups = selection.by_target(results, selection.with_main_value_size(results.bursts))
     points = selection.at_common_load(groups)
     if points:
-        yield from _total_times(points)
+        yield from _total_times(points, results.points)
         yield from _single_set(points)
 
 
-def _total_times(points: Sequence[Point]) -> Iterator[str]:
+def _total_times(points: Sequence[Point], beside: Sequence[Point] = ()) -> Iterator[str]:
     first, *others = sorted(points, key=lambda point: point.seconds.mean)
     same = _same_load(points)
     parts = [
@@ -252,13 +252,14 @@ def _total_times(points: Sequence[Point]) -> Iterator[str]:
     ]
     for point in others:
         load = "" if same else f" ({_clients(point.clients)})"
-        compared = f", {_as_long(point, first)}" if same else ""
+        compared = f", {_as_long(point, first, beside)}" if same else ""
         parts.append(f"{duration(point.seconds.mean * 1e6)} with {point.target}{load}{compared}")
     yield "; ".join(parts) + "."
 
 
-def _as_long(point: Point, first: Point) -> str:
-    compared = compare(point, first, lambda one: one.seconds)
+def _as_long(point: Point, first: Point, beside: Sequence[Point]) -> str:
+    both = [one for one in beside if one.target in (point.target, first.target)]
+    compared = compare(point, first, lambda one: one.seconds, both)
     if compared.doubt:
         return _which_is_faster(compared)
     return f"{compared.times('at least')} as long"

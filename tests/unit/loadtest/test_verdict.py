@@ -321,6 +321,13 @@ def test_which_burst_is_faster_is_claimed_only_if_the_figures_bear_it():
     assert found[0].endswith("20 ms with b, at least 2 times as long.")
 
 
+def test_bursts_are_too_short_to_tell_how_busy_the_machine_was():
+    steady = point("a", 10, 1000, 1001), point("b", 10, 500, 501, machine=BUSY)
+    bursts = burst("a", 10, 0.01, 0.01), burst("b", 10, 0.02, 0.02)
+    found = sentences(*steady, bursts=bursts)
+    assert any(f"20 ms with b, {CANNOT_TELL}{OTHERS}." in sentence for sentence in found)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"rates": (500, 5000)}, {"kind": "concurrent"}, {"repetitions": 1, "clients": (1,)}],
