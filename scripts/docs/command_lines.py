@@ -7,6 +7,7 @@ import argparse
 from dataclasses import dataclass
 
 from memlite.cli.subcommands import SUBCOMMANDS
+from memlite.cluster.command import command_line as cluster
 from memlite.config import EXTENDED, OPTIONS, REFUSED
 from memlite.config.parsers import Choice
 from memlite.loadtest.options import command_line as bench
@@ -71,6 +72,7 @@ def commands() -> list[Command]:
     return [
         _server(),
         *measuring,
+        *_with_commands(("cluster",), SUBCOMMANDS["cluster"].help, cluster()),
         *_with_commands(("gcs-emulator",), SUBCOMMANDS["gcs-emulator"].help, gcs_emulator()),
         Command(
             ("shell",),

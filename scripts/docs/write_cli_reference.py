@@ -19,14 +19,13 @@ HEAD = """\
 <!-- Written by scripts/docs/write_cli_reference.py from the code: edit those. -->
 
 `memlite [options]`, or `python -m memlite [options]`, runs a server. There are
-[other commands](#other-commands): `memlite bench`, `memlite gcs-emulator` and `memlite shell`.
+[other commands](#other-commands): `memlite bench`, `cluster`, `gcs-emulator` and `shell`.
 
-The letters have the same meaning as in
-memcached. Every option also has a long form, an environment variable and a key in the TOML file
-that `--config FILE` (or `MEMLITE_CONFIG`) names. Flags override the environment, the environment
-overrides the file, and the file overrides the defaults; `-o` is merged key by key.
-`--print-config` prints the resulting settings as a TOML file, with the source of each value, and
-exits.
+The letters have the same meaning as in memcached. Every option also has a long form, an
+environment variable and a key in the TOML file that `--config FILE` (or `MEMLITE_CONFIG`) names.
+Flags override the environment, the environment overrides the file, and the file overrides the
+defaults; `-o` is merged key by key. `--print-config` prints the resulting settings as a TOML file,
+with the source of each value, and exits.
 
 Any error (an unknown flag, variable or key, a value out of range, a port in use) is reported in
 one line on stderr, with a non-zero exit code: 64 for settings, 71 if the server cannot start.
@@ -102,9 +101,9 @@ OTHERS = """
 ## Other commands
 
 They have no settings file, and no environment variables but those for passwords,
-`MEMLITE_BENCH_PASSWORD` and `MEMLITE_SHELL_PASSWORD`. Each needs an extra of the distribution,
-such as `pip install 'memlite-cache[bench]'`; the shell needs it for its prompt only. How to use
-them is on other pages: [the load tester](../compare-backends.md),
+`MEMLITE_BENCH_PASSWORD` and `MEMLITE_SHELL_PASSWORD`. `bench` and `gcs-emulator` need an extra of
+the distribution, such as `pip install 'memlite-cache[bench]'`; `shell` needs one for its prompt
+only. How to use them is on other pages: [the load tester](../compare-backends.md),
 [the shell](../how-to/use-the-shell.md), [the emulator](gcs-emulator.md). `--help` after a command
 prints what is below.
 """

@@ -8,6 +8,8 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = run; and set at "bench run"
     test "$words[2]" = bench; and test "$words[3]" = report; and set at "bench report"
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
+    test "$words[2]" = cluster; and set at "cluster"
+    test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
     test "$words[2]" = gcs-emulator; and set at "gcs-emulator"
     test "$words[2]" = shell; and set at "shell"
     test "$at" = "$argv[1]"
@@ -20,6 +22,7 @@ end
 complete -c memlite -f
 
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a bench -d 'a load tester that compares backends and servers, with a report'
+complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a cluster -d 'says on which of several nodes a key lives, and why'
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a gcs-emulator -d 'a strict Google Cloud Storage emulator for tests and benchmarks'
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a shell -d 'an interactive client for this and other memcached servers'
 complete -c memlite -n '__memlite_at ""' -s p -l port -x -d 'TCP port to listen on; 0 or -1 for any free one'
@@ -185,6 +188,16 @@ complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a ycsb-e
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a ycsb-f
 complete -c memlite -n '__memlite_at "bench workload"' -s h -l help -d 'show this help message and exit'
+
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a route -d 'say where keys live, and why'
+complete -c memlite -n '__memlite_at "cluster"' -s h -l help -d 'show this help message and exit'
+
+complete -c memlite -n '__memlite_at "cluster route"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster route"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
+complete -c memlite -n '__memlite_at "cluster route"' -l topology -r -F -d 'a TOML file that lists the nodes'
+complete -c memlite -n '__memlite_at "cluster route"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
+complete -c memlite -n '__memlite_at "cluster route"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
+complete -c memlite -n '__memlite_at "cluster route"' -l json -d 'show a JSON object for each key'
 
 complete -c memlite -n '__memlite_at "gcs-emulator"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "gcs-emulator"' -l host -x -d 'address to listen on (default: 127.0.0.1)'
