@@ -339,6 +339,9 @@ def _listening_processes(host: str, port: int) -> list[psutil.Process]:
     """Return the local process listening on that address and its children, as far as known."""
     try:
         local = {info[4][0] for info in socket.getaddrinfo(host, port)}
+        ours = {one.address for each in psutil.net_if_addrs().values() for one in each}
+        if not any(one in ours or str(one).startswith("127.") for one in local):
+            return []  # a remote server
         local |= {"0.0.0.0", "::"}  # noqa: S104 - to compare with, not to bind to
         for one in psutil.net_connections("tcp"):
             listens = one.status == psutil.CONN_LISTEN and one.laddr.port == port
