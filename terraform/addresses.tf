@@ -21,6 +21,13 @@ resource "google_compute_address" "server" {
   subnetwork   = local.subnetwork
   labels       = local.labels
 
+  lifecycle {
+    precondition {
+      condition     = var.existing_network == null || strcontains(local.subnetwork, "/regions/${var.region}/")
+      error_message = "The subnet ${local.subnetwork} is not in the region ${var.region}."
+    }
+  }
+
   depends_on = [google_project_service.apis]
 }
 

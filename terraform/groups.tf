@@ -91,6 +91,11 @@ resource "google_compute_region_instance_group_manager" "server" {
     max_unavailable_fixed = var.updates.max_unavailable
   }
 
+  # What an old template installs may be gone from the bucket.
+  instance_lifecycle_policy {
+    force_update_on_repair = "YES"
+  }
+
   # The first boot needs packages and the bucket.
   depends_on = [
     google_compute_router_nat.nat,
@@ -107,7 +112,7 @@ resource "google_compute_health_check" "balancing" {
   for_each = local.managed
 
   project             = var.project
-  name                = "${var.name}-${each.key}"
+  name                = "${var.name}-${each.key}-balancing"
   check_interval_sec  = 5
   timeout_sec         = 5
   healthy_threshold   = 1
@@ -154,6 +159,11 @@ resource "google_compute_region_backend_service" "server" {
     group          = google_compute_region_instance_group_manager.server[each.key].instance_group
     balancing_mode = "CONNECTION"
   }
+
+  lifecycle {
+    # A group with other zones is another group, which cannot be exchanged while it is in use.
+    replace_triggered_by = [google_compute_region_instance_group_manager.server[each.key].distribution_policy_zones]
+  }
 }
 
 resource "google_compute_forwarding_rule" "server" {
@@ -172,4 +182,8 @@ resource "google_compute_forwarding_rule" "server" {
   # Like a VM's address, it can be reached from other regions.
   allow_global_access = true
   labels              = local.labels
+
+  lifecycle {
+    replace_triggered_by = [google_compute_region_instance_group_manager.server[each.key].distribution_policy_zones]
+  }
 }

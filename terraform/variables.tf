@@ -105,6 +105,14 @@ variable "servers" {
   }
 
   validation {
+    condition = length(setintersection(
+      [for name, group in var.servers : name if coalesce(group.managed, group.backend == "bucket")],
+      flatten([for name, group in var.servers : [for number in range(1, max(group.count, 0) + 1) : "${name}-${number}"] if !coalesce(group.managed, group.backend == "bucket")]),
+    )) == 0
+    error_message = "A managed group cannot have the name of a single server, such as pages-1."
+  }
+
+  validation {
     condition     = alltrue([for group in values(var.servers) : group.managed != true || group.backend == "bucket"])
     error_message = "Only servers with a bucket can be managed: Google would replace the others with empty ones."
   }

@@ -213,3 +213,25 @@ run "too_long_a_delay" {
 
   expect_failures = [var.updates]
 }
+
+run "group_with_the_name_of_a_server" {
+  command = plan
+
+  variables {
+    servers = {
+      pages   = { backend = "memory", count = 2 }
+      pages-2 = { backend = "bucket" }
+    }
+  }
+
+  expect_failures = [var.servers]
+}
+
+run "repairs_use_what_is_still_in_the_bucket" {
+  command = plan
+
+  assert {
+    condition     = one(google_compute_region_instance_group_manager.server["sessions"].instance_lifecycle_policy).force_update_on_repair == "YES"
+    error_message = "A VM would be repaired with a package that is gone."
+  }
+}

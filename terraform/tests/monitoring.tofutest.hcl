@@ -16,7 +16,7 @@ run "the_agent_and_no_alert_by_default" {
 
   assert {
     condition = alltrue([for script in [google_compute_instance.server["pages-1"].metadata.startup-script, google_compute_instance_template.server["bucket"].metadata.startup-script] :
-      strcontains(script, "\nagent='2.70.0'\n") && strcontains(script, "\n      type: memcached\n      endpoint: localhost:11211\n")
+      strcontains(script, "\nagent='2.70.0'\n") && strcontains(script, "\n      type: memcached\n      endpoint: 127.0.0.1:11211\n")
     ])
     error_message = "The agent is not installed, or does not ask memlite."
   }

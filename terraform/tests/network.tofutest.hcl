@@ -199,3 +199,13 @@ run "network_of_names_by_its_name_alone" {
 
   expect_failures = [var.dns_networks]
 }
+
+run "subnet_of_another_region" {
+  command = plan
+
+  variables {
+    existing_network = { network = "projects/p/global/networks/n", subnetwork = "projects/p/regions/us-central1/subnetworks/s" }
+  }
+
+  expect_failures = [google_compute_address.server]
+}

@@ -178,6 +178,8 @@ SLIPS = [
         "[google_compute_health_check.healing",
         "groups",
     ),
+    ("groups.tf", '"YES"', '"NO"', "groups"),
+    ("addresses.tf", "/regions/${var.region}/", "/", "network"),
     ("addresses.tf", "${name}.${var.dns_domain}", "${name}", "network"),
     ("addresses.tf", "concat([local.network], var.dns_networks)", "[local.network]", "network"),
     ("network.tf", "? var.project : regex", "? var.project : split", "network"),
