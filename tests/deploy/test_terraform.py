@@ -30,6 +30,8 @@ from tests.deploy.module import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
+PRODUCTION = Path("examples") / "production"
+PARTS = [Path(), EXAMPLE, PRODUCTION]
 VERSION = Path("memlite") / "core" / "version.py"
 # The only variable without a default.
 GIVEN = ("-var=project=test-project",)
@@ -111,16 +113,16 @@ def prepared(program: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[To
             "  direct {}\n"
             "}\n"
         )
-        for part in (module, module / EXAMPLE):
-            tofu.run(part, "get")
+        for part in PARTS:
+            tofu.run(module / part, "get")
         return tofu, module
     cache = folder / "cache"
     cache.mkdir()
     settings.write_text(f'plugin_cache_dir = "{cache}"\n')
-    for part in (module, module / EXAMPLE):
+    for part in PARTS:
         done = subprocess.run(
             [program, "init", "-backend=false", "-input=false"],
-            cwd=part,
+            cwd=module / part,
             env=environment,
             capture_output=True,
             text=True,
@@ -153,13 +155,13 @@ def test_it_is_formatted(program: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
 def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
     found = json.loads(tofu.run(module / part, "validate", "-json").stdout)
     assert found["valid"] and found["error_count"] == 0, found["diagnostics"]
 
 
-@pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
 def test_the_modules_own_tests_pass(tofu: Tofu, module: Path, part: Path) -> None:
     tofu.take_tests(module / part)
     assert ", 0 failed" in tofu.run(module / part, "test").stdout
@@ -251,6 +253,25 @@ def test_the_example_can_be_planned_with_a_made_up_token(tofu: Tofu, module: Pat
         plan["planned_values"]["outputs"]["bucket_url"]["value"]
         == "gs://test-project-memlite/items"
     )
+
+
+def test_the_example_for_production_can_be_planned(tofu: Tofu, module: Path) -> None:
+    plan = tofu.plan(
+        module / PRODUCTION,
+        "-var=project=test-project",
+        "-var=host_project=host-project",
+        "-var=notification_channels=[]",
+    )
+    (template,) = instances(plan).values()
+    files = embedded(template["metadata"]["startup-script"])
+    assert files["secrets.list"].splitlines() == [
+        f"{name} projects/test-project/secrets/memlite-{secret}/versions/latest"
+        for name, secret in {
+            "tls_certificate": "certificate",
+            "tls_key": "key",
+            "users": "users",
+        }.items()
+    ]
 
 
 SERVERS = {

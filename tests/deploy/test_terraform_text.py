@@ -209,7 +209,7 @@ def test_all_resources_are_in_the_given_project() -> None:
 
 
 def test_variables_and_outputs_are_described() -> None:
-    for folder in (MODULE, MODULE / "examples" / "shared-bucket"):
+    for folder in (MODULE, *(MODULE / "examples").iterdir()):
         for name, variable in blocks(folder, "variable").items():
             assert {"type", "description"} <= set(variable), name
         for name, output in blocks(folder, "output").items():
