@@ -290,7 +290,13 @@ SERVERS = {
 
 
 def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
-    plan = tofu.plan(module, *GIVEN, f"-var=servers={json.dumps(SERVERS)}")
+    secrets = {"users": "u", "tls_certificate": "c", "tls_key": "k", "tls_client_ca": "a"}
+    plan = tofu.plan(
+        module,
+        *GIVEN,
+        f"-var=servers={json.dumps(SERVERS)}",
+        f"-var=secrets={json.dumps(secrets)}",
+    )
     said = {}
     for name, vm in instances(plan).items():
         text = embedded(vm["metadata"]["startup-script"])["memlite.env"]
@@ -318,6 +324,8 @@ def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
         "memlite-bucket": [
             'backend = "gs://test-project-memlite/items"',
             "near-cache = 67108864",
+            'auth-file = "/etc/memlite/secrets/users"',
+            "enable-ssl = true",
             'prefix-delimiter = "#"',
             "write-back = true",
         ],
