@@ -1,12 +1,38 @@
 # Networks of Google Cloud deny all ingress that no rule allows.
 
+locals {
+  firewall = var.existing_network == null || try(var.existing_network.create_firewall_rules, false)
+}
+
 resource "google_compute_firewall" "clients" {
-  project       = var.project
-  name          = "${var.name}-clients"
-  description   = "memcached's protocol, from the subnet and the configured ranges"
-  network       = google_compute_network.network.id
-  direction     = "INGRESS"
-  source_ranges = concat([var.subnet_range], var.client_ranges)
+  count = local.firewall ? 1 : 0
+
+  project     = local.network_project
+  name        = "${var.name}-clients"
+  description = "memcached's protocol, from the configured ranges, the load generators, and a subnet of memlite's own"
+  network     = local.network
+  direction   = "INGRESS"
+  # Others may use an existing subnet.
+  source_ranges = concat(var.existing_network == null ? [var.subnet_range] : [], var.client_ranges)
+  source_tags   = [local.load_tag]
+  target_tags   = [local.server_tag]
+
+  allow {
+    protocol = "tcp"
+    ports    = [tostring(var.port)]
+  }
+}
+
+resource "google_compute_firewall" "health_checks" {
+  count = local.firewall && length(local.managed) > 0 ? 1 : 0
+
+  project     = local.network_project
+  name        = "${var.name}-health-checks"
+  description = "Google's health checks of managed servers"
+  network     = local.network
+  direction   = "INGRESS"
+  # The fixed source ranges of health checks.
+  source_ranges = ["35.191.0.0/16", "130.211.0.0/22"]
   target_tags   = [local.server_tag]
 
   allow {
@@ -16,13 +42,16 @@ resource "google_compute_firewall" "clients" {
 }
 
 resource "google_compute_firewall" "ssh" {
-  project     = var.project
+  count = local.firewall ? 1 : 0
+
+  project     = local.network_project
   name        = "${var.name}-ssh"
   description = "SSH, only through Identity-Aware Proxy"
-  network     = google_compute_network.network.id
+  network     = local.network
   direction   = "INGRESS"
   # The fixed source range of Identity-Aware Proxy.
   source_ranges = ["35.235.240.0/20"]
+  target_tags   = [local.server_tag, local.load_tag]
 
   allow {
     protocol = "tcp"

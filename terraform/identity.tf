@@ -18,20 +18,13 @@ resource "google_service_account" "load" {
   depends_on = [google_project_service.apis]
 }
 
+# For the Ops Agent.
 resource "google_project_iam_member" "server" {
-  for_each = toset(["roles/logging.logWriter", "roles/monitoring.metricWriter"])
+  for_each = toset(var.monitoring.agent ? ["roles/logging.logWriter", "roles/monitoring.metricWriter"] : [])
 
   project = var.project
   role    = each.value
   member  = "serviceAccount:${google_service_account.server.email}"
-}
-
-resource "google_project_iam_member" "load" {
-  for_each = toset(var.load_generators.count > 0 ? ["roles/logging.logWriter", "roles/monitoring.metricWriter"] : [])
-
-  project = var.project
-  role    = each.value
-  member  = "serviceAccount:${google_service_account.load[0].email}"
 }
 
 resource "google_storage_bucket_iam_member" "server" {

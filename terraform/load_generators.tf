@@ -8,6 +8,7 @@ resource "google_compute_instance" "load" {
   desired_status            = var.desired_status
   allow_stopping_for_update = true
   labels                    = local.labels
+  tags                      = [local.load_tag]
 
   boot_disk {
     initialize_params {
@@ -19,7 +20,7 @@ resource "google_compute_instance" "load" {
   }
 
   network_interface {
-    subnetwork = google_compute_subnetwork.subnet.id
+    subnetwork = local.subnetwork
 
     dynamic "access_config" {
       for_each = var.external_addresses ? [""] : []
@@ -45,6 +46,7 @@ resource "google_compute_instance" "load" {
       arguments    = "${local.install.load} --no-service"
       environment  = "# No server runs here."
       secrets_list = ""
+      agent        = ""
     }))
   }
 

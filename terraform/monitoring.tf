@@ -1,9 +1,44 @@
-# This monitors the machine. systemd monitors the process: its watchdog restarts a memlite that hangs or has exited.
-# An uptime check would need an external address.
+# The Ops Agent on servers, and alerts: that a VM is down, that memlite does not answer, that it failed.
+
+locals {
+  agent = var.monitoring.agent ? var.monitoring.agent_version : ""
+
+  # The agent's receiver knows neither passwords nor TLS.
+  statistics = var.secrets.users == null && !local.tls
+
+  agent_config = templatefile("${path.module}/startup_agent.yaml.tftpl", {
+    port       = var.port
+    statistics = local.statistics
+  })
+
+  alerts = var.monitoring.enabled && var.desired_status == "RUNNING"
+
+  is_ours     = "metadata.user_labels.memlite = \"${var.name}\""
+  of_instance = "resource.type = \"gce_instance\""
+
+  # What a running memlite reports, by the agent: its statistics, or at least that there is such a process.
+  sign_of_life = join(" AND ", concat([local.of_instance, local.is_ours], local.statistics ? [
+    "metric.type = \"workload.googleapis.com/memcached.connections.current\"",
+    ] : [
+    "metric.type = \"agent.googleapis.com/processes/rss_usage\"",
+    "metric.labels.process = \"memlite\"",
+  ]))
+
+  # Errors that memlite logs, and what systemd logs when memlite crashes, hangs or does not start.
+  failures = join(" AND ", [
+    local.of_instance,
+    "log_id(\"journal\")",
+    "labels.\"compute.googleapis.com/resource_name\" =~ \"^${var.name}-\"",
+    join(" OR ", [
+      "((jsonPayload._SYSTEMD_UNIT =~ \"^memlite(-secrets)?.service$\" AND jsonPayload.MESSAGE =~ \"^memlite(-secrets)?: error: |\\\"level\\\":\\\"error\\\"\")",
+      "(jsonPayload.UNIT = \"memlite.service\" AND jsonPayload.MESSAGE =~ \"Failed with result|Watchdog timeout\"))",
+    ]),
+  ])
+}
 
 resource "google_monitoring_alert_policy" "down" {
-  # No alert for VMs that were stopped on purpose.
-  count = var.monitoring.enabled && var.desired_status == "RUNNING" && length(local.servers) > 0 ? 1 : 0
+  # No alert for VMs that were stopped on purpose. Those of managed groups come and go.
+  count = local.alerts && length(local.servers) > 0 ? 1 : 0
 
   project               = var.project
   display_name          = "${var.name}: a memlite VM is down"
@@ -16,9 +51,10 @@ resource "google_monitoring_alert_policy" "down" {
 
     condition_absent {
       filter = join(" AND ", [
-        "resource.type = \"gce_instance\"",
+        local.of_instance,
+        local.is_ours,
+        "metadata.user_labels.memlite_managed = \"false\"",
         "metric.type = \"compute.googleapis.com/instance/uptime_total\"",
-        "metadata.user_labels.memlite = \"${var.name}\"",
       ])
       duration = "300s"
 
@@ -32,6 +68,76 @@ resource "google_monitoring_alert_policy" "down" {
   documentation {
     mime_type = "text/markdown"
     content   = "`gcloud compute instances list --project ${var.project} --filter labels.memlite=${var.name}` shows which VM; its serial port output shows why."
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_monitoring_alert_policy" "silent" {
+  for_each = { for group, settings in var.servers : group => settings if local.alerts && var.monitoring.agent && settings.count > 0 }
+
+  project               = var.project
+  display_name          = "${var.name}: ${each.key}: fewer than ${each.value.count} memlite answer"
+  combiner              = "OR"
+  notification_channels = var.monitoring.notification_channels
+  user_labels           = local.labels
+
+  # Replaced VMs leave their time series behind, so those that report are counted.
+  conditions {
+    display_name = "fewer than ${each.value.count} for ten minutes"
+
+    condition_threshold {
+      filter          = "${local.sign_of_life} AND metadata.user_labels.memlite_group = \"${each.key}\""
+      comparison      = "COMPARISON_LT"
+      threshold_value = each.value.count
+      duration        = "600s"
+      # None at all is fewer.
+      evaluation_missing_data = "EVALUATION_MISSING_DATA_ACTIVE"
+
+      aggregations {
+        alignment_period     = "120s"
+        per_series_aligner   = "ALIGN_MEAN"
+        cross_series_reducer = "REDUCE_COUNT"
+      }
+    }
+  }
+
+  documentation {
+    mime_type = "text/markdown"
+    content   = "On each VM: `systemctl status memlite google-cloud-ops-agent`, and `journalctl -u google-startup-scripts -u memlite-startup -u memlite`."
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_monitoring_alert_policy" "failed" {
+  count = local.alerts && var.monitoring.agent && length(var.servers) > 0 ? 1 : 0
+
+  project               = var.project
+  display_name          = "${var.name}: memlite failed"
+  combiner              = "OR"
+  notification_channels = var.monitoring.notification_channels
+  user_labels           = local.labels
+
+  conditions {
+    display_name = "an error, a crash, a hang or a failed start in the journal"
+
+    condition_matched_log {
+      filter = local.failures
+    }
+  }
+
+  alert_strategy {
+    auto_close = "3600s"
+
+    notification_rate_limit {
+      period = "900s"
+    }
+  }
+
+  documentation {
+    mime_type = "text/markdown"
+    content   = "The VM's log: `journalctl -u memlite`. systemd restarts memlite within seconds, unless its settings are invalid."
   }
 
   depends_on = [google_project_service.apis]

@@ -2,8 +2,8 @@ locals {
   bucket     = "gs://${google_storage_bucket.bucket.name}"
   bucket_url = "${local.bucket}/items"
 
-  addresses = { for name, vm in google_compute_instance.server : name => vm.network_interface[0].network_ip }
-  targets   = [for name in keys(local.servers) : "${local.addresses[name]}:${var.port}=${name}"]
+  # One for each single server and each managed group.
+  targets = [for name, server in merge(local.servers, local.managed) : "${local.addresses[name]}:${var.port}=${name}" if server.count > 0]
 }
 
 output "project" {
@@ -12,14 +12,27 @@ output "project" {
 }
 
 output "servers" {
-  description = "Servers by name: address and port for clients, group, backend, zone."
-  value = { for name, vm in google_compute_instance.server : vm.name => {
-    address = local.addresses[name]
-    port    = var.port
-    group   = local.servers[name].group
-    backend = local.servers[name].backend
-    zone    = vm.zone
-  } }
+  description = "Single servers and managed groups by name: host, address and port for clients, group, backend, number of VMs, zones (null: selected by Google)."
+  value = merge(
+    { for name, server in local.servers : "${var.name}-${name}" => {
+      host    = local.hosts[name]
+      address = local.addresses[name]
+      port    = var.port
+      group   = server.group
+      backend = server.backend
+      count   = 1
+      zones   = [google_compute_instance.server[name].zone]
+    } },
+    { for group, settings in local.managed : "${var.name}-${group}" => {
+      host    = local.hosts[group]
+      address = local.addresses[group]
+      port    = var.port
+      group   = group
+      backend = settings.backend
+      count   = settings.count
+      zones   = local.group_zones[group]
+    } if settings.count > 0 },
+  )
 }
 
 output "load_generators" {
@@ -37,7 +50,7 @@ output "bucket_url" {
 
 output "network" {
   description = "ID of the network, for peering with the clients' network."
-  value       = google_compute_network.network.id
+  value       = local.network
 }
 
 output "service_account" {
@@ -49,8 +62,8 @@ output "pymemcache" {
   description = "For each group with servers, Python code that stores and reads an item, to run on a VM in the network."
   value = { for group, settings in var.servers : group => join("\n", [
     "from pymemcache.client.hash import HashClient",
-    "client = HashClient([${join(", ", [for name, server in local.servers :
-      "(\"${local.addresses[name]}\", ${var.port})" if server.group == group
+    "client = HashClient([${join(", ", [for name in contains(keys(local.managed), group) ? [group] : [for name, server in local.servers : name if server.group == group] :
+      "(\"${local.hosts[name]}\", ${var.port})"
     ])}])",
     "client.set(\"greeting\", \"hello\")",
     "print(client.get(\"greeting\"))",
@@ -58,7 +71,7 @@ output "pymemcache" {
 }
 
 output "bench_targets" {
-  description = "Values of `memlite bench compare --target`, one per server."
+  description = "Values of `memlite bench compare --target`, one per single server and managed group."
   value       = local.targets
 }
 
@@ -68,8 +81,14 @@ output "bench" {
 }
 
 output "ssh" {
-  description = "Commands that open a shell on each VM, through Identity-Aware Proxy."
-  value = { for vm in concat(values(google_compute_instance.server), google_compute_instance.load) :
-    vm.name => "gcloud compute ssh ${vm.name} --project ${var.project} --zone ${vm.zone} --tunnel-through-iap"
-  }
+  description = "Commands that open a shell on each VM, through Identity-Aware Proxy; for a managed group, on one of its VMs."
+  value = merge(
+    { for vm in concat(values(google_compute_instance.server), google_compute_instance.load) :
+      vm.name => "gcloud compute ssh ${vm.name} --project ${var.project} --zone ${vm.zone} --tunnel-through-iap"
+    },
+    { for group, settings in local.managed : "${var.name}-${group}" => join(" ", [
+      "gcloud compute ssh $(gcloud compute instance-groups managed list-instances ${var.name}-${group}",
+      "--project ${var.project} --region ${var.region} --limit 1 --uri) --project ${var.project} --tunnel-through-iap",
+    ]) if settings.count > 0 },
+  )
 }

@@ -2,10 +2,12 @@ locals {
   zone       = coalesce(var.zone, "${var.region}-b")
   labels     = merge(var.labels, { memlite = var.name })
   server_tag = "${var.name}-server"
+  load_tag   = "${var.name}-load"
 
+  # Single servers. Their items are in memory or on the boot disk, so that another VM cannot take their place.
   servers = merge([for group, settings in var.servers : {
     for number in range(1, settings.count + 1) : "${group}-${number}" => merge(settings, { group = group })
-  }]...)
+  } if !contains(keys(local.managed), group)]...)
 
   backends = {
     memory = "memory://"
@@ -38,7 +40,23 @@ locals {
     secrets       = trimspace(file("${path.module}/startup_secrets.py"))
     secrets_unit  = trimspace(file("${path.module}/startup_secrets.service"))
     secrets_timer = trimspace(file("${path.module}/startup_secrets.timer"))
+    agent_script  = trimspace(file("${path.module}/startup_agent.sh"))
+    agent_config  = trimspace(local.agent_config)
   }
+}
+
+locals {
+  metadata = { for group, settings in var.servers : group => {
+    enable-oslogin         = "TRUE"
+    block-project-ssh-keys = "TRUE"
+    # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
+    startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
+      arguments    = "${local.install.server} --unit memlite.service --environment memlite.env"
+      environment  = local.environments[group]
+      secrets_list = local.secrets_list
+      agent        = local.agent
+    }))
+  } }
 }
 
 resource "google_compute_instance" "server" {
@@ -50,7 +68,7 @@ resource "google_compute_instance" "server" {
   machine_type              = each.value.machine_type
   desired_status            = var.desired_status
   allow_stopping_for_update = true
-  labels                    = local.labels
+  labels                    = merge(local.labels, { memlite_group = each.value.group, memlite_managed = "false" })
   tags                      = [local.server_tag]
 
   boot_disk {
@@ -63,7 +81,8 @@ resource "google_compute_instance" "server" {
   }
 
   network_interface {
-    subnetwork = google_compute_subnetwork.subnet.id
+    subnetwork = local.subnetwork
+    network_ip = local.addresses[each.key]
 
     dynamic "access_config" {
       for_each = var.external_addresses ? [""] : []
@@ -83,16 +102,7 @@ resource "google_compute_instance" "server" {
     enable_integrity_monitoring = true
   }
 
-  metadata = {
-    enable-oslogin         = "TRUE"
-    block-project-ssh-keys = "TRUE"
-    # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
-    startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
-      arguments    = "${local.install.server} --unit memlite.service --environment memlite.env"
-      environment  = local.environments[each.value.group]
-      secrets_list = local.secrets_list
-    }))
-  }
+  metadata = local.metadata[each.value.group]
 
   lifecycle {
     precondition {

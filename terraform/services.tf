@@ -1,6 +1,7 @@
 resource "google_project_service" "apis" {
   for_each = toset(var.enable_apis ? concat(
     ["compute", "iam", "iap", "logging", "monitoring", "storage"],
+    var.dns_domain != null ? ["dns"] : [],
     length(local.secrets) > 0 ? ["secretmanager"] : [],
   ) : [])
 

@@ -61,7 +61,8 @@ variable "servers" {
   description = <<-END
     Groups of memlite servers. `backend` is `memory`, `file` (on the boot disk) or `bucket`, which all such groups
     share. `memory_limit` is in megabytes. `options` are memlite's own: `{ near_cache = "64m" }` becomes
-    `MEMLITE_NEAR_CACHE=64m`. `count` may be 0.
+    `MEMLITE_NEAR_CACHE=64m`. `count` may be 0. Groups with a bucket are managed instance groups behind one address,
+    unless `managed` is false, in one `zone` or spread over `zones`, by default those that Google selects.
   END
   type = map(object({
     backend      = string
@@ -72,6 +73,8 @@ variable "servers" {
     disk_type    = optional(string, "pd-balanced")
     memory_limit = optional(number, 512)
     options      = optional(map(string), {})
+    managed      = optional(bool)
+    zones        = optional(list(string))
   }))
   default  = { bucket = { backend = "bucket" } }
   nullable = false
@@ -102,6 +105,27 @@ variable "servers" {
   }
 
   validation {
+    condition = length(setintersection(
+      [for name, group in var.servers : name if coalesce(group.managed, group.backend == "bucket")],
+      flatten([for name, group in var.servers : [for number in range(1, max(group.count, 0) + 1) : "${name}-${number}"] if !coalesce(group.managed, group.backend == "bucket")]),
+    )) == 0
+    error_message = "A managed group cannot have the name of a single server, such as pages-1."
+  }
+
+  validation {
+    condition     = alltrue([for group in values(var.servers) : group.managed != true || group.backend == "bucket"])
+    error_message = "Only servers with a bucket can be managed: Google would replace the others with empty ones."
+  }
+
+  validation {
+    condition = alltrue([for group in values(var.servers) : group.zones == null || (
+      coalesce(group.managed, group.backend == "bucket") && group.zone == null && try(length(group.zones) > 0, false) &&
+      try(alltrue([for zone in group.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", zone))]), false)
+    )])
+    error_message = "zones are names such as europe-west1-b, at least one, and only for managed groups, instead of zone."
+  }
+
+  validation {
     condition     = alltrue([for group in values(var.servers) : group.disk_size_gb >= 10 && floor(group.disk_size_gb) == group.disk_size_gb])
     error_message = "disk_size_gb must be a whole number, and at least the 10 that the image needs."
   }
@@ -129,6 +153,40 @@ variable "servers" {
     # Values are written in double quotes into a file that systemd reads.
     condition     = alltrue(flatten([for group in values(var.servers) : [for value in values(group.options) : can(regex("^[^\"\\\\$`[:cntrl:]]*$", value))]]))
     error_message = "An option's value cannot contain double quotes, backslashes, dollar signs, backquotes or control characters."
+  }
+}
+
+variable "updates" {
+  description = <<-END
+    How managed groups are updated: `PROACTIVE` replaces all VMs, `OPPORTUNISTIC` only those that are replaced anyway.
+    `max_surge` new ones at a time (by default one for each zone) are created before old ones are deleted, of which
+    `max_unavailable` may be missing; Google requires 0 or at least the number of zones. `initial_delay` is how many seconds
+    a new VM may take to install memlite before it is replaced.
+  END
+  type = object({
+    type            = optional(string, "PROACTIVE")
+    max_surge       = optional(number)
+    max_unavailable = optional(number, 0)
+    initial_delay   = optional(number, 900)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = contains(["PROACTIVE", "OPPORTUNISTIC"], var.updates.type)
+    error_message = "The type must be PROACTIVE or OPPORTUNISTIC."
+  }
+
+  validation {
+    condition = alltrue([for number in [coalesce(var.updates.max_surge, 1), var.updates.max_unavailable] :
+      number >= 0 && floor(number) == number
+    ]) && !(var.updates.max_surge == 0 && var.updates.max_unavailable == 0)
+    error_message = "max_surge and max_unavailable must be whole numbers, and not both 0: nothing could be updated."
+  }
+
+  validation {
+    condition     = var.updates.initial_delay >= 0 && var.updates.initial_delay <= 3600
+    error_message = "initial_delay must be from 0 to 3600 seconds."
   }
 }
 
@@ -168,7 +226,7 @@ variable "image" {
 }
 
 variable "desired_status" {
-  description = "`RUNNING`, or `TERMINATED` to stop all VMs and keep their disks."
+  description = "`RUNNING`, or `TERMINATED` to stop single VMs, whose disks are kept, and to delete those of managed groups."
   type        = string
   default     = "RUNNING"
   nullable    = false
@@ -271,8 +329,59 @@ variable "secrets" {
   }
 }
 
+variable "existing_network" {
+  description = <<-END
+    IDs of a network and of a subnet in the region to use instead of creating them: `projects/<project>/global/networks/<name>`
+    and `projects/<project>/regions/<region>/subnetworks/<name>`. With a shared VPC, the project is the host project. The
+    subnet needs Private Google Access, and the network a way to packages, such as Cloud NAT. `create_firewall_rules =
+    false` if somebody else opens the ports.
+  END
+  type = object({
+    network               = string
+    subnetwork            = string
+    create_firewall_rules = optional(bool, true)
+  })
+  default = null
+
+  validation {
+    condition     = var.existing_network == null || can(regex("^(https://www.googleapis.com/compute/v1/)?projects/[^/]+/global/networks/[^/]+$", var.existing_network.network))
+    error_message = "network must be an ID such as projects/my-project/global/networks/my-network."
+  }
+
+  validation {
+    condition     = var.existing_network == null || can(regex("^(https://www.googleapis.com/compute/v1/)?projects/[^/]+/regions/[^/]+/subnetworks/[^/]+$", var.existing_network.subnetwork))
+    error_message = "subnetwork must be an ID such as projects/my-project/regions/europe-west1/subnetworks/my-subnet."
+  }
+}
+
+variable "dns_domain" {
+  description = <<-END
+    Domain of the servers' names, in a private zone of Cloud DNS: `pages-1.memlite.internal` for a server,
+    `bucket.memlite.internal` for a managed group. Null: no zone; addresses stay the same, too.
+  END
+  type        = string
+  default     = "memlite.internal"
+
+  validation {
+    condition     = var.dns_domain == null || can(regex("^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z]{2,63}$", var.dns_domain))
+    error_message = "dns_domain must be a domain of at least two parts, without a dot at the end, such as memlite.internal."
+  }
+}
+
+variable "dns_networks" {
+  description = "IDs of other networks in which the names are known, such as those peered with this one."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for network in var.dns_networks : can(regex("projects/[^/]+/global/networks/[^/]+$", network))])
+    error_message = "dns_networks must be IDs such as projects/my-project/global/networks/my-network."
+  }
+}
+
 variable "subnet_range" {
-  description = "IP range of the VMs. All addresses in it may connect to the servers."
+  description = "IP range of the VMs, unless there is an existing network. All addresses in it may connect to the servers."
   type        = string
   default     = "10.42.0.0/24"
   nullable    = false
@@ -288,7 +397,8 @@ variable "subnet_range" {
 
 variable "client_ranges" {
   description = <<-END
-    Other ranges that may connect to the servers, such as those of a network peered with this one. No range may be
+    Other ranges that may connect to the servers, such as those of a network peered with this one, or of an existing
+    subnet. No range may be
     wider than /8: without `secrets` the servers require no password, so any client that can connect can read and change
     everything.
   END
@@ -362,11 +472,22 @@ variable "bucket_force_destroy" {
 }
 
 variable "monitoring" {
-  description = "Cloud Monitoring alert when a VM has been down for five minutes, sent to channels such as `projects/<project>/notificationChannels/<number>`."
+  description = <<-END
+    `agent`: the Ops Agent on servers, in `agent_version`, sends logs and statistics to Google. `enabled`: alerts that a VM is
+    down, that fewer memlite answer than there should be, and that memlite failed, sent to channels such as
+    `projects/<project>/notificationChannels/<number>`.
+  END
   type = object({
+    agent                 = optional(bool, true)
+    agent_version         = optional(string, "2.70.0")
     enabled               = optional(bool, false)
     notification_channels = optional(list(string), [])
   })
   default  = {}
   nullable = false
+
+  validation {
+    condition     = can(regex("^2\\.[0-9]+\\.[0-9]+$", var.monitoring.agent_version))
+    error_message = "agent_version must be a single version of the Ops Agent such as 2.70.0."
+  }
 }

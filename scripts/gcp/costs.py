@@ -23,6 +23,8 @@ SHARED = {"e2-micro": (0.25, 1), "e2-small": (0.5, 2), "e2-medium": (1, 4)}
 # US dollars per GiB and month. https://cloud.google.com/compute/disks-image-pricing
 DISKS = {"pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17}
 HOURS_OF_A_MONTH = 730
+# An internal load balancer: each of up to five. https://cloud.google.com/load-balancing/pricing
+LOAD_BALANCER = 0.025
 # Cloud NAT: the gateway, per machine for up to 32, and its address. https://cloud.google.com/nat/pricing
 NAT_MACHINE, NAT_ADDRESS, NAT_MOST = 0.0014, 0.005, 32
 
@@ -37,6 +39,7 @@ def report(plan: dict[str, Any]) -> list[str]:
     lines = ["", f"{_changes(plan)}. Then, in all, at us-central1's prices:"]
     resources = list(_resources(plan.get("planned_values", {}).get("root_module", {})))
     machines = [one for kind, one in resources if kind == "google_compute_instance"]
+    machines += _managed(resources)
     running = [one for one in machines if one.get("desired_status") != "TERMINATED"]
     total, unknown = 0.0, False
     for machine, count in Counter(one["machine_type"] for one in running).items():
@@ -55,6 +58,11 @@ def report(plan: dict[str, Any]) -> list[str]:
         lines.append(_line(f"{size} GiB of {kind}", price))
         total += price or 0
         unknown |= price is None
+    balancers = sum(kind == "google_compute_forwarding_rule" for kind, _ in resources)
+    if balancers:
+        price = balancers * LOAD_BALANCER
+        lines.append(_line(f"{balancers} x load balancer, internal", price))
+        total += price
     if any(kind == "google_compute_router_nat" for kind, _ in resources):
         price = min(len(running), NAT_MOST) * NAT_MACHINE + NAT_ADDRESS
         lines.append(_line("Cloud NAT", price))
@@ -97,6 +105,27 @@ def _resources(module: dict[str, Any]) -> Any:
             yield resource["type"], resource.get("values", {})
     for child in module.get("child_modules", []):
         yield from _resources(child)
+
+
+def _managed(resources: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the machines of managed groups, as if they were single ones."""
+    templates = {
+        one["name_prefix"]: one
+        for kind, one in resources
+        if kind == "google_compute_instance_template"
+    }
+    machines = []
+    for kind, group in resources:
+        if kind == "google_compute_region_instance_group_manager":
+            template = templates[f"{group['base_instance_name']}-"]
+            (disk,) = template["disk"]
+            made = {"size": disk["disk_size_gb"], "type": disk["disk_type"]}
+            machine = {
+                "machine_type": template["machine_type"],
+                "boot_disk": [{"initialize_params": [made]}],
+            }
+            machines += [machine] * group["target_size"]
+    return machines
 
 
 def _line(what: str, price: float | None) -> str:

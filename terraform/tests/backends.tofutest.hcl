@@ -25,7 +25,7 @@ run "backends" {
   }
 
   assert {
-    condition     = strcontains(google_compute_instance.server["bucket-1"].metadata.startup-script, "\nMEMLITE_BACKEND=\"gs://test-project-memlite/items\"\n")
+    condition     = strcontains(google_compute_instance_template.server["bucket"].metadata.startup-script, "\nMEMLITE_BACKEND=\"gs://test-project-memlite/items\"\n")
     error_message = "bucket"
   }
 
@@ -48,7 +48,7 @@ run "backends" {
   }
 
   assert {
-    condition = alltrue([for vm in google_compute_instance.server : alltrue([
+    condition = alltrue([for vm in concat(values(google_compute_instance.server), values(google_compute_instance_template.server)) : alltrue([
       strcontains(vm.metadata.startup-script, "ExecStart=/opt/memlite/current/bin/memlite\n"),
       strcontains(vm.metadata.startup-script, "\nUser=memlite\n"),
       strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh ${local.install.server} --unit memlite.service --environment memlite.env)\n"),
@@ -58,7 +58,7 @@ run "backends" {
 
   assert {
     # The metadata server accepts at most 256 KB.
-    condition     = alltrue([for vm in google_compute_instance.server : length(vm.metadata.startup-script) < 64 * 1024])
+    condition     = alltrue([for vm in concat(values(google_compute_instance.server), values(google_compute_instance_template.server)) : length(vm.metadata.startup-script) < 64 * 1024])
     error_message = "The start-up script grows too long."
   }
 }

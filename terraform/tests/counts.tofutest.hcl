@@ -39,12 +39,12 @@ run "one" {
   }
 
   assert {
-    condition     = keys(output.servers) == ["memlite-bucket-1"] && keys(output.load_generators) == ["memlite-load-1"]
+    condition     = keys(output.servers) == ["memlite-bucket"] && keys(output.load_generators) == ["memlite-load-1"]
     error_message = "VMs are called otherwise."
   }
 
   assert {
-    condition     = output.servers["memlite-bucket-1"].zone == "europe-west1-b" && output.servers["memlite-bucket-1"].backend == "bucket" && output.project == "test-project"
+    condition     = output.servers["memlite-bucket"].zones == null && output.servers["memlite-bucket"].backend == "bucket" && output.project == "test-project"
     error_message = "The outputs say something else."
   }
 
@@ -54,7 +54,7 @@ run "one" {
   }
 
   assert {
-    condition     = output.bench_targets == ["${output.servers["memlite-bucket-1"].address}:11211=bucket-1"]
+    condition     = output.bench_targets == ["${output.servers["memlite-bucket"].address}:11211=bucket"]
     error_message = "The targets are others."
   }
 }
@@ -64,7 +64,7 @@ run "three" {
     name   = "cache"
     region = "us-central1"
     servers = {
-      bucket = { backend = "bucket", count = 3 }
+      bucket = { backend = "bucket", count = 3, managed = false }
       memory = { backend = "memory", zone = "us-central1-c" }
     }
     load_generators = { count = 3, zone = "us-central1-f" }
@@ -76,7 +76,7 @@ run "three" {
   }
 
   assert {
-    condition     = [for vm in values(output.servers) : vm.zone] == ["us-central1-b", "us-central1-b", "us-central1-b", "us-central1-c"]
+    condition     = [for vm in values(output.servers) : one(vm.zones)] == ["us-central1-b", "us-central1-b", "us-central1-b", "us-central1-c"]
     error_message = "They are elsewhere."
   }
 

@@ -442,9 +442,13 @@ run "zone_of_another_region" {
   variables {
     zone            = "us-central1-a"
     load_generators = { count = 1 }
+    servers = {
+      pages  = { backend = "memory" }
+      bucket = { backend = "bucket" }
+    }
   }
 
-  expect_failures = [google_compute_instance.server, google_compute_instance.load]
+  expect_failures = [google_compute_instance.server, google_compute_instance.load, google_compute_instance_template.server]
 }
 
 run "password_instead_of_a_secret" {

@@ -60,8 +60,27 @@ def shipped_unit() -> str:
     return unit.replace("\nExecStart=", f"\n{fetch}ExecStart=")
 
 
+def agent_version() -> str:
+    """Return the version of the Ops Agent that servers install by default."""
+    return re.findall(
+        r'agent_version += optional\(string, "(.*)"\)', (MODULE / "variables.tf").read_text()
+    )[0]
+
+
+def agent_config() -> str:
+    """Return the settings of the Ops Agent on servers without passwords."""
+    lines = (MODULE / "startup_agent.yaml.tftpl").read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("%{")).replace("${port}", "11211")
+
+
 def startup_script(
-    environment: str, *, service: bool, installer: str | None = None, secrets: str = ""
+    environment: str,
+    *,
+    service: bool,
+    installer: str | None = None,
+    secrets: str = "",
+    agent: str = "",
+    agent_script: str | None = None,
 ) -> str:
     """Return what a VM runs, rendered as by ``templatefile``."""
     values = {
@@ -73,6 +92,9 @@ def startup_script(
         "secrets_unit": (MODULE / "startup_secrets.service").read_text(),
         "secrets_timer": (MODULE / "startup_secrets.timer").read_text(),
         "secrets_list": secrets,
+        "agent": agent,
+        "agent_script": agent_script or (MODULE / "startup_agent.sh").read_text(),
+        "agent_config": agent_config(),
         "environment": environment,
         "arguments": " ".join(
             f"'{word}'" if "/" in word or "=" in word else word

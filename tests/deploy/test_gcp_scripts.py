@@ -178,6 +178,9 @@ def test_up_passes_its_options_to_terraform(world):
     assert {group: one["backend"] for group, one in told(world)["servers"].items()} == {
         "memory": "memory", "disk": "file", "bucket": "bucket",
     }  # fmt: skip
+    # For comparison: no load balancer and no agent.
+    assert told(world)["servers"]["bucket"]["managed"] is False
+    assert told(world)["monitoring"] == {"agent": False}
     assert told(world)["load_generators"] == {"count": 1}
 
 
@@ -382,6 +385,27 @@ def plan_of(*machines, disk):
     return {"planned_values": {"root_module": {"resources": found}}}
 
 
+def managed_plan(machine, size, *, disk):
+    """Return a plan with a managed group behind Cloud NAT."""
+    template = {
+        "name_prefix": "memlite-bucket-",
+        "machine_type": machine,
+        "disk": [{"disk_size_gb": disk, "disk_type": "pd-balanced"}],
+    }
+    group = {"base_instance_name": "memlite-bucket", "target_size": size}
+    found = [
+        {"mode": "managed", "type": "google_compute_instance_template", "values": template},
+        {
+            "mode": "managed",
+            "type": "google_compute_region_instance_group_manager",
+            "values": group,
+        },
+        {"mode": "managed", "type": "google_compute_forwarding_rule"},
+        {"mode": "managed", "type": "google_compute_router_nat"},
+    ]
+    return {"planned_values": {"root_module": {"resources": found}}}
+
+
 def test_costs_on_the_page_are_up_to_date():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     rows = dict(re.findall(r"^\| (.+?) \| (?:about )?\$([0-9.]+) \|$", page, re.MULTILINE))
@@ -392,8 +416,19 @@ def test_costs_on_the_page_are_up_to_date():
 
     whole = plan_of(*["e2-standard-2"] * 3, "e2-standard-4", disk=[20, 20, 20, 10])
     assert prices(whole) == [float(price) for price in list(rows.values())[:5]]
-    one = plan_of("e2-small", disk=[10])
-    assert prices(one)[-1] == float(rows["one server, e2-small, as without `--compare`"])
+    row = "one server, e2-small, as without `--compare`, with its load balancer"
+    assert prices(managed_plan("e2-small", 1, disk=10))[-1] == float(rows[row])
+
+
+def test_costs_of_a_managed_group():
+    costs = runpy.run_path(str(ROOT / "scripts" / "gcp" / "costs.py"))["report"]
+    lines = costs(managed_plan("e2-standard-2", 3, disk=20))
+    assert "  3 x e2-standard-2                            $0.201" in lines
+    assert "  60 GiB of pd-balanced                        $0.008" in lines
+    assert "  1 x load balancer, internal                  $0.025" in lines
+    # Stopped.
+    lines = costs(managed_plan("e2-standard-2", 0, disk=20))
+    assert not [line for line in lines if "e2-standard-2" in line or "GiB of" in line]
 
 
 def test_commands_on_the_page_are_valid():

@@ -192,9 +192,11 @@ def test_a_version_with_a_hash_is_installed(machine: Machine) -> None:
     ("changed", "said"),
     [
         ("wheel", "memlite_cache-1.0-py3-none-any.whl does not have the hash"),
-        ("version", "THESE PACKAGES DO NOT MATCH THE HASHES"),
+        pytest.param("version", "THESE PACKAGES DO NOT MATCH THE HASHES", marks=pytest.mark.slow),
         ("requirements", "server.txt does not have the hash"),
-        ("dependency", "THESE PACKAGES DO NOT MATCH THE HASHES"),
+        pytest.param(
+            "dependency", "THESE PACKAGES DO NOT MATCH THE HASHES", marks=pytest.mark.slow
+        ),
         ("unlocked dependency", "requires locked, which is not installed"),
     ],
 )

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.deploy.module import MODULE, install, startup_script
+from tests.deploy.module import MODULE, agent_config, install, startup_script
 
 PATH = "/computeMetadata/v1/instance/attributes/startup-script"
 
@@ -142,8 +142,16 @@ cp memlite.service memlite.env ROOT
 """
 
 
+AGENT = """\
+#!/usr/bin/env bash
+echo "$1" >ROOT/agent
+cp "$2" ROOT/agent.yaml
+[ ! -e ROOT/agent-fails ]
+"""
+
+
 def run_startup(
-    root: Path, *, service: bool = True, secrets: str = ""
+    root: Path, *, service: bool = True, secrets: str = "", agent: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a start-up script with its paths moved under a folder."""
     script = startup_script(
@@ -151,6 +159,8 @@ def run_startup(
         service=service,
         installer=INSTALLER.replace("ROOT", str(root)),
         secrets=secrets,
+        agent=agent,
+        agent_script=AGENT.replace("ROOT", str(root)),
     )
     for place in (
         "/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/etc/memlite/", "/var/lib/",
@@ -236,3 +246,57 @@ def test_a_failed_installation_is_left_to_the_watcher(tmp_path: Path) -> None:
     assert run_startup(tmp_path).returncode != 0
     assert not (tmp_path / "var/lib/memlite-startup/applied").exists()
     assert "--no-block start memlite-startup.service" in (tmp_path / "systemctl").read_text()
+
+
+def test_the_agent_comes_last_and_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "agent-fails").touch()
+    assert run_startup(tmp_path, agent="2.70.0").returncode != 0
+    # memlite serves meanwhile.
+    assert (tmp_path / "arguments").exists()
+    assert not (tmp_path / "var/lib/memlite-startup/applied").exists()
+    (tmp_path / "agent-fails").unlink()
+    assert run_startup(tmp_path, agent="2.70.0").returncode == 0
+    assert (tmp_path / "agent").read_text() == "2.70.0\n"
+    assert (tmp_path / "agent.yaml").read_text() == agent_config()
+    assert (tmp_path / "var/lib/memlite-startup/applied").exists()
+
+
+def run_agent(root: Path, config: str) -> list[str]:
+    """Run the agent's installer with its paths moved under a folder; return what it called."""
+    text = (MODULE / "startup_agent.sh").read_text()
+    for place in ("/etc/apt/sources.list.d/", "/etc/google-cloud-ops-agent/", "/etc/os-release"):
+        text = text.replace(place, f"{root}{place}")
+    (root / "etc/apt/sources.list.d").mkdir(parents=True, exist_ok=True)
+    (root / "etc/os-release").write_text("VERSION_ID='12'\nVERSION_CODENAME=bookworm\n")
+    (root / "wanted.yaml").write_text(config)
+    (root / "bin").mkdir(exist_ok=True)
+    for name, body in {
+        "apt-get": 'echo apt-get "$@" >>ROOT/calls\n'
+        'case $* in *google-cloud-ops-agent=*) echo "${@: -1}" >ROOT/installed ;; esac',
+        "dpkg-query": 'printf "install ok installed %s" "$(cat ROOT/installed 2>/dev/null)"',
+        "systemctl": 'echo systemctl "$@" >>ROOT/calls',
+    }.items():
+        file = root / "bin" / name
+        file.write_text(f"#!/usr/bin/env bash\n{body}\n".replace("ROOT", str(root)))
+        file.chmod(0o755)
+    (root / "calls").write_text("")
+    subprocess.run(
+        ["bash", "-c", text, "memlite-agent", "2.70.0", root / "wanted.yaml"],
+        env={**os.environ, "PATH": f"{root / 'bin'}:{os.environ['PATH']}"},
+        check=True,
+    )
+    return (root / "calls").read_text().splitlines()
+
+
+def test_the_agent_is_installed_once_in_its_version(tmp_path: Path) -> None:
+    update, install, restart = run_agent(tmp_path, "first\n")
+    assert update.endswith(" update")
+    assert install.endswith(" google-cloud-ops-agent=2.70.0~debian12")
+    assert restart == "systemctl restart google-cloud-ops-agent"
+    assert (tmp_path / "etc/apt/sources.list.d/google-cloud-ops-agent.list").read_text() == (
+        "deb [signed-by=/usr/share/keyrings/cloud.google.gpg] "
+        "https://packages.cloud.google.com/apt google-cloud-ops-agent-bookworm-2 main\n"
+    )
+    assert run_agent(tmp_path, "first\n") == []
+    assert run_agent(tmp_path, "second\n") == [restart]
+    assert (tmp_path / "etc/google-cloud-ops-agent/config.yaml").read_text() == "second\n"

@@ -17,11 +17,21 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.module import MODULE, REQUIREMENTS, ROOT, SCRIPTS, embedded, startup_script
+from tests.deploy.module import (
+    MODULE,
+    REQUIREMENTS,
+    ROOT,
+    SCRIPTS,
+    agent_version,
+    embedded,
+    startup_script,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
+PRODUCTION = Path("examples") / "production"
+PARTS = [Path(), EXAMPLE, PRODUCTION]
 VERSION = Path("memlite") / "core" / "version.py"
 # The only variable without a default.
 GIVEN = ("-var=project=test-project",)
@@ -103,16 +113,16 @@ def prepared(program: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[To
             "  direct {}\n"
             "}\n"
         )
-        for part in (module, module / EXAMPLE):
-            tofu.run(part, "get")
+        for part in PARTS:
+            tofu.run(module / part, "get")
         return tofu, module
     cache = folder / "cache"
     cache.mkdir()
     settings.write_text(f'plugin_cache_dir = "{cache}"\n')
-    for part in (module, module / EXAMPLE):
+    for part in PARTS:
         done = subprocess.run(
             [program, "init", "-backend=false", "-input=false"],
-            cwd=part,
+            cwd=module / part,
             env=environment,
             capture_output=True,
             text=True,
@@ -145,13 +155,13 @@ def test_it_is_formatted(program: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
 def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
     found = json.loads(tofu.run(module / part, "validate", "-json").stdout)
     assert found["valid"] and found["error_count"] == 0, found["diagnostics"]
 
 
-@pytest.mark.parametrize("part", [Path(), EXAMPLE], ids=["module", "example"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
 def test_the_modules_own_tests_pass(tofu: Tofu, module: Path, part: Path) -> None:
     tofu.take_tests(module / part)
     assert ", 0 failed" in tofu.run(module / part, "test").stdout
@@ -159,7 +169,29 @@ def test_the_modules_own_tests_pass(tofu: Tofu, module: Path, part: Path) -> Non
 
 # Deliberate mistakes that change the module's result, with the tests that must detect them.
 SLIPS = [
-    ("firewall.tf", "concat([var.subnet_range]", 'concat(["0.0.0.0/0"]', "defaults"),
+    ("firewall.tf", "? [var.subnet_range]", '? ["0.0.0.0/0"]', "defaults"),
+    ("firewall.tf", "? [var.subnet_range] : []", "? [] : [var.subnet_range]", "network"),
+    ("firewall.tf", "130.211.0.0/22", "0.0.0.0/0", "groups"),
+    ("groups.tf", 'settings.backend == "bucket"', "true", "groups"),
+    ("groups.tf", "= var.updates.max_unavailable", "= 3", "groups"),
+    (
+        "groups.tf",
+        "[google_compute_health_check.balancing",
+        "[google_compute_health_check.healing",
+        "groups",
+    ),
+    ("groups.tf", '"YES"', '"NO"', "groups"),
+    ("addresses.tf", "/regions/${var.region}/", "/", "network"),
+    ("addresses.tf", "${name}.${var.dns_domain}", "${name}", "network"),
+    ("addresses.tf", "concat([local.network], var.dns_networks)", "[local.network]", "network"),
+    ("network.tf", "? var.project : regex", "? var.project : split", "network"),
+    ("monitoring.tf", "!local.tls", "local.tls", "monitoring"),
+    (
+        "monitoring.tf",
+        "EVALUATION_MISSING_DATA_ACTIVE",
+        "EVALUATION_MISSING_DATA_NO_OP",
+        "monitoring",
+    ),
     ("firewall.tf", '["35.235.240.0/20"]', '["0.0.0.0/0"]', "defaults"),
     ("firewall.tf", '["22"]', '["1-65535"]', "defaults"),
     ("servers.tf", 'var.external_addresses ? [""] : []', '[""]', "defaults"),
@@ -195,13 +227,15 @@ def test_mistakes_fail_the_modules_own_tests(
 
 
 def instances(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the planned VMs by name."""
+    """Return the planned VMs and templates by name."""
     root = plan["planned_values"]["root_module"]
     return {
-        found["values"]["name"]: found["values"]
+        found["values"].get("name") or found["values"]["name_prefix"].removesuffix("-"): found[
+            "values"
+        ]
         for part in (root, *root.get("child_modules", []))
         for found in part.get("resources", [])
-        if found["type"] == "google_compute_instance"
+        if found["type"] in ("google_compute_instance", "google_compute_instance_template")
     }
 
 
@@ -209,9 +243,7 @@ def test_the_example_can_be_planned_with_a_made_up_token(tofu: Tofu, module: Pat
     plan = tofu.plan(module / EXAMPLE, *GIVEN)
     vms = instances(plan)
     assert sorted(vms) == [
-        "memlite-bucket-1",
-        "memlite-bucket-2",
-        "memlite-bucket-3",
+        "memlite-bucket",
         "memlite-load-1",
         "memlite-memory-1",
     ]
@@ -221,6 +253,25 @@ def test_the_example_can_be_planned_with_a_made_up_token(tofu: Tofu, module: Pat
         plan["planned_values"]["outputs"]["bucket_url"]["value"]
         == "gs://test-project-memlite/items"
     )
+
+
+def test_the_example_for_production_can_be_planned(tofu: Tofu, module: Path) -> None:
+    plan = tofu.plan(
+        module / PRODUCTION,
+        "-var=project=test-project",
+        "-var=host_project=host-project",
+        "-var=notification_channels=[]",
+    )
+    (template,) = instances(plan).values()
+    files = embedded(template["metadata"]["startup-script"])
+    assert files["secrets.list"].splitlines() == [
+        f"{name} projects/test-project/secrets/memlite-{secret}/versions/latest"
+        for name, secret in {
+            "tls_certificate": "certificate",
+            "tls_key": "key",
+            "users": "users",
+        }.items()
+    ]
 
 
 SERVERS = {
@@ -239,7 +290,13 @@ SERVERS = {
 
 
 def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
-    plan = tofu.plan(module, *GIVEN, f"-var=servers={json.dumps(SERVERS)}")
+    secrets = {"users": "u", "tls_certificate": "c", "tls_key": "k", "tls_client_ca": "a"}
+    plan = tofu.plan(
+        module,
+        *GIVEN,
+        f"-var=servers={json.dumps(SERVERS)}",
+        f"-var=secrets={json.dumps(secrets)}",
+    )
     said = {}
     for name, vm in instances(plan).items():
         text = embedded(vm["metadata"]["startup-script"])["memlite.env"]
@@ -264,9 +321,11 @@ def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
             'backend = "file:///var/lib/memlite/cache.json"',
             'durability = "everysec"',
         ],
-        "memlite-bucket-1": [
+        "memlite-bucket": [
             'backend = "gs://test-project-memlite/items"',
             "near-cache = 67108864",
+            'auth-file = "/etc/memlite/secrets/users"',
+            "enable-ssl = true",
             'prefix-delimiter = "#"',
             "write-back = true",
         ],
@@ -278,8 +337,10 @@ def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
 def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
     plan = tofu.plan(module, *GIVEN, "-var=load_generators={ count = 1 }")
     vms = instances(plan)
-    script = vms["memlite-bucket-1"]["metadata"]["startup-script"]
-    assert script == startup_script(embedded(script)["memlite.env"], service=True)
+    script = vms["memlite-bucket"]["metadata"]["startup-script"]
+    assert script == startup_script(
+        embedded(script)["memlite.env"], service=True, agent=agent_version()
+    )
     script = vms["memlite-load-1"]["metadata"]["startup-script"]
     assert script == startup_script(embedded(script)["memlite.env"], service=False)
 
@@ -319,11 +380,11 @@ def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
         ('package={ version = "0.2.0" }', ["update"]),
         ("port=12000", ["update"]),
         (
-            'servers={ bucket = { backend = "bucket", options = { near_cache = "64m" } } }',
+            'servers={ pages = { backend = "memory", options = { max_item_size = "2m" } } }',
             ["update"],
         ),
-        ('servers={ bucket = { backend = "file" } }', ["update"]),
-        ('servers={ bucket = { backend = "bucket", machine_type = "e2-standard-2" } }', ["update"]),
+        ('servers={ pages = { backend = "file" } }', ["update"]),
+        ('servers={ pages = { backend = "memory", machine_type = "e2-standard-2" } }', ["update"]),
         ("desired_status=TERMINATED", ["update"]),
         ("image=debian-cloud/debian-13", ["delete", "create"]),
     ],
@@ -331,8 +392,9 @@ def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
 def test_changes_that_replace_a_vm(
     tofu: Tofu, module: Path, change: str, actions: list[str]
 ) -> None:
-    plan = tofu.plan(module, *GIVEN)
+    servers = '-var=servers={ pages = { backend = "memory" } }'
+    plan = tofu.plan(module, *GIVEN, servers)
     (module / "terraform.tfstate").write_text(json.dumps(as_if_applied(plan)))
-    plan = tofu.plan(module, *GIVEN, f"-var={change}")
+    plan = tofu.plan(module, *GIVEN, servers, f"-var={change}")
     found = {each["address"]: each["change"] for each in plan["resource_changes"]}
-    assert found['google_compute_instance.server["bucket-1"]']["actions"] == actions
+    assert found['google_compute_instance.server["pages-1"]']["actions"] == actions

@@ -13,6 +13,7 @@ from tests.deploy.module import (
     MODULE,
     ROOT,
     SCRIPTS,
+    agent_config,
     blocks,
     embedded,
     resources,
@@ -26,14 +27,24 @@ EVERYBODY = re.compile(r"0\.0\.0\.0/0|::/0|allUsers|allAuthenticatedUsers")
 def firewall_is_closed(module: Path) -> None:
     rules = resources(module)["google_compute_firewall"]
     assert {name: rule["source_ranges"] for name, rule in rules.items()} == {
-        "clients": "${concat([var.subnet_range], var.client_ranges)}",
+        "clients": "${concat(var.existing_network == null ? [var.subnet_range] : [], "
+        "var.client_ranges)}",
+        "health_checks": ["35.191.0.0/16", "130.211.0.0/22"],
         "ssh": ["35.235.240.0/20"],
     }
+    assert rules["clients"]["source_tags"] == ["${local.load_tag}"]
+    memlite = [{"protocol": "tcp", "ports": ["${tostring(var.port)}"]}]
     assert {name: rule["allow"] for name, rule in rules.items()} == {
-        "clients": [{"protocol": "tcp", "ports": ["${tostring(var.port)}"]}],
+        "clients": memlite,
+        "health_checks": memlite,
         "ssh": [{"protocol": "tcp", "ports": ["22"]}],
     }
-    assert rules["clients"].get("target_tags") == ["${local.server_tag}"]
+    servers = ["${local.server_tag}"]
+    assert {name: rule.get("target_tags") for name, rule in rules.items()} == {
+        "clients": servers,
+        "health_checks": servers,
+        "ssh": [*servers, "${local.load_tag}"],
+    }
     assert "0.0.0.0/0" not in str(resources(module))
 
 
@@ -79,10 +90,6 @@ def roles_are_few(module: Path) -> None:
             "roles/logging.logWriter",
             "roles/monitoring.metricWriter",
         ],
-        "google_project_iam_member.load": [
-            "roles/logging.logWriter",
-            "roles/monitoring.metricWriter",
-        ],
         "google_storage_bucket_iam_member.server": [
             "roles/storage.legacyBucketReader",
             "roles/storage.objectUser",
@@ -98,9 +105,23 @@ def roles_are_few(module: Path) -> None:
 
 def vms_are_private(module: Path) -> None:
     assert blocks(module, "variable")["external_addresses"]["default"] is False
-    for name, vm in resources(module)["google_compute_instance"].items():
+    found = resources(module)
+    balancers = found["google_compute_forwarding_rule"].values()
+    assert {rule["load_balancing_scheme"] for rule in balancers} == {"INTERNAL"}
+    addresses = found["google_compute_address"].values()
+    assert {address["address_type"] for address in addresses} == {"INTERNAL"}
+    (zone,) = found["google_dns_managed_zone"].values()
+    assert zone["visibility"] == "private"
+    servers_metadata = re.search(
+        r"  metadata = \{ for.*?\n  \} \}\n", (module / "servers.tf").read_text(), re.DOTALL
+    )
+    assert servers_metadata
+    vms = found["google_compute_instance"] | {
+        f"template {name}": vm for name, vm in found["google_compute_instance_template"].items()
+    }
+    for name, vm in vms.items():
         (interface,) = vm["network_interface"]
-        assert set(interface) == {"subnetwork", "dynamic"}, name
+        assert set(interface) <= {"subnetwork", "network_ip", "dynamic"}, name
         ((kind, address),) = interface["dynamic"][0].items()
         assert (kind, address["for_each"]) == (
             "access_config",
@@ -114,6 +135,8 @@ def vms_are_private(module: Path) -> None:
             }
         ], name
         metadata = str(vm["metadata"])
+        if "local.metadata[" in metadata:
+            metadata = servers_metadata[0]
         assert "enable-oslogin" in metadata and "block-project-ssh-keys" in metadata, name
         # It would replace the VM with each change.
         assert "metadata_startup_script" not in vm, name
@@ -135,10 +158,18 @@ def test_the_module_passes_all_checks(check: Callable[[Path], None]) -> None:
 
 # Mistakes and plausible changes that the checks must detect.
 SLIPS = [
-    ("firewall.tf", "concat([var.subnet_range], var.client_ranges)", '["0.0.0.0/0"]'),
+    ("firewall.tf", "[var.subnet_range] : []", '[var.subnet_range] : ["10.0.0.0/8"]'),
+    ("firewall.tf", '"130.211.0.0/22"', '"130.211.0.0/16"'),
+    ("groups.tf", '"INTERNAL"', '"EXTERNAL"'),
+    ("groups.tf", 'var.external_addresses ? [""] : []', '[""]'),
+    ("addresses.tf", '"INTERNAL"', '"EXTERNAL"'),
+    ("addresses.tf", '"private"', '"public"'),
+    ("secrets.tf", "secretAccessor", "admin"),
     ("firewall.tf", '["35.235.240.0/20"]', '["35.235.240.0/20", "0.0.0.0/0"]'),
     ("firewall.tf", '["22"]', '["22", "11211"]'),
     ("firewall.tf", "target_tags   = [local.server_tag]", ""),
+    ("firewall.tf", "target_tags   = [local.server_tag, local.load_tag]", ""),
+    ("servers.tf", 'block-project-ssh-keys = "TRUE"', ""),
     ("bucket.tf", '"enforced"', '"inherited"'),
     ("bucket.tf", "= var.bucket_force_destroy", "= true"),
     ("bucket.tf", "= var.bucket_soft_delete_seconds", "= 604800"),
@@ -171,12 +202,14 @@ def test_all_resources_are_in_the_given_project() -> None:
     }
     for kind, named in resources(MODULE).items():
         for name, body in named.items():
-            if kind not in of_others:
+            if kind == "google_compute_firewall":
+                assert body["project"] == "${local.network_project}", name
+            elif kind not in of_others:
                 assert body["project"] == "${var.project}", f"{kind}.{name}"
 
 
 def test_variables_and_outputs_are_described() -> None:
-    for folder in (MODULE, MODULE / "examples" / "shared-bucket"):
+    for folder in (MODULE, *(MODULE / "examples").iterdir()):
         for name, variable in blocks(folder, "variable").items():
             assert {"type", "description"} <= set(variable), name
         for name, output in blocks(folder, "output").items():
@@ -217,6 +250,8 @@ def test_the_startup_script_contains_the_files() -> None:
         "memlite-secrets.service": (MODULE / "startup_secrets.service").read_text(),
         "memlite-secrets.timer": (MODULE / "startup_secrets.timer").read_text(),
         "secrets.list": "\n",
+        "memlite-agent": (MODULE / "startup_agent.sh").read_text(),
+        "agent.yaml": agent_config(),
         "memlite.env": 'MEMLITE_PORT="11211"\n',
     }
 
@@ -231,9 +266,10 @@ def shellcheck(script: str) -> None:
 
 @pytest.mark.parametrize("service", [True, False])
 def test_shellcheck_finds_nothing_in_the_startup_script(service: bool) -> None:
-    shellcheck(startup_script('MEMLITE_PORT="11211"', service=service))
+    shellcheck(startup_script('MEMLITE_PORT="11211"', service=service, agent="2.70.0"))
 
 
 def test_shellcheck_finds_nothing_in_the_embedded_scripts() -> None:
     shellcheck((MODULE / "startup_watcher.sh").read_text())
+    shellcheck((MODULE / "startup_agent.sh").read_text())
     shellcheck((SCRIPTS / "systemd" / "install-systemd.sh").read_text())

@@ -6,12 +6,12 @@ variables {
 
 run "servers_and_a_load_generator" {
   assert {
-    condition     = keys(output.servers) == ["memlite-bucket-1", "memlite-bucket-2", "memlite-bucket-3", "memlite-memory-1"]
+    condition     = keys(output.servers) == ["memlite-bucket", "memlite-memory-1"]
     error_message = "There are other servers."
   }
 
   assert {
-    condition     = keys(output.load_generators) == ["memlite-load-1"] && length(output.bench_targets) == 4
+    condition     = keys(output.load_generators) == ["memlite-load-1"] && length(output.bench_targets) == 2
     error_message = "There is no load generator, or it has other targets."
   }
 

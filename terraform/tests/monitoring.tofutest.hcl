@@ -1,0 +1,115 @@
+# The Ops Agent, and alerts on VMs and on memlite.
+
+mock_provider "google" {}
+
+variables {
+  project         = "test-project"
+  load_generators = { count = 1 }
+  servers = {
+    bucket = { backend = "bucket", count = 3 }
+    pages  = { backend = "memory" }
+  }
+}
+
+run "the_agent_and_no_alert_by_default" {
+  command = plan
+
+  assert {
+    condition = alltrue([for script in [google_compute_instance.server["pages-1"].metadata.startup-script, google_compute_instance_template.server["bucket"].metadata.startup-script] :
+      strcontains(script, "\nagent='2.70.0'\n") && strcontains(script, "\n      type: memcached\n      endpoint: 127.0.0.1:11211\n")
+    ])
+    error_message = "The agent is not installed, or does not ask memlite."
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "\nagent=''\n")
+    error_message = "The agent disturbs measurements."
+  }
+
+  assert {
+    condition     = length(google_project_iam_member.server) == 2
+    error_message = "The agent may not report."
+  }
+
+  assert {
+    condition     = length(google_monitoring_alert_policy.down) + length(google_monitoring_alert_policy.silent) + length(google_monitoring_alert_policy.failed) == 0
+    error_message = "There is an alert nobody asked for."
+  }
+}
+
+run "no_agent" {
+  command = plan
+
+  variables {
+    monitoring = { agent = false, enabled = true }
+  }
+
+  assert {
+    condition     = strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "\nagent=''\n") && length(google_project_iam_member.server) == 0
+    error_message = "The agent is installed, or there are roles without it."
+  }
+
+  assert {
+    condition     = length(google_monitoring_alert_policy.down) == 1 && length(google_monitoring_alert_policy.silent) + length(google_monitoring_alert_policy.failed) == 0
+    error_message = "There is an alert that would need the agent, or none on the VM."
+  }
+}
+
+run "alerts" {
+  command = plan
+
+  variables {
+    monitoring = { enabled = true, notification_channels = ["projects/test-project/notificationChannels/1"] }
+  }
+
+  assert {
+    condition = alltrue([for policy in concat(google_monitoring_alert_policy.down, values(google_monitoring_alert_policy.silent), google_monitoring_alert_policy.failed) :
+      policy.notification_channels == tolist(["projects/test-project/notificationChannels/1"])
+    ]) && length(google_monitoring_alert_policy.down) == 1 && length(google_monitoring_alert_policy.failed) == 1
+    error_message = "There is no alert, or it reaches nobody."
+  }
+
+  assert {
+    condition     = { for group, policy in google_monitoring_alert_policy.silent : group => one(one(policy.conditions).condition_threshold).threshold_value } == { bucket = 3, pages = 1 }
+    error_message = "Servers that do not answer are not noticed."
+  }
+
+  assert {
+    condition     = strcontains(one(one(google_monitoring_alert_policy.silent["bucket"].conditions).condition_threshold).filter, "workload.googleapis.com/memcached.connections.current") && one(one(google_monitoring_alert_policy.silent["bucket"].conditions).condition_threshold).evaluation_missing_data == "EVALUATION_MISSING_DATA_ACTIVE"
+    error_message = "The alert does not look at memlite, or not if nothing reports."
+  }
+
+  assert {
+    condition     = one(one(google_monitoring_alert_policy.failed[0].conditions).condition_matched_log).filter == local.failures && strcontains(local.failures, "(jsonPayload.UNIT = \"memlite.service\" AND jsonPayload.MESSAGE =~ \"Failed with result|Watchdog timeout\")")
+    error_message = "Failures are not noticed."
+  }
+
+  assert {
+    condition     = strcontains(one(one(google_monitoring_alert_policy.down[0].conditions).condition_absent).filter, "metadata.user_labels.memlite_managed = \"false\"") && google_compute_instance.server["pages-1"].labels.memlite_managed == "false"
+    error_message = "Each update of a managed group would be an alert."
+  }
+}
+
+run "with_passwords_the_process_is_watched" {
+  command = plan
+
+  variables {
+    secrets    = { users = "memlite-users" }
+    monitoring = { enabled = true }
+  }
+
+  assert {
+    condition     = !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "type: memcached") && strcontains(one(one(google_monitoring_alert_policy.silent["pages"].conditions).condition_threshold).filter, "agent.googleapis.com/processes/rss_usage")
+    error_message = "The agent would be refused by memlite."
+  }
+}
+
+run "agent_version_that_is_a_range" {
+  command = plan
+
+  variables {
+    monitoring = { agent_version = "2.*.*" }
+  }
+
+  expect_failures = [var.monitoring]
+}
