@@ -13,6 +13,8 @@ from memlite.server import process
 
 __all__ = ["main"]
 
+_LONGEST_MESSAGE = 600
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program.
@@ -31,8 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load(arguments, os.environ)
         return _print_answer(settings) if settings.actions else _serve(settings)
     except (ConfigError, StartError) as error:
-        line = " ".join(str(error).splitlines())
-        sys.stderr.write(f"memlite: {line}\n")
+        sys.stderr.write(f"memlite: {_one_line(str(error))}\n")
         return error.exit_code
     except KeyboardInterrupt:  # only where signals cannot be held, see memlite.core.signals
         return 0
@@ -41,6 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _one_line(text: str) -> str:
+    """Return a message as one line, without the middle if it repeats a very long argument."""
+    line = " ".join(text.splitlines())
+    if len(line) <= _LONGEST_MESSAGE:
+        return line
+    half = _LONGEST_MESSAGE // 2
+    return f"{line[:half]} … {line[-half:]}"
 
 
 def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:

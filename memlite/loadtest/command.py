@@ -185,8 +185,8 @@ def _workload(options: argparse.Namespace) -> Workload:
         load=replace(workload.load, **changes["load"]),
         **changes[""],
     )
-    validate(workload)
-    return workload
+    # Names the options and not the workload, which was valid before they changed it.
+    return validate(workload, "bench: the workload with these options")
 
 
 def _levels(options: argparse.Namespace, workload: Workload) -> list[Level]:
@@ -225,15 +225,16 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     if len(set(names)) < len(names):
         raise ConfigError("bench: two targets have the same name; rename one: HOST:PORT=name")
     if not targets:
-        raise ConfigError("bench: nothing to compare")
+        raise ConfigError("bench: nothing to compare: --backends and --target name no server")
     return targets
 
 
 def _tls(options: argparse.Namespace) -> TlsSettings | None:
     files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
     if not options.tls:
-        if any(files) or options.tls_skip_verify:
-            raise ConfigError("bench: --tls-... options require --tls")
+        for name in ("tls_ca_cert", "tls_cert", "tls_key", "tls_skip_verify"):
+            if getattr(options, name):
+                raise ConfigError(f"bench: --{name.replace('_', '-')} requires --tls")
         return None
     if options.tls_key and not options.tls_cert:
         raise ConfigError("bench: --tls-key requires --tls-cert")

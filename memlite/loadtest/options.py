@@ -1,6 +1,7 @@
 """The command line of ``memlite bench``."""
 
 import argparse
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -86,6 +87,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     add(
         "--gcs-read-latency",
+        type=_checked(_latency),
         default=READ_LATENCY,
         metavar="DIST",
         help="read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none "
@@ -93,6 +95,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     add(
         "--gcs-write-latency",
+        type=_checked(_latency),
         default=WRITE_LATENCY,
         metavar="DIST",
         help="its write latency (default: %(default)s)",
@@ -355,6 +358,23 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _some(text: str) -> list[str]:
+    parts = _list(text)
+    if not parts:
+        raise ValueError("must not be empty")
+    return parts
+
+
+def _latency(text: str) -> str:
+    """Check the latency of the emulated bucket, if the emulator is installed."""
+    if text:
+        with contextlib.suppress(ModuleNotFoundError):
+            from memlite.testing.gcs_emulator.latency import parse_latency  # takes a tenth of a second
+
+            parse_latency(text)
+    return text
+
+
 def _positive(text: str) -> int:
     number = _count(text)
     if number < 1:
@@ -394,12 +414,12 @@ def _numbers(text: str) -> list[int]:
 
 
 def _rates(text: str) -> list[float]:
-    return [float(_positive(part)) for part in _list(text)]
+    return [float(_positive(part)) for part in _some(text)]
 
 
 def _sizes(text: str) -> list[int]:
     sizes = []
-    for part in _list(text):
+    for part in _some(text):
         found = re.fullmatch(r"(\d+)([km]?)", part.lower(), re.ASCII)
         if found is None:
             raise ValueError(f"not a size: {part!r}")

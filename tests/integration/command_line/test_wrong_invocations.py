@@ -1,0 +1,168 @@
+"""Wrong invocations of every command: one clear line, the right exit code, and nothing happens.
+
+They are generated from the command lines themselves, so that a new option is tried as well.
+"""
+
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+for package in ("hdrh", "aiohttp", "prompt_toolkit"):
+    pytest.importorskip(package, reason="the commands need all extras")
+
+from memlite.cli import main as program
+from tests.support.paths import ROOT
+
+
+def _commands() -> list[Any]:
+    sys.path.insert(0, str(ROOT / "scripts" / "docs"))
+    try:
+        return list(runpy.run_path(str(ROOT / "scripts/docs/command_lines.py"))["commands"]())
+    finally:
+        sys.path.pop(0)
+
+
+COMMANDS = {" ".join(command.words): command for command in _commands()}
+
+# What a command needs apart from the options tried.
+NEEDED = {
+    "bench run": ["127.0.0.1:1"],
+    "bench report": ["/no/such/results"],
+    "cluster route": ["--nodes", "a", "key"],
+    "shell": ["127.0.0.1:1", "version"],
+}
+NUMBERS = ["x", "", "nan", "1e999", "0x10", "1,5"]
+# Values that are wrong for each kind of value. Names and titles may be anything.
+WRONG = {
+    "NUM": NUMBERS,
+    "SECONDS": NUMBERS,
+    "TIME": NUMBERS,
+    "SIZE": NUMBERS,
+    "BYTES": NUMBERS,
+    "SHARE": [*NUMBERS, "2", "-1"],
+    "LIST": ["", ","],
+    "MASK": ["x", "9", "", "777777"],
+    "ADDR": ["127.0.0.1:x", "127.0.0.1:70000", "[::1", ""],
+    "URL": ["memory", "memory:", "redis://x", "file://", "gs://", "", "memory://?x=1"],
+    "CHAR": ["ab", ""],
+    "KEY=VALUE,...": ["nonsense", "idle_timeout=x", "=", ""],
+    "DIST": ["20ms", "fixed:x", "x:1ms", ""],
+    "HOST:PORT[=NAME]": ["x", "x:y", "x:70000", "", "=name"],
+    "HOST:PORT,...": ["x:y", "x:70000", "", ",", "a,a"],
+    "OP=SHARE,...": ["get", "get=x", "no-such=1", "", "get=-1", "get=0"],
+    "STATUS=SHARE,...": ["x", "503=x", "99=0.1", "", "503=2"],
+    "{}": ["", "{", "{}}"],
+}
+# Files and folders that must exist, with the metavars of others that are written.
+READ = {"FILE", "NAME|FILE"}
+CREATED = {"--unix-socket", "--pidfile"}
+NOT_TO_BE_FOUND = "/no/such/file"
+# These take what others of their kind do not.
+FINE = {
+    ("", "--user", ""),
+    ("", "--extended", ""),
+    ("bench compare", "--gcs-read-latency", ""),  # none
+    ("bench compare", "--gcs-write-latency", ""),
+    ("bench report", "--prices", NOT_TO_BE_FOUND),  # the results are not there either
+    ("bench report", "--prices", "/"),
+    ("cluster route", "--hash-tag", ""),
+}
+
+
+class Wrong(NamedTuple):
+    """Arguments after the command, and what the message must name: one of these."""
+
+    arguments: list[str]
+    named: tuple[str, ...]
+
+
+def invocations(name: str) -> Iterator[Wrong]:
+    """Yield wrong arguments for a command."""
+    command = COMMANDS[name]
+    needed = NEEDED.get(name, [])
+    for unknown in ("--no-such-option", "--no-such-option=1", "-\udcff", "--" + "x" * 10_000):
+        # Without its own command, `bench` asks for that first.
+        yield Wrong([unknown, *needed], (unknown[:10], "-?", "COMMAND"))
+    for flag in command.flags:
+        spelling = flag.spellings[-1]
+        if spelling in ("--help", "--version", "--license"):
+            continue
+        yield Wrong([spelling + "s-typo", *needed], (spelling,))
+        if not flag.metavar:
+            if spelling.startswith("--"):
+                yield Wrong([spelling + "=1", *needed], (spelling,))
+            continue
+        yield Wrong([spelling] if name == "shell" else [*needed, spelling], flag.spellings)
+        values = [*WRONG.get(flag.metavar, ())]
+        if flag.choices and flag.metavar not in WRONG and not flag.paths:
+            values += ["no-such-choice", ""]
+        if flag.metavar in READ and spelling not in CREATED:
+            values += [NOT_TO_BE_FOUND, "/"]
+        for value in values:
+            if (name, spelling, value) not in FINE:
+                named = (*flag.spellings, value or spelling)
+                words = [spelling, value]
+                # The words after the shell's address are sent; elsewhere, the last one counts.
+                yield Wrong(words + needed if name == "shell" else needed + words, named)
+    if needed and name != "shell":
+        yield Wrong([], ("required", "needs", *needed))
+    if not command.arguments:
+        yield Wrong(["no-such-argument"], ("no-such-argument",))
+    if command.arguments == "COMMAND":
+        yield Wrong([], ("COMMAND", "command"))
+        yield Wrong(["no-such-command"], ("no-such-command",))
+
+
+def test_there_are_many() -> None:
+    assert sum(len(list(invocations(name))) for name in COMMANDS) > 150
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def ran(*arguments: object, **more: object) -> int:
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr("memlite.server.connections.listeners.listen", ran)
+    monkeypatch.setattr("memlite.loadtest.command.run", ran)
+    monkeypatch.setattr("asyncio.run", ran)
+    monkeypatch.setattr("asyncio.Runner.run", ran)
+    monkeypatch.setattr("memlite.core.logs.configure", lambda *_: None)  # of this process
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_wrong_invocations(
+    name: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    failed = []
+    for arguments, named in invocations(name):
+        line = [*name.split(), *arguments]
+        try:
+            code: object = program.main(line)
+        except (Exception, SystemExit) as error:
+            code = repr(error)
+        output, errors = capfd.readouterr()
+        problems = [
+            problem
+            for problem, found in (
+                (f"exit code {code}", code != 64),
+                ("output", output),
+                ("not one line", errors.count("\n") != 1),
+                ("not memlite's", not errors.startswith("memlite: ")),
+                ("what is wrong is not named", not any(word in errors for word in named)),
+                ("long", len(errors) > 800),
+                ("a traceback", "Traceback" in errors or "Error(" in errors),
+            )
+            if found
+        ]
+        if problems:
+            failed.append((" ".join(line)[:100], problems, errors[:300]))
+    assert not failed, "\n".join(map(str, failed))
+    assert not list(tmp_path.iterdir())
