@@ -50,7 +50,10 @@ def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         ConfigError: something about it is wrong.
     """
     if options.topology is None:
-        return parse_nodes(options.nodes, options.hash or DEFAULT_HASH, options.hash_tag or "")
+        try:
+            return parse_nodes(options.nodes, options.hash or DEFAULT_HASH, options.hash_tag or "")
+        except ConfigError as error:
+            raise ConfigError(f"{parser.prog.removeprefix('memlite ')}: --nodes: {error}") from None
     for name in ("hash", "hash_tag"):
         if getattr(options, name) is not None:
             flag = name.replace("_", "-")

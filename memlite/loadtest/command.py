@@ -185,8 +185,8 @@ def _workload(options: argparse.Namespace) -> Workload:
         load=replace(workload.load, **changes["load"]),
         **changes[""],
     )
-    # Names the options and not the workload, which was valid before they changed it.
-    return validate(workload, "bench: the workload with these options")
+    # Not the workload's name: without these options it was valid.
+    return validate(workload, "bench")
 
 
 def _levels(options: argparse.Namespace, workload: Workload) -> list[Level]:

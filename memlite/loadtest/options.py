@@ -369,7 +369,9 @@ def _latency(text: str) -> str:
     """Check the latency of the emulated bucket, if the emulator is installed."""
     if text:
         with contextlib.suppress(ModuleNotFoundError):
-            from memlite.testing.gcs_emulator.latency import parse_latency  # takes a tenth of a second
+            from memlite.testing.gcs_emulator.latency import (
+                parse_latency,  # takes a tenth of a second
+            )
 
             parse_latency(text)
     return text

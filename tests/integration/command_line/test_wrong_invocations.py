@@ -3,7 +3,6 @@
 They are generated from the command lines themselves, so that a new option is tried as well.
 """
 
-import os
 import runpy
 import subprocess
 import sys
@@ -13,10 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-for package in ("hdrh", "aiohttp", "prompt_toolkit"):
-    pytest.importorskip(package, reason="the commands need all extras")
+pytest.importorskip("hdrh", reason="the commands need all extras")
+pytest.importorskip("aiohttp", reason="the commands need all extras")
+pytest.importorskip("prompt_toolkit", reason="the commands need all extras")
 
 from memlite.cli import main as program
+from memlite.config import OPTIONS
 from tests.support.paths import ROOT
 
 
@@ -63,6 +64,7 @@ WRONG = {
 READ = {"FILE", "NAME|FILE"}
 CREATED = {"--unix-socket", "--pidfile"}
 NOT_TO_BE_FOUND = "/no/such/file"
+MISSING = {NOT_TO_BE_FOUND, "/"}
 # These take what others of their kind do not.
 FINE = {
     ("", "--user", ""),
@@ -106,7 +108,7 @@ def invocations(name: str) -> Iterator[Wrong]:
             values += [NOT_TO_BE_FOUND, "/"]
         for value in values:
             if (name, spelling, value) not in FINE:
-                named = (*flag.spellings, value or spelling)
+                named = (*flag.spellings, spelling.strip("-"), value or spelling)
                 words = [spelling, value]
                 # The words after the shell's address are sent; elsewhere, the last one counts.
                 yield Wrong(words + needed if name == "shell" else needed + words, named)
@@ -128,7 +130,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def ran(*arguments: object, **more: object) -> int:
         raise AssertionError("it ran")
 
-    monkeypatch.setattr("memlite.server.connections.listeners.listen", ran)
+    monkeypatch.setattr("socket.socket.bind", ran)
     monkeypatch.setattr("memlite.loadtest.command.run", ran)
     monkeypatch.setattr("asyncio.run", ran)
     monkeypatch.setattr("asyncio.Runner.run", ran)
@@ -138,21 +140,22 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_wrong_invocations(
-    name: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_wrong_invocations(name: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     failed = []
     for arguments, named in invocations(name):
         line = [*name.split(), *arguments]
         try:
             code: object = program.main(line)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is told
             code = repr(error)
         output, errors = capfd.readouterr()
         problems = [
             problem
             for problem, found in (
-                (f"exit code {code}", code != 64),
+                (
+                    f"exit code {code}",
+                    code not in ((64, 71) if set(arguments) & MISSING else (64,)),
+                ),
                 ("output", output),
                 ("not one line", errors.count("\n") != 1),
                 ("not memlite's", not errors.startswith("memlite: ")),
@@ -166,3 +169,55 @@ def test_wrong_invocations(
             failed.append((" ".join(line)[:100], problems, errors[:300]))
     assert not failed, "\n".join(map(str, failed))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_wrong_variables(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failed = []
+    for option in OPTIONS:
+        for value in WRONG.get(option.metavar or "", ()):
+            if not value:
+                continue  # as if it were not set
+            with monkeypatch.context() as patch:
+                patch.setenv(option.variable, value)
+                try:
+                    code: object = program.main([])
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+                    code = repr(error)
+            errors = capfd.readouterr().err
+            named = any(word in errors for word in (option.variable, option.name, value))
+            if code != 64 or errors.count("\n") != 1 or not named:
+                failed.append((option.variable, value, code, errors))
+    assert not failed, "\n".join(map(str, failed))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["python", "-m", "memlite", "--bogus"], "memlite: option --bogus not recognized"),
+        (["python", "-m", "memlite", "-p"], "memlite: option -p requires argument"),
+        (["python", "-m", "memlite", "-\udcff"], "memlite: option -\\udcff not recognized"),
+        (["python", "-m", "memlite", "bench", "run"], "memlite: bench: the following arguments"),
+        (
+            ["python", "-m", "memlite", "shell", "--timeout", "x"],
+            "memlite: shell: argument --timeout",
+        ),
+        (["python", "-m", "memlite", "gcs-emulator", "x"], "memlite: gcs-emulator: unrecognized"),
+        (["python", "-m", "memlite", "cluster", "rote"], "memlite: cluster: argument COMMAND"),
+        (["./scripts/serve", "--backend", "memory"], "memlite: --backend: not a URL: 'memory'"),
+        (["./scripts/shell", "--no-such"], "memlite: shell: unrecognized arguments: --no-such"),
+        (["./scripts/bench", "compare", "--clients", "x"], "memlite: bench: argument --clients"),
+        (["./scripts/gcp-up", "--no-such"], "gcp-up: --no-such: not known"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_wrong_invocations_of_real_programs(words: list[str], says: str) -> None:
+    if words[0] == "python":
+        words = [sys.executable, *words[1:]]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 64, done.stderr
+    assert done.stdout == ""
+    assert says in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
