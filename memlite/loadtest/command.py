@@ -129,6 +129,8 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
     else:
         _write_report([results], folder, prices)
+    if results.failure:
+        raise StartError(f"bench: {results.failure}; the results up to then were saved")
     if results.partial:
         sys.stderr.write("memlite: bench: interrupted; partial results were saved\n")
         return _EXIT_INTERRUPTED

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from memlite.core.errors import StartError
 from memlite.loadtest.knee import KneeSearch, find_knee
 from memlite.loadtest.levels import Level
 from memlite.loadtest.limits import ClientRefusedError, raise_file_limit
@@ -70,11 +71,15 @@ class Plan:
 
 
 def run(plan: Plan, display: ProgressDisplay) -> Results:
-    """Run a plan. If the user interrupts it, the results so far are returned, marked as partial.
+    """Run a plan.
+
+    If it ends early, because the user interrupts it or a target fails, the results so far are
+    returned, marked as partial.
 
     Raises:
-        TooManyClientsError: a target does not serve that many clients.
-        StartError: a target cannot be started or reached, or this machine lacks open files.
+        TooManyClientsError: a target does not serve that many clients; nothing was measured.
+        StartError: a target cannot be started or reached, or this machine lacks open files;
+            nothing was measured.
         ConfigError: the workload is invalid.
         KeyboardInterrupt: the user interrupted the run before anything was measured.
     """
@@ -96,7 +101,7 @@ class _Run:
     def run(self) -> Results:
         plan, started, clock = self._plan, time.time(), time.monotonic()
         infos: list[TargetInfo] = []
-        partial = False
+        partial, failure = False, ""
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
             raise_file_limit(plan.most_clients, plan.workers)
@@ -110,8 +115,12 @@ class _Run:
                 self._measure_all()
             except (Interrupted, KeyboardInterrupt):
                 partial = True
-                if not any((*self._steady.values(), *self._bursts.values())):
+                if not self._measured:
                     raise KeyboardInterrupt from None
+            except StartError as error:
+                partial, failure = True, str(error).removeprefix("bench: ")
+                if not self._measured:
+                    raise
         return Results(
             title=plan.title,
             started=round(started, 3),
@@ -128,7 +137,12 @@ class _Run:
             points=self._points(self._steady, plan.workload),
             bursts=self._points(self._bursts, load_workload("concurrent")),
             knees=self._knees,
+            failure=failure,
         )
+
+    @property
+    def _measured(self) -> bool:
+        return any((*self._steady.values(), *self._bursts.values()))
 
     def _measure_all(self) -> None:
         plan = self._plan

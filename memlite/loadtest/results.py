@@ -276,7 +276,7 @@ class Results:
         title: the report's title.
         started: start time, unix time.
         seconds: duration of the whole run.
-        partial: whether the run was interrupted.
+        partial: whether the run ended early.
         command: the command line.
         seed: the seed of all randomness.
         client: ``text``, the built-in client, or ``pymemcache``.
@@ -290,6 +290,7 @@ class Results:
         bursts: measurements of bursts, in which new clients arrive all at once and each sets and
             gets its own key. Comparisons with a ``steady`` workload include them.
         knees: the results of searches for the knee.
+        failure: why the run ended early, if the user did not interrupt it.
     """
 
     title: str
@@ -307,5 +308,6 @@ class Results:
     points: Sequence[Point]
     bursts: Sequence[Point] = ()
     knees: Sequence[Knee] = ()
+    failure: str = ""
     format: str = FORMAT
     version: int = VERSION

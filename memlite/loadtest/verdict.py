@@ -334,7 +334,9 @@ def _single_repetition(points: Sequence[Point]) -> Iterator[str]:
 
 
 def _partial_warning(results: Results) -> Iterator[str]:
-    if results.partial:
+    if results.failure:
+        yield f"The run ended early, so these results are partial: {results.failure}."
+    elif results.partial:
         yield "The run was interrupted: these results are partial."
 
 

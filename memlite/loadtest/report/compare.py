@@ -40,6 +40,7 @@ def combine(runs: Sequence[Results]) -> Results:
         title=" and ".join(name for name, _ in named),
         seconds=sum(run.seconds for run in runs),
         partial=any(run.partial for run in runs),
+        failure="; ".join(run.failure for run in runs if run.failure),
         targets=tuple(
             dataclasses.replace(target, name=f"{target.name} ({name})")
             for name, run in named

@@ -67,6 +67,31 @@ def test_nearly_as_many_clients_as_a_default_server_accepts(default_server, tmp_
     assert int(default_server.stats()["total_connections"]) >= 1000
 
 
+def only_sets(folder):
+    """Return a workload that needs no keys to be stored before, by many clients at once."""
+    path = folder / "sets.toml"
+    path.write_text("preload = false\n[mix]\nset = 1\n")
+    return path
+
+
+def test_levels_measured_before_a_refusal_are_saved(tmp_path):
+    # A server that speaks the lite dialect does not tell how many connections it accepts.
+    with running("memlite", "--dialect", "lite", "-c", "4") as server:
+        done = bench(
+            server, "1,3,20,30", "--dialect", "lite", "--workload", only_sets(tmp_path),
+            folder=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 71
+    said = done.stderr.strip()
+    assert said.startswith("memlite: bench: it "), said
+    assert said.endswith("; the results up to then were saved")
+    assert "\n" not in said
+    results = load(tmp_path)
+    assert results.partial
+    assert [point.clients for point in results.points] == [1, 3]
+    assert "The run ended early, so these results are partial: it " in " ".join(done.stdout.split())
+
+
 @pytest.mark.parametrize(
     "options",
     [

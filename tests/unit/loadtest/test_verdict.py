@@ -228,6 +228,11 @@ def test_nothing_measured():
     ]
 
 
+def test_a_run_that_ended_early_says_why():
+    found = sentences(point("a", 1, 10, 10), partial=True, failure="a has exited")
+    assert found[-1] == "The run ended early, so these results are partial: a has exited."
+
+
 def test_zero_throughput():
     found = sentences(point("a", 1, 0, response={}), point("b", 1, 0, response={}))
     assert found[0].startswith("With this workload, a sustains 0 operations per second")
