@@ -17,7 +17,7 @@ def row(name: str) -> list[str]:
     ("attribute", "name", "broken"),
     [
         ("survives_crash", "a killed process loses", "everything"),
-        ("survives_machine", "a lost machine loses", ("everything", "the contents of its disk")),
+        ("survives_machine", "a machine that is lost with its disk loses", "everything"),
         ("shared", "several servers share it", "no"),
     ],
 )
