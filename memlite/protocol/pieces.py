@@ -5,6 +5,9 @@ from typing import Final
 __all__ = ["Pieces"]
 
 _PIECES_PER_BLOCK: Final = 1024
+# Blocks of this many bytes are returned to the system when they are freed. Pieces are not: they lie
+# in the heap, where anything that was allocated after them can keep all of them resident.
+_BLOCK: Final = 4 * 1024 * 1024
 
 
 class Pieces:
@@ -14,23 +17,27 @@ class Pieces:
         missing: bytes still to arrive.
     """
 
-    __slots__ = ("_blocks", "_pieces", "missing")
+    __slots__ = ("_blocks", "_loose", "_pieces", "missing")
 
     def __init__(self, size: int) -> None:
         self.missing = size
         self._blocks: list[bytes] = []
         self._pieces: list[bytes] = []
+        self._loose = 0  # bytes in pieces
 
     def append(self, piece: bytes) -> None:
         """Take the next piece, of at most `missing` bytes."""
         if not piece:
             return
+        size = len(piece)
         self._pieces.append(piece)
-        self.missing -= len(piece)
+        self._loose += size
+        self.missing -= size
         # If a peer sends a byte at a time, the list would otherwise outgrow its contents.
-        if len(self._pieces) == _PIECES_PER_BLOCK:
+        if self._loose >= _BLOCK or len(self._pieces) == _PIECES_PER_BLOCK:
             self._blocks.append(b"".join(self._pieces))
             self._pieces.clear()
+            self._loose = 0
 
     def value(self) -> bytes:
         """Return the whole value, copied once."""
