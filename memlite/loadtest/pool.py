@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -58,6 +58,9 @@ class Pool:
         self.processes: list[psutil.Process] = []
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
+        # Of the current run: the workers that have not finished, and what the others recorded.
+        self._unfinished: list[Connection] = []
+        self._recordings: list[Recording] = []
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context("spawn")
@@ -106,54 +109,45 @@ class Pool:
             Interrupted: the user interrupted the run; the workers have stopped.
         """
         pipes = self._pipes[: len(tasks)]
+        self._unfinished, self._recordings = list(pipes), []
         running = False
         try:
             for pipe, task in zip(pipes, tasks, strict=True):
                 pipe.send(task)
-            self._wait_until_ready(pipes)
+            self._wait_for(Ready, pipes)
             for pipe in pipes:
                 pipe.send("go")
             running = True
-            return _total(self._collect(pipes, Recording, on_progress, on_start))
+            self._wait_for(Recording, pipes, on_progress, on_start)
+        except ClientRefusedError:
+            self._stop()
+            raise
         except (EOFError, ConnectionError):
             raise StartError("bench: a worker process died") from None
         except KeyboardInterrupt:
             signals.hold()  # ignore further interrupts
-            recording = self._stop(pipes) if running else None
-            raise Interrupted(recording) from None
+            if running:
+                self._stop()
+            complete = len(self._recordings) == len(pipes)
+            raise Interrupted(_total(self._recordings) if complete else None) from None
+        return _total(self._recordings)
 
-    def _wait_until_ready(self, pipes: Sequence[Connection]) -> None:
-        """Wait for all workers; if one has failed, stop the others."""
-        ready, failed = [], None
-        for pipe in pipes:
-            try:
-                self._collect([pipe], Ready)
-            except ClientRefusedError as error:
-                failed = failed or error
-            else:
-                ready.append(pipe)
-        if failed is not None:
-            self._stop(ready)
-            raise failed
-
-    def _collect(
+    def _wait_for(
         self,
-        pipes: Sequence[Connection],
         kind: type,
+        pipes: Sequence[Connection],
         on_progress: Callable[[Sequence[ProgressUpdate]], None] | None = None,
         on_start: Callable[[], None] | None = None,
-    ) -> list[object]:
-        """Wait for a message of type `kind` from each worker, and return them."""
-        found: dict[Connection, object] = {}
+    ) -> None:
+        """Wait for a message of type `kind` from each worker."""
+        waiting = list(pipes)
         updates: dict[Connection, ProgressUpdate] = {}
-        while len(found) < len(pipes):
-            for pipe in wait([one for one in pipes if one not in found]):
-                assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
-                message = pipe.recv()
+        while waiting:
+            for pipe, message in self._receive(waiting):
                 if isinstance(message, Failed):
                     raise ClientRefusedError(message.reason, full=message.full)
                 if isinstance(message, kind):
-                    found[pipe] = message
+                    waiting.remove(pipe)
                 elif isinstance(message, MeasurementStarted):
                     if on_start is not None:
                         on_start()
@@ -163,19 +157,30 @@ class Pool:
                     if on_progress is not None and len(updates) == len(pipes):
                         on_progress(list(updates.values()))
                         updates.clear()
-        return list(found.values())
 
-    def _stop(self, pipes: Sequence[Connection]) -> Recording | None:
-        with suppress(OSError, EOFError, StartError):
-            for pipe in pipes:
+    def _receive(self, pipes: Sequence[Connection]) -> Iterator[tuple[Connection, object]]:
+        """Wait for messages; yield one from each worker that has sent some."""
+        for pipe in wait(pipes):
+            assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
+            message = pipe.recv()
+            if isinstance(message, Recording | Failed):
+                self._unfinished.remove(pipe)
+            if isinstance(message, Recording):
+                self._recordings.append(message)
+            yield pipe, message
+
+    def _stop(self) -> None:
+        """Stop the workers that have not finished, and wait for them."""
+        with suppress(OSError, EOFError):
+            for pipe in self._unfinished:
                 pipe.send("stop")
-            return _total(self._collect(pipes, Recording))
-        return None
+            while self._unfinished:
+                for _ in self._receive(self._unfinished):
+                    pass
 
 
-def _total(recordings: Sequence[object]) -> Recording:
+def _total(recordings: Sequence[Recording]) -> Recording:
     total = Recording()
     for one in recordings:
-        assert isinstance(one, Recording)  # noqa: S101 - for the type checker
         total.add(one)
     return total

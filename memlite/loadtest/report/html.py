@@ -1,5 +1,6 @@
 """The HTML page: one self-contained file that needs no network."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from memlite.loadtest.recommendation import Choice, choices, recommendation
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
 from memlite.loadtest.report.plots import Plot, PlotData, plots
 from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
-from memlite.loadtest.results import Interval, Latency, Point, Results
+from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.verdict import findings, warnings
 
@@ -60,6 +61,7 @@ def _page(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["typeset"] = _typeset
     source = resources.files("memlite.loadtest.report").joinpath("template.html.j2")
     results = data.results
     available = choices(results, data.costs)
@@ -74,7 +76,7 @@ def _page(
         choices=[_choice(one, data.prices) for one in available] if answer else [],
         sentences=findings(results),
         warnings=[*warnings(results), *comparison_warnings(runs)],
-        targets=results.targets,
+        targets=[_target(target) for target in results.targets],
         concurrent=selection.is_concurrent(results),
         with_rates=bool(selection.open_loop(results)),
         with_sizes=len(selection.value_sizes(results.points)) > 1,
@@ -100,6 +102,12 @@ def _subtitle(results: Results) -> str:
         f"{_date(results.started)}, duration {units.duration(results.seconds * 1e6)}, "
         f"workload “{results.workload.get('name', 'custom')}”"
     )
+
+
+def _typeset(text: str) -> str:
+    """Return the text with typographic apostrophes, and numbers on the same line as their units."""
+    text = re.sub(r"(?<=\w)'(?=\w)", "\N{RIGHT SINGLE QUOTATION MARK}", text)
+    return re.sub(r"(?<=\d) (?=(?:[mµ]?s|min|[kMG]?B|GiB|[A-Z]{3})\b)", "\N{NO-BREAK SPACE}", text)
 
 
 def _date(unix_time: float) -> str:
@@ -230,6 +238,17 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
     }
 
 
+def _target(target: TargetInfo) -> dict[str, str]:
+    details = "; ".join(f"{name}: {text}" for name, text in target.details.items())
+    return {
+        "name": target.name,
+        "kind": target.kind,
+        "address": target.address,
+        "server": target.server or "–",
+        "details": details or "–",
+    }
+
+
 def _run(name: str, run: Results) -> dict[str, Any]:
     machine = {
         _label(key): units.size(value) if key.endswith("_bytes") else value
@@ -238,7 +257,7 @@ def _run(name: str, run: Results) -> dict[str, Any]:
     return {
         "name": name,
         "facts": [
-            ("Command", shlex.join(run.command)),
+            ("Command", [shlex.quote(word) for word in run.command]),
             ("Seed", run.seed),
             ("Client", run.client),
             ("Worker processes", run.workers),
@@ -257,8 +276,10 @@ def _flattened(members: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[s
         if isinstance(value, Mapping):
             yield from _flattened(value, f"{prefix}{name}.")
         elif value not in ("", None):
-            yield f"{prefix}{name}", str(value)
+            # Truth values are written as in a workload file.
+            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _label(key: str) -> str:
-    return key.removesuffix("_bytes").replace("_", " ")
+    text = key.removesuffix("_bytes").replace("_", " ")
+    return "CPU" if text == "cpu" else text[:1].upper() + text[1:]

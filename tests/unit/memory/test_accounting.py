@@ -140,7 +140,7 @@ class Accounting(RuleBasedStateMachine):
         after = self.books
         grown = max(0, after.overhead - before.overhead)  # measured now and then
         if any(cost(*one) > LARGE for one in self.table.scan()):
-            added += before.limit // 32
+            added += max(0, before.limit) // 32
         assert after.excess <= max(0, before.excess) + grown + added
         if self.evicts and after.items and after.used > before.used + added:
             # A command that made room has made enough, or as much as one command may.

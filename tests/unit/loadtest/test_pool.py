@@ -1,0 +1,89 @@
+"""The parent's side of the load tester's processes, with threads in place of the processes."""
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from memlite.core import signals
+from memlite.loadtest.limits import ClientRefusedError
+from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready
+from memlite.loadtest.pool import Interrupted, Pool
+from memlite.loadtest.recorder import Recording
+
+TASK: Any = "a task"
+Worker = Callable[[Connection], None]
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Recording]]:
+    """Run these workers; at the end, check that each has done and been told what it was to be."""
+    threads, pipes = [], []
+
+    def run(*workers: Worker, **callbacks: Any) -> Recording:
+        pool = Pool(len(workers))
+        for worker in workers:
+            mine, theirs = multiprocessing.Pipe()
+            pool._pipes.append(mine)
+            pipes.append(theirs)
+            threads.append(threading.Thread(target=worker, args=(theirs,), daemon=True))
+            threads[-1].start()
+        return pool.run([TASK] * len(workers), lambda _updates: None, **callbacks)
+
+    yield run
+    signals.release()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert not any(pipe.poll() for pipe in pipes)
+
+
+def begin(pipe: Connection) -> None:
+    assert pipe.recv() == TASK
+    pipe.send(Ready())
+    assert pipe.recv() == "go"
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_between_two_recordings_waits_for_the_second(run) -> None:
+    """The first worker is told nothing: a command to stop would be taken for its next task."""
+    first = threading.Event()
+
+    def quick(pipe: Connection) -> None:
+        begin(pipe)
+        pipe.send(Recording())
+        first.set()
+
+    def slow(pipe: Connection) -> None:
+        begin(pipe)
+        assert first.wait(20)
+        pipe.send(ProgressUpdate(0, 0, 0.0))  # the recording is read before or with this
+        pipe.send(MeasurementStarted())  # upon which the user presses Ctrl-C
+        assert pipe.recv() == "stop"
+        pipe.send(Recording())
+
+    with pytest.raises(Interrupted) as caught:
+        run(quick, slow, on_start=interrupt)
+    assert caught.value.recording is not None
+
+
+def test_if_a_client_is_refused_the_other_workers_are_stopped(run) -> None:
+    def refused(pipe: Connection) -> None:
+        assert pipe.recv() == TASK
+        pipe.send(Failed("too many connections", full=True))
+
+    def ready(pipe: Connection) -> None:
+        assert pipe.recv() == TASK
+        pipe.send(Ready())
+        assert pipe.recv() == "stop"
+        pipe.send(Recording())
+
+    with pytest.raises(ClientRefusedError, match="too many connections") as caught:
+        run(ready, refused)
+    assert caught.value.full
