@@ -156,6 +156,7 @@ def health(**environment: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_health_check_over_tcp_and_over_a_unix_socket() -> None:
     with running("memlite") as server:
         up = health(MEMLITE_PORT=str(server.port))
@@ -173,6 +174,7 @@ def test_health_check_over_tcp_and_over_a_unix_socket() -> None:
         assert health(MEMLITE_PORT=str(server.port)).returncode == 1
 
 
+@pytest.mark.slow
 def test_health_check_of_a_server_with_passwords_and_with_tls(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("user:password\n")
@@ -218,6 +220,7 @@ def smoke(server: RunningServer) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("near", ["0", "16m"])
 def test_the_smoke_test_with_the_settings_of_compose(emulator: str, near: str) -> None:
     environment = compose_environment(emulator, CACHE_NEAR=near)

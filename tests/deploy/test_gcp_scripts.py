@@ -204,6 +204,7 @@ def test_up_can_run_twice(world):
     assert not [call for call in world.calls if call.startswith("tofu apply")]
 
 
+@pytest.mark.slow
 def test_up_builds_a_wheel_of_the_checkout(world):
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, world.checkout)
@@ -281,6 +282,7 @@ def test_terraform_is_used_if_tofu_is_not_installed(world):
     assert world.run("gcp-up", TERRAFORM="nope").stderr.startswith("gcp-up: TERRAFORM=nope")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["init", "plan", "apply"])
 def test_a_failure_is_reported_and_up_can_run_again(world, step):
     (world.path / "fails").write_text(step)
@@ -291,6 +293,7 @@ def test_a_failure_is_reported_and_up_can_run_again(world, step):
     assert world.run("gcp-up", "--version", "1", "--yes").returncode == 0
 
 
+@pytest.mark.slow
 def test_down(world):
     assert "There is nothing." in world.run("gcp-down", "--yes").stdout
     world.run("gcp-up", "--version", "1", "--yes")
@@ -301,6 +304,7 @@ def test_down(world):
     assert not (world.checkout / "terraform" / "gcp-up.auto.tfvars.json").exists()
 
 
+@pytest.mark.slow
 def test_down_keeps_items_by_default(world):
     world.run("gcp-up", "--version", "1", "--yes")
     world.has("items")
@@ -315,6 +319,7 @@ def test_down_keeps_items_by_default(world):
     assert not (world.path / "state").exists()
 
 
+@pytest.mark.slow
 def test_down_can_run_again_after_a_failure(world):
     world.run("gcp-up", "--version", "1", "--yes")
     (world.path / "fails").write_text("destroy")
@@ -325,6 +330,7 @@ def test_down_can_run_again_after_a_failure(world):
     assert world.run("gcp-down", "--yes").returncode == 0
 
 
+@pytest.mark.slow
 def test_bench_measures_and_fetches_results(world):
     with running("memlite") as server:
         world.is_up([f"127.0.0.1:{server.port}=disk", f"127.0.0.1:{server.port}=bucket"])
@@ -340,6 +346,7 @@ def test_bench_measures_and_fetches_results(world):
     assert done.stdout.strip().endswith("found/report.html")
 
 
+@pytest.mark.slow
 def test_bench_reports_servers_that_do_not_answer(world):
     world.is_up(["127.0.0.1:1=disk"])
     done = world.run("gcp-bench", "--yes", MEMLITE_GCP_PATIENCE="0")
@@ -351,6 +358,7 @@ def test_bench_reports_servers_that_do_not_answer(world):
     assert "there is no server" in world.run("gcp-bench", "--yes").stderr
 
 
+@pytest.mark.slow
 def test_bench_fetches_partial_results_after_a_failure(world):
     with running("memlite") as server:
         world.is_up([f"127.0.0.1:{server.port}=disk"])
@@ -445,6 +453,7 @@ def test_commands_on_the_page_are_valid():
             parse(["compare", "--backends", "", "--target", "127.0.0.1:1", *shlex.split(others)])
 
 
+@pytest.mark.slow
 def test_settings_on_the_page_are_the_modules():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     (settings,) = re.findall(r"^```hcl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

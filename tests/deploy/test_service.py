@@ -115,6 +115,7 @@ def test_ready_and_stopping(backend: str, manager: Manager, start: Start, tmp_pa
     assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_ready_is_sent_after_the_file_is_loaded(
     manager: Manager, start: Start, tmp_path: Path
 ) -> None:

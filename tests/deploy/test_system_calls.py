@@ -19,7 +19,10 @@ from tests.support.waiting import wait_until
 PR_SET_MDWE = 65
 PR_MDWE_REFUSE_EXEC_GAIN = 1
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd exists only on Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="systemd exists only on Linux"),
+]
 
 
 def allowed() -> set[str]:

@@ -193,6 +193,7 @@ def test_wrong_variables(
     assert not failed, "\n".join(map(str, failed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [

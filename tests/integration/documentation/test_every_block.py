@@ -26,6 +26,8 @@ REASONS = {
     "never ends by itself",
     "takes minutes",
 }
+# The pages that newcomers follow first, and the fast suite too.
+FIRST = ("README.md", "docs/tutorial.md")
 # What blocks of a page print, where the page says it in words. Sessions show it, and are compared.
 PRINTED = {
     "docs/how-to/use-the-shell.md": (
@@ -50,7 +52,14 @@ def pages(*, slow: bool) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("page", pages(slow=False), ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if name(page) in FIRST else pytest.mark.slow)
+        for page in pages(slow=False)
+    ],
+    ids=name,
+)
 def test_newcomers_can_follow_it(page: Path) -> None:
     printed = "".join(follow(page))
     assert re.search(PRINTED.get(name(page), ""), printed), printed

@@ -124,10 +124,19 @@ def test_run_against_memcached(start, tmp_path):
 
 @pytest.mark.parametrize(
     "workload",
-    ["ycsb-e", "concurrent", "multiget"]
+    ["ycsb-e", "concurrent"]
     + [
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-f", "write-only", "read-only")
+        for name in (
+            "multiget",
+            "ycsb-a",
+            "ycsb-b",
+            "ycsb-c",
+            "ycsb-d",
+            "ycsb-f",
+            "write-only",
+            "read-only",
+        )
     ],
 )
 def test_presets(memlite, tmp_path, workload):
@@ -385,6 +394,7 @@ def test_a_worker_that_is_killed(memlite, tmp_path):
         assert process.stderr.read() == "memlite: bench: a worker process died\n"
 
 
+@pytest.mark.slow
 def test_a_combined_report_has_a_folder_of_its_own(bench_here, tmp_path):
     for name in ("old", "new"):
         save(results(clients=()), tmp_path / name)
@@ -439,6 +449,7 @@ def test_tls(encrypted, certificates, tmp_path, options):
     assert stats["ssl_handshake_errors"] == stats["ssl_proto_errors"] == "0"
 
 
+@pytest.mark.slow
 def test_tls_errors_are_reported(bench_here, memlite, encrypted, certificates, tmp_path):
     served, known = certificates
     where = [address(encrypted), "--clients", 1, *QUICK, "--out", tmp_path / "out", "-q"]
@@ -485,10 +496,10 @@ def lite_server():
     [
         (),  # plain operations
         ("--verify", "--value-size", "100,2000"),
-        ("--pipeline", "8", "--rate", "500"),
-        ("--workload", "concurrent"),
+        pytest.param(("--pipeline", "8", "--rate", "500"), marks=pytest.mark.slow),
+        pytest.param(("--workload", "concurrent"), marks=pytest.mark.slow),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(words) or "plain",
 )
 def test_the_lite_dialect(lite_server, tmp_path, arguments):
     done = bench(
@@ -518,6 +529,7 @@ def test_dialects_compared(lite_server, tmp_path):
     assert not any(one.errors for one in (*results.points, *results.bursts))
 
 
+@pytest.mark.slow
 def test_the_wrong_dialect_is_reported(lite_server, tmp_path):
     done = bench("run", address(lite_server), "--out", tmp_path / "a")
     assert done.returncode

@@ -55,18 +55,13 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-# The fast suite draws one report, because each takes seconds of processor time.
-@pytest.fixture(
-    scope="module",
-    params=[
-        name if name == "steady" else pytest.param(name, marks=pytest.mark.slow) for name in RUNS
-    ],
-)
+@pytest.fixture(scope="module", params=RUNS)
 def report(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Path, int]:
     folder = tmp_path_factory.mktemp("report")
     return write_report(RUNS[request.param](), folder)[0], FIGURES[request.param]
 
 
+@pytest.mark.slow
 def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
     # This is a single test on one page: to draw a report takes seconds, and to open it another.
     file, count = report

@@ -44,7 +44,9 @@ def default_server(request):
         yield server
 
 
-@pytest.mark.parametrize("clients", [1100, 2000, 5000, 20_000])
+@pytest.mark.parametrize(
+    "clients", [1100, *(pytest.param(n, marks=pytest.mark.slow) for n in (2000, 5000, 20_000))]
+)
 def test_more_clients_than_a_default_server_accepts(default_server, tmp_path, clients):
     said = refused(bench(default_server, clients, folder=tmp_path / "out"))
     # Some machines permit even fewer files to the load generator.
@@ -74,6 +76,7 @@ def only_sets(folder):
     return path
 
 
+@pytest.mark.slow
 def test_levels_measured_before_a_refusal_are_saved(tmp_path):
     # A server that speaks the lite dialect does not tell how many connections it accepts.
     with running("memlite", "--dialect", "lite", "-c", "4") as server:
@@ -92,6 +95,7 @@ def test_levels_measured_before_a_refusal_are_saved(tmp_path):
     assert "The run ended early, so these results are partial: it " in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -121,6 +125,7 @@ def test_no_connection_is_left(tmp_path):
     assert "it has as many connections as it accepts" in said
 
 
+@pytest.mark.slow
 @needs_memcached
 def test_clients_that_wait_in_the_backlog(tmp_path):
     with running("memcached", "-c", "64", "-o", "no_maxconns_fast") as server:
@@ -128,6 +133,7 @@ def test_clients_that_wait_in_the_backlog(tmp_path):
     assert "accepts 64 connections, and needs some of them itself" in said
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_tell_its_limit(tmp_path):
     with running("memlite", "--dialect", "lite", "-c", "20") as server:
         said = refused(bench(server, 40, "--dialect", "lite", folder=tmp_path / "out"))
@@ -136,6 +142,7 @@ def test_a_server_that_does_not_tell_its_limit(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_search_for_the_knee_ends_at_the_limit(tmp_path):
     with running("memlite", "-c", "3") as server:
         done = bench(server, 1, "--find-knee", "--mix", "get=1", folder=tmp_path)
@@ -145,6 +152,7 @@ def test_the_search_for_the_knee_ends_at_the_limit(tmp_path):
     assert knee.reason in ("connections", "throughput")
 
 
+@pytest.mark.slow
 def test_too_few_open_files_for_the_generator(memlite, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))

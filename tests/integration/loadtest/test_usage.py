@@ -85,6 +85,7 @@ def test_a_server_that_has_ended_used_nothing_known():
     assert after.machine_use(before, 0.4) is None  # too short for such shares
 
 
+@pytest.mark.slow
 def test_on_a_busy_machine_the_verdict_says_that_it_cannot_tell(memlite: RunningServer, tmp_path):
     with contextlib.ExitStack() as stack:
         for _ in range(os.cpu_count() or 1):

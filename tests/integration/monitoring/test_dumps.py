@@ -225,6 +225,7 @@ def test_a_dump_that_is_not_read_blocks_only_other_dumps(start: Start, kind: str
         assert wire.stats()["lru_crawler_running"] in ("0", "1")  # memcached's may begin at once
 
 
+@pytest.mark.slow
 def test_a_dump_is_abandoned_when_its_client_disconnects(start: Start) -> None:
     server = start("-m", "200")
     fill(server, 100_000)
@@ -239,6 +240,7 @@ def test_a_dump_is_abandoned_when_its_client_disconnects(start: Start) -> None:
         assert len(mgdump(wire)) == 100_000
 
 
+@pytest.mark.slow
 def test_the_server_stops_although_a_dump_is_not_read(start: Start) -> None:
     server = start("-m", "200")
     fill(server, 100_000)
@@ -248,7 +250,7 @@ def test_the_server_stops_although_a_dump_is_not_read(start: Start) -> None:
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("kind", MEMORY_FIRST)
 def test_items_stored_and_deleted_during_a_dump(start: Start, kind: str) -> None:
     server = start("-m", "200", kind=kind)
     fill(server, 30_000)

@@ -14,10 +14,13 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "hatch_build.py").exists(),
-    reason="the tests run on an installed wheel, without a checkout",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (ROOT / "hatch_build.py").exists(),
+        reason="the tests run on an installed wheel, without a checkout",
+    ),
+]
 # What a project installs to use the fixtures, with dependencies.
 INSTALLED = (
     "pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-xdist", "execnet",

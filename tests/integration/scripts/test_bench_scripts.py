@@ -25,6 +25,7 @@ COMPILER = shutil.which("cc")
 NO_MEMCACHED = "--memcached", "true"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(COMPILER is None, reason="no C compiler for the load generator"),
     pytest.mark.skipif(sys.platform != "linux", reason="the scripts read /proc"),
     pytest.mark.skipif(

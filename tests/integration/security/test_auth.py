@@ -462,6 +462,7 @@ def test_python_binary_memcached(sasl: RunningServer) -> None:
     client.disconnect_all()
 
 
+@pytest.mark.slow
 def test_the_load_tester(users: Path, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("bar\n")

@@ -365,6 +365,7 @@ def tls(certificate: tuple[str, str], more: str = "") -> list[str]:
     return ["-Z", "-o", f"ssl_chain_cert={cert},ssl_key={key}{more}"]
 
 
+@pytest.mark.slow
 @needs_tls
 def test_tls(certificate: tuple[str, str]) -> None:
     cert, _ = certificate

@@ -72,6 +72,7 @@ def test_each_kind_of_data_has_its_plots(arguments, names):
 
 
 # Each kind of plot once, and all that one kind of results has in the other theme.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("theme", "arguments"),
     [
@@ -120,6 +121,7 @@ def test_280_targets_have_distinct_styles():
         assert len({(one.colour, one.marker, str(one.dash)) for one in styles}) == 280
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("three", [NASTY[:3], NASTY[3:]], ids=["first three", "others"])
 def test_names_cannot_inject_markup(three):
     made = results(clients=(10, 20), rates=(500,), knees=(KNEE,))
