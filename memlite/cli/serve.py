@@ -3,28 +3,60 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from memlite.cli.notices import announce, report_ignored, warn_of_exposure
-from memlite.config import Settings
+from memlite.config import Config, Settings
 from memlite.core import logs, signals
 from memlite.core.build import running_build
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
 from memlite.server import process
 from memlite.server.connections import listeners as sockets
+from memlite.server.scheduler import Scheduler
 from memlite.server.server import Server
 from memlite.server.service import ServiceManager
 from memlite.server.upkeep.allocator import tune_allocator
 from memlite.server.upkeep.collector import tune_collector
 
-__all__ = ["serve"]
+if TYPE_CHECKING:
+    from memlite.server.connections.tls import Tls  # slow to import
+
+__all__ = ["Assemble", "Serving", "serve"]
 
 _log = logging.getLogger("memlite")
 
 
-def serve(settings: Settings) -> int:
+class Serving(Protocol):
+    """What `serve` runs: a server, or a proxy.
+
+    Attributes:
+        scheduler: is given the event loop.
+    """
+
+    @property
+    def scheduler(self) -> Scheduler: ...  # noqa: D102 - see the class
+
+    async def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
+        """Serve until asked to stop; see `memlite.server.lifecycle.Lifecycle`."""
+
+
+class Assemble(Protocol):
+    """Makes what `serve` runs."""
+
+    def __call__(self, listeners: Sequence[sockets.Listener], tls: "Tls | None") -> Serving:
+        """Return it; without listeners, it is made to check the settings."""
+
+
+def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") -> int:
     """Serve until a signal or a command stops the server.
+
+    Args:
+        settings: the settings.
+        assemble: makes what is run; by default, the server of the settings.
+        what: what is served, for people; by default, the backend.
 
     Returns:
         The exit code, 0.
@@ -34,6 +66,9 @@ def serve(settings: Settings) -> int:
         StartError: the server cannot start.
     """
     config = settings.config
+    if assemble is None:
+        assemble = partial(_server, config)
+    what = what or config.backend
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _log.info("memlite %s (%s)", __version__, running_build())
     manager = ServiceManager(os.environ)
@@ -47,13 +82,13 @@ def serve(settings: Settings) -> int:
 
         # Before listening: if this fails, no client must have connected.
         tls = Tls(config.extended)
-    Server(config, [], tls=tls)  # checks all settings before an address in use is reported
+    assemble([], tls)  # checks all settings before an address in use is reported
     listeners = sockets.listen(config)
     try:
         warn_of_exposure(listeners, tls, config)
         # Before the user and the working directory change: the new user may not be able to read
         # Python's files, and paths may be relative.
-        server = Server(config, listeners, tls=tls)
+        server = assemble(listeners, tls)
         loop_factory = _loop_factory(config.loop)
         tune_allocator()
         if config.user:
@@ -73,9 +108,9 @@ def serve(settings: Settings) -> int:
             if leave_terminal is not None:
                 leave_terminal()
             where = ", ".join(listener.label for listener in listeners)
-            manager.ready(server.scheduler.loop, f"Serving {config.backend} on {where}")
+            manager.ready(server.scheduler.loop, f"Serving {what} on {where}")
             if not config.daemon:
-                announce(f"serving {config.backend} on {where}")
+                announce(f"serving {what} on {where}")
             signals.release()
 
         async def run() -> None:
@@ -94,6 +129,10 @@ def serve(settings: Settings) -> int:
         for listener in listeners:
             listener.close()
     return 0
+
+
+def _server(config: Config, listeners: Sequence[sockets.Listener], tls: "Tls | None") -> Serving:
+    return Server(config, listeners, tls=tls)
 
 
 def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:

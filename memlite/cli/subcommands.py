@@ -43,6 +43,12 @@ SUBCOMMANDS = {
             "gcs",
         ),
         Subcommand(
+            "proxy",
+            "forwards commands to the nodes that have their keys",
+            "memlite.cli.proxy",
+            "",
+        ),
+        Subcommand(
             "shell",
             "an interactive client for this and other memcached servers",
             "memlite.shell.command",

@@ -1,0 +1,101 @@
+"""Commands that are not about keys: the proxy's version, verbosity and statistics."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from memlite.core.clock import Clock
+from memlite.core.version import SERVER_VERSION
+from memlite.protocol import replies
+from memlite.protocol.numbers import unsigned
+from memlite.proxy.cluster import Cluster
+from memlite.server.connections.register import Register
+from memlite.telemetry.counters import Counters
+
+__all__ = ["ProxyAdmin"]
+
+_U32: Final = 2**32
+_MAX_VERBOSITY: Final = 3
+_OF_NODES: Final = frozenset(
+    b"cache_memlimit debugtime extstore lru lru_crawler misbehave refresh_certs shutdown slabs"
+    b" watch".split()
+)
+_NOT_HERE: Final = b"SERVER_ERROR not possible through a proxy; ask the nodes\r\n"
+
+
+class ProxyAdmin:
+    """Carries out commands that are not about keys, other than ``flush_all``.
+
+    Args:
+        cluster: the nodes.
+        counters: the counters of the connections.
+        register: the open connections.
+        clock: the clock.
+        set_verbosity: sets the log level, 0 to 3.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        counters: Counters,
+        register: Register,
+        clock: Clock,
+        set_verbosity: Callable[[int], None],
+    ) -> None:
+        self._cluster = cluster
+        self._counters = counters
+        self._register = register
+        self._clock = clock
+        self._set_verbosity = set_verbosity
+
+    def execute(self, words: list[bytes]) -> bytes:
+        """Carry out a command; return its reply."""
+        match words[0]:
+            case b"version":
+                return b"VERSION %b\r\n" % SERVER_VERSION.encode()
+            case b"verbosity":
+                return self._verbosity(words)
+            case b"stats" if len(words) == 1:
+                return replies.stat_lines(self._stats())
+            case b"stats" if words[1] == b"reset":
+                self._counters.reset()
+                self._cluster.reset()
+                return replies.RESET
+            case word if word == b"stats" or word in _OF_NODES:
+                return _NOT_HERE
+        return replies.ERROR
+
+    def _verbosity(self, words: list[bytes]) -> bytes:
+        level = unsigned(words[1], _U32) if len(words) > 1 else None
+        if level is None:
+            return replies.BAD_FORMAT
+        self._set_verbosity(min(level, _MAX_VERBOSITY))
+        return replies.OK
+
+    def _stats(self) -> Iterator[tuple[str, object]]:
+        cluster, counters, clock = self._cluster, self._counters, self._clock
+        yield "pid", os.getpid()
+        yield "uptime", int(clock.now() - clock.started)
+        yield "time", int(clock.now())
+        yield "version", SERVER_VERSION
+        yield "curr_connections", len(self._register.connections)
+        yield "rejected_connections", counters.rejected_connections
+        yield "bytes_read", counters.bytes_read
+        yield "bytes_written", counters.bytes_written
+        yield "proxy_multigets", cluster.multigets
+        yield "proxy_failed_requests", cluster.failures
+        yield "proxy_failed_shards", cluster.failed_shards
+        yield "proxy_nodes", len(cluster.nodes)
+        yield "proxy_nodes_up", sum(node.state == "up" for node in cluster.nodes)
+        for node in cluster.nodes:
+            name = f"node:{node.name}"
+            yield f"{name}:address", node.address
+            yield f"{name}:state", node.state
+            yield f"{name}:requests", node.requests
+            yield f"{name}:pending", node.pending
+            yield f"{name}:failed", node.failed
+            yield f"{name}:refused", node.refused
+            yield f"{name}:timeouts", node.timeouts
+            yield f"{name}:connects", node.connects
+            if node.error:
+                yield f"{name}:error", node.error

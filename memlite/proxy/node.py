@@ -1,0 +1,342 @@
+"""A node: one pipelined connection, opened again when it is lost."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from memlite.client import FENCE, ReplyError, ReplyScanner, open_transport
+from memlite.cluster.topology import Node as NodeAddress
+from memlite.server.scheduler import Scheduler
+
+__all__ = ["Node", "NodeLostError", "Receiver"]
+
+# What may wait for a node; requests beyond are refused.
+_MOST_PENDING: Final = 16_384
+_MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 5.0
+# Deadlines are kept for groups of requests: one is noticed late by up to this share of it.
+_COARSENESS: Final = 0.1
+
+
+class Receiver(Protocol):
+    """Takes the reply to a request. Exactly one of its methods is called, once."""
+
+    def answer(self, reply: bytes) -> None:
+        """Take the reply, as the node has sent it."""
+
+    def fail(self, error: bytes) -> None:
+        """Take the ``SERVER_ERROR`` line that stands for the reply."""
+
+
+class NodeLostError(Exception):
+    """The connection to a node cannot be used; the text says why."""
+
+
+class Node:
+    """Sends requests to a node and hands out its replies.
+
+    Requests of one iteration of the event loop are sent with one write. A request is never sent
+    twice: if its reply does not come, nobody knows whether the node has carried it out.
+
+    A node is up from its reply to a first request of the proxy's own. When its connection is lost,
+    it is opened again at once; if that fails, or if the node had stopped to answer, requests are
+    refused until it is up again.
+
+    Args:
+        node: its name and address.
+        scheduler: runs the attempts to connect.
+        deadline: seconds within which a request must be answered.
+        delivered: called after replies were handed out.
+
+    Attributes:
+        name: its name.
+        requests: how many requests were taken for it.
+        failed: how many of those, or of those that were refused, have failed.
+        refused: how many were refused because too many were waiting.
+        timeouts: how often the deadline has passed.
+        connects: how often a connection was opened.
+        error: why it is down; empty while it is up, or being connected for the first time.
+    """
+
+    def __init__(
+        self,
+        node: NodeAddress,
+        scheduler: Scheduler,
+        deadline: float,
+        delivered: Callable[[], None],
+    ) -> None:
+        self.name = node.name
+        self.address = node.address
+        self._scheduler = scheduler
+        self._deadline = deadline
+        self._delivered = delivered
+        self._refusal = b""
+        self._link: _Link | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._pending: deque[Receiver] = deque()
+        self._queue: list[bytes] = []
+        self._queued = 0  # bytes
+        self._flush_due = False
+        # Groups of requests: the number of the last one, and when the group is overdue.
+        self._groups: deque[tuple[int, float]] = deque()
+        self._group_ends = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.requests = self.failed = self.refused = self.timeouts = self.connects = 0
+        self.error = ""
+
+    @property
+    def state(self) -> str:
+        """``up``, ``down`` or ``connecting``."""
+        if self._link is not None:
+            return "up"
+        return "down" if self.error else "connecting"
+
+    @property
+    def pending(self) -> int:
+        """How many requests have no reply yet."""
+        return len(self._pending)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = self._scheduler.loop.create_task(self._stay_connected())
+
+    def stop(self) -> None:
+        """Close the connection; requests without a reply fail."""
+        if self._task is not None:
+            self._task.cancel()
+        self._lose("the proxy stops", down=True)
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request soon.
+
+        Args:
+            request: its bytes. It must have exactly one reply.
+            receiver: takes the reply; it may have been told of a failure when this returns.
+        """
+        if self._refusal:
+            self.failed += 1
+            receiver.fail(self._refusal)
+            return
+        pending = self._pending
+        if len(pending) >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
+            self.refused += 1
+            self.failed += 1
+            receiver.fail(_error_line(self.name, "too many requests are waiting for it"))
+            return
+        pending.append(receiver)
+        self.requests += 1
+        self._queue.append(request)
+        self._queued += len(request)
+        if not self._flush_due:
+            self._flush_due = True
+            self._scheduler.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        queue = self._queue
+        if not queue:
+            return
+        self._note_deadline()
+        link = self._link
+        if link is None or link.paused:
+            return
+        data = queue[0] if len(queue) == 1 else b"".join(queue)
+        queue.clear()
+        self._queued = 0
+        link.transport.write(data)
+
+    # Deadlines
+
+    def _note_deadline(self) -> None:
+        now = self._scheduler.loop.time()
+        if self._groups and now < self._group_ends:
+            self._groups[-1] = self.requests, self._groups[-1][1]
+            return
+        self._group_ends = now + self._deadline * _COARSENESS
+        overdue = self._group_ends + self._deadline
+        self._groups.append((self.requests, overdue))
+        if self._timer is None:
+            self._timer = self._scheduler.loop.call_at(overdue, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        self._timer = None
+        answered = self.requests - len(self._pending)
+        groups = self._groups
+        while groups and groups[0][0] <= answered:
+            groups.popleft()
+        if not groups:
+            return
+        overdue = groups[0][1]
+        if overdue <= self._scheduler.loop.time():
+            self.timeouts += 1
+            self._lose(f"no reply in {self._deadline:g} s", down=True)
+        else:
+            self._timer = self._scheduler.loop.call_at(overdue, self._check_deadline)
+
+    # Connecting
+
+    async def _stay_connected(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            link = _Link(self)
+            try:
+                async with asyncio.timeout(self._deadline):
+                    await open_transport(lambda link=link: link, self.address)  # type: ignore[misc]
+                    await link.probe()
+            except (OSError, TimeoutError, NodeLostError) as error:
+                link.close()
+                self._lose(_reason(error), down=True)
+                # At random, or all proxies would come at the same time.
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            except BaseException:
+                link.close()
+                raise
+            pause = _FIRST_PAUSE
+            self.connects += 1
+            self._link = link
+            self.error, self._refusal = "", b""
+            self._flush()
+            try:
+                await link.ended
+            finally:
+                link.close()
+
+    def _lose(self, reason: str, *, down: bool) -> None:
+        """Give up the connection and everything that waits for it.
+
+        Args:
+            reason: why.
+            down: whether to refuse requests until the node has answered again.
+        """
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        if down:
+            self.error = reason
+            self._refusal = _error_line(self.name, f"down: {reason}")
+        pending, self._pending = self._pending, deque()
+        self._queue.clear()
+        self._queued = 0
+        self._groups.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.failed += len(pending)
+        error = _error_line(self.name, reason)
+        for receiver in pending:
+            receiver.fail(error)
+        self._delivered()
+
+    # Called by the connection
+
+    def replies_received(self, replies: list[bytes]) -> None:
+        """Hand out replies."""
+        pending = self._pending
+        if len(replies) > len(pending):
+            self._lose("more replies than requests", down=True)
+            return
+        for reply in replies:
+            pending.popleft().answer(reply)
+        self._delivered()
+
+    def link_lost(self, reason: str, *, down: bool) -> None:
+        """Note that the connection can no longer be used."""
+        self._lose(reason, down=down)
+
+    def resumed(self) -> None:
+        """Continue to send."""
+        self._flush()
+
+
+class _Link(asyncio.Protocol):
+    """One connection to a node."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._split = ReplyScanner().split
+        self._probing: asyncio.Future[None] | None = None
+        self._closed = False
+        self.paused = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def probe(self) -> None:
+        """Wait until the node has answered a request.
+
+        Raises:
+            NodeLostError: its answer is wrong, or the connection was lost.
+        """
+        self._probing = asyncio.get_running_loop().create_future()
+        self.transport.write(FENCE)
+        await self._probing
+        self._probing = None
+
+    def close(self) -> None:
+        """Close the connection at once; nothing of the node is told."""
+        self._closed = True
+        if hasattr(self, "transport"):
+            self.transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        if self._closed:
+            transport.close()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._node.resumed()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closed:
+            return
+        try:
+            replies = self._split(data)
+        except ReplyError as error:
+            self._fail(str(error), down=True)
+            return
+        if self._probing is None:
+            self._node.replies_received(replies)
+        elif replies and not self._probing.done():
+            first = replies[0]
+            if len(replies) == 1 and first.startswith(b"VERSION "):
+                self._probing.set_result(None)
+            else:
+                shown = first[:80].decode("ascii", "backslashreplace").rstrip()
+                self._probing.set_exception(NodeLostError(f"it answers {shown}"))
+
+    def eof_received(self) -> None:
+        self._fail("the connection was closed", down=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc or "the connection was closed"), down=False)
+
+    def _fail(self, reason: str, *, down: bool) -> None:
+        if self._closed:
+            return
+        if self._probing is not None:
+            if not self._probing.done():
+                self._probing.set_exception(NodeLostError(reason))
+            return
+        self._node.link_lost(reason, down=down)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError) and not error.args:  # not the system's
+        return "it does not answer"
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _error_line(name: str, reason: str) -> bytes:
+    text = f"SERVER_ERROR node {name}: {reason}"
+    return text.encode("ascii", "backslashreplace").translate(None, b"\r\n") + b"\r\n"

@@ -1,0 +1,195 @@
+"""Nodes that are killed, paused, come back or answer rubbish, and clients that do not read."""
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from memlite.cluster.topology import parse_nodes
+from tests.support.proxies import proxy
+from tests.support.servers import RunningServer, Wire, running
+from tests.support.waiting import wait_until
+
+DEADLINE = 0.3
+PATIENCE = 10  # seconds for what takes DEADLINE, on a busy machine
+DOWN = b"SERVER_ERROR node "
+
+
+class Started:
+    """Two nodes and a proxy; each node has one of the keys."""
+
+    def __init__(self, front: RunningServer, nodes: tuple[RunningServer, ...]) -> None:
+        self.front, self.nodes = front, nodes
+        router = parse_nodes(",".join(f"127.0.0.1:{n.port}" for n in nodes)).router()
+        keys = [b"k%d" % number for number in range(100)]
+        self.keys = [next(key for key in keys if router.index(key) == n) for n in (0, 1)]
+
+    def stat(self, node: int, name: str) -> str:
+        with self.front.connect() as wire:
+            return wire.stats()[f"node:127.0.0.1:{self.nodes[node].port}:{name}"]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    with contextlib.ExitStack() as stack:
+        nodes = tuple(stack.enter_context(running("memlite")) for _ in range(2))
+        front = stack.enter_context(proxy(nodes, "--deadline", str(DEADLINE)))
+        started = Started(front, nodes)
+        assert wait_until(lambda: [started.stat(n, "state") for n in (0, 1)] == ["up", "up"])
+        yield started
+
+
+def kill(node: RunningServer) -> None:
+    node.process.kill()
+    node.process.wait()
+
+
+def timed(wire: Wire, request: bytes) -> tuple[bytes, float]:
+    start = time.monotonic()
+    return wire.ask(request), time.monotonic() - start
+
+
+def test_the_keys_of_a_killed_node_are_refused_and_others_served(started: Started) -> None:
+    first, second = started.keys
+    with started.front.connect() as wire:
+        assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % second) == b"STORED\r\n"
+        kill(started.nodes[0])
+        for request in (b"get %b\r\n", b"set %b 0 0 1\r\nx\r\n", b"incr %b 1\r\n", b"mg %b v\r\n"):
+            assert wire.ask(request % first).startswith(DOWN)
+        assert wire.ask(b"mg %b\r\n" % second) == b"HD\r\n"
+
+
+def test_a_get_of_many_keys_survives_a_killed_node(started: Started) -> None:
+    first, second = started.keys
+    with started.front.connect() as wire:
+        for key in started.keys:
+            assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
+        kill(started.nodes[0])
+        wire.send(b"get %b %b\r\n" % (first, second))
+        assert wire.until(b"END\r\n") == b"VALUE %b 0 1\r\nx\r\nEND\r\n" % second
+        assert wire.stats()["proxy_failed_shards"] == "1"
+
+
+def test_it_is_an_error_if_all_nodes_fail(started: Started) -> None:
+    for node in started.nodes:
+        kill(node)
+    with started.front.connect() as wire:
+        assert wire.ask(b"get %b %b\r\n" % tuple(started.keys)).startswith(DOWN)
+        assert wire.ask(b"flush_all\r\n").startswith(DOWN)
+
+
+def test_a_paused_node_delays_its_own_keys_by_the_deadline(started: Started) -> None:
+    first, second = started.keys
+    node = started.nodes[0]
+    with started.front.connect() as wire, started.front.connect() as other:
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            wire.send(b"get %b\r\n" % first)
+            reply, _ = timed(other, b"mg %b\r\n" % second)
+            assert reply == b"EN\r\n"  # while the other client still waits
+            assert wire.line() == DOWN + b"127.0.0.1:%d: no reply in 0.3 s\r\n" % node.port
+            # It accepts connections, but it is down until it has answered.
+            reply, seconds = timed(wire, b"get %b\r\n" % first)
+            assert reply.startswith(DOWN)
+            assert b": down: " in reply
+            assert seconds < PATIENCE
+            assert started.stat(0, "state") == "down"
+            assert int(started.stat(0, "timeouts")) == 1
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+        assert wait_until(lambda: started.stat(0, "state") == "up")
+        assert wire.ask(b"mg %b\r\n" % first) == b"EN\r\n"
+
+
+def test_a_node_that_comes_back_is_used_again(started: Started) -> None:
+    first = started.keys[0]
+    port = started.nodes[0].port
+    kill(started.nodes[0])
+    with started.front.connect() as wire:
+        assert wire.ask(b"get %b\r\n" % first).startswith(DOWN)
+        with running("memlite", "-p", str(port)):
+            assert wait_until(lambda: started.stat(0, "state") == "up")
+            assert wire.ask(b"get %b\r\n" % first) == b"END\r\n"
+
+
+class Impostor:
+    """A node that answers the proxy's own request, and to others sends what it is told to.
+
+    Attributes:
+        received: what arrived, without the proxy's own requests.
+        connections: how many there were.
+    """
+
+    def __init__(self, answer: bytes | None) -> None:
+        self.answer = answer
+        self.received: list[bytes] = []
+        self.connections = 0
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock = self._server.accept()[0]
+                self.connections += 1
+                with sock:
+                    while data := sock.recv(65536):
+                        if data == b"version\r\n":
+                            sock.sendall(b"VERSION 1.6.45\r\n")
+                        else:
+                            self.received.append(data)
+                            if self.answer is None:
+                                break
+                            sock.sendall(self.answer)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(10)
+
+
+@contextlib.contextmanager
+def impostor(answer: bytes | None) -> Iterator[tuple[Impostor, RunningServer]]:
+    with contextlib.closing(Impostor(answer)) as node, proxy([node]) as front:  # type: ignore[list-item]
+        yield node, front
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"STORED\r\nSTORED\r\n", b"VALUE k 0 x\r\n", b"VALUE k 0 1\r\nxyz\r\nEND\r\n"],
+    ids=["excess", "no-length", "wrong-length"],
+)
+def test_rubbish_is_an_error_and_the_connection_is_given_up(answer: bytes) -> None:
+    with impostor(answer) as (node, front), front.connect() as wire:
+        assert wire.ask(b"get k\r\n").startswith((DOWN, b"STORED"))
+        assert wait_until(lambda: node.connections >= 2)
+
+
+def test_a_request_is_never_sent_twice() -> None:
+    """The node takes a request and closes the connection: nobody knows what it has done."""
+    with impostor(None) as (node, front), front.connect() as wire:
+        for number in range(1, 4):
+            assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
+            assert wire.ask(b"incr k 1\r\n").startswith(DOWN)
+            assert node.received == [b"incr k 1\r\n"] * number
+
+
+def test_a_client_that_does_not_read_is_not_read(started: Started) -> None:
+    key = started.keys[0]
+    with started.front.connect() as wire, started.front.connect() as greedy:
+        assert wire.ask(b"set %b 0 0 1000000\r\n%b\r\n" % (key, bytes(10**6))) == b"STORED\r\n"
+        greedy.sock.setblocking(False)
+        request = b"get %b\r\n" % key * 1000
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10000):
+                sent += greedy.sock.send(request)
+        assert wire.ask(b"mg %b s\r\n" % key) == b"HD s1000000\r\n"
+        asked = int(started.stat(0, "requests"))
+        assert asked < 2000

@@ -1,0 +1,35 @@
+"""Several nodes' replies become one, in the order of the request."""
+
+from memlite.proxy.merge import merge
+
+A, B, C = b"VALUE a 0 1\r\n1\r\n", b"VALUE b 5 2 77\r\n\r\n\r\n", b"VALUE c 0 0\r\n\r\n"
+END = b"END\r\n"
+
+
+def test_items_come_in_the_order_of_the_keys() -> None:
+    keys = [(b"c", 0), (b"b", 1), (b"a", 0)]
+    assert merge(keys, [C + A + END, B + END]) == C + B + A + END
+
+
+def test_misses_are_left_out() -> None:
+    keys = [(b"a", 0), (b"x", 0), (b"c", 0), (b"b", 1)]
+    assert merge(keys, [A + C + END, END]) == A + C + END
+
+
+def test_a_key_may_come_twice() -> None:
+    keys = [(b"a", 0), (b"b", 1), (b"a", 0)]
+    assert merge(keys, [A + A + END, B + END]) == A + B + A + END
+
+
+def test_an_error_has_no_items() -> None:
+    assert merge([(b"a", 0), (b"b", 1)], [A + END, b"SERVER_ERROR x\r\n"]) == A + END
+
+
+def test_a_value_may_look_like_a_reply() -> None:
+    odd = b"VALUE a 0 13\r\nVALUE b 0 1\r\n\r\n"
+    assert merge([(b"a", 0), (b"b", 1)], [odd + END, B + END]) == odd + B + END
+
+
+def test_keys_that_begin_alike_are_told_apart() -> None:
+    longer = b"VALUE aa 0 1\r\n2\r\n"
+    assert merge([(b"a", 0), (b"aa", 0), (b"b", 1)], [longer + END, END]) == longer + END
