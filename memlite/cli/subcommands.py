@@ -32,7 +32,7 @@ SUBCOMMANDS = {
         ),
         Subcommand(
             "cluster",
-            "says on which of several nodes a key lives, and why",
+            "says where keys live, and runs a cluster to try on this machine",
             "memlite.cluster.command",
             "",
         ),

@@ -3,12 +3,17 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from memlite.client.address import PORT
 from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
 from memlite.cluster.route import as_json, as_text, check_key
 
 __all__ = ["command_line", "main"]
+
+_NODES: Final = 3
+_MOST_NODES: Final = 100
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,18 +27,29 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises:
         ConfigError: an argument is wrong.
+        StartError: the cluster to be tried cannot start.
     """
     try:
         options = command_line().parse_args(arguments)
     except SystemExit:  # after printing --help
         return 0
+    options.run(options)
+    return 0
+
+
+def _route(options: argparse.Namespace) -> None:
     topology = topology_of(options.parser, options)
     keys = [check_key(os.fsencode(key)) for key in options.keys]
     router = topology.router()
     show = as_json if options.json else as_text
     sys.stdout.write("".join(show(topology, key, router.place(key)) for key in keys))
     sys.stdout.flush()
-    return 0
+
+
+def _try(options: argparse.Namespace) -> None:
+    from memlite.cluster.trial import run_trial  # starts processes, which `route` need not know
+
+    run_trial(options.nodes, options.port, options.arguments)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -50,5 +66,43 @@ def command_line() -> argparse.ArgumentParser:
     route.add_argument("keys", nargs="+", metavar="KEY")
     add_topology_options(route)
     route.add_argument("--json", action="store_true", help="show a JSON object for each key")
-    route.set_defaults(parser=route)
+    route.set_defaults(parser=route, run=_route)
+    trial = commands.add_parser(
+        "try",
+        help="run several nodes and a proxy on this machine",
+        description="Run several nodes on this machine, and a proxy in front of them, until "
+        "Ctrl+C. They listen on 127.0.0.1.",
+    )
+    trial.add_argument(
+        "--nodes",
+        type=_number(1, _MOST_NODES),
+        default=_NODES,
+        metavar="N",
+        help="how many nodes, on the ports after the proxy's (default: %(default)s)",
+    )
+    trial.add_argument(
+        "-p",
+        "--port",
+        type=_number(1, 65535 - _MOST_NODES),
+        default=PORT,
+        metavar="N",
+        help="the proxy's port (default: %(default)s)",
+    )
+    trial.add_argument(
+        "arguments", nargs="*", metavar="OPTION", help="options of the nodes, after --"
+    )
+    trial.set_defaults(run=_try)
     return parser
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """Return a function that reads a whole number from `least` to `most`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {least} to {most}, not {text!r}"
+            )
+        return int(text)
+
+    return read
