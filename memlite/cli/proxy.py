@@ -1,12 +1,16 @@
 """The ``memlite proxy`` command."""
 
 import argparse
+import os
 import textwrap
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memlite.cli.serve import Serving, serve
+from memlite.client.credentials import read_login, read_tls
+from memlite.client.tls import TlsSettings
 from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
 from memlite.cluster.topology import Topology
 from memlite.config import Config, Settings, load
@@ -15,15 +19,18 @@ from memlite.core.errors import ConfigError
 from memlite.server.connections.listeners import Listener
 
 if TYPE_CHECKING:
+    from memlite.proxy.node import Access
     from memlite.server.connections.tls import Tls
 
 __all__ = ["main"]
+
+PASSWORD_VARIABLE: Final = "MEMLITE_NODE_PASSWORD"  # noqa: S105 - its name
 
 _DEADLINE: Final = 1.0
 _OF_CONNECTIONS: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
-    "pidfile", "user", "loop",
+    "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
 )  # fmt: skip
 """The options of the server that a proxy has as well."""
 
@@ -48,21 +55,42 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     topology = topology_of(parser, options)
     settings = _settings(others)
+    access = _access(options)
     count = len(topology.nodes)
     what = f"a proxy for {count} node{'s' if count > 1 else ''}"
-    return serve(settings, partial(_proxy, settings.config, topology, options.deadline), what)
+    assemble = partial(_proxy, settings.config, topology, access, options.topology)
+    return serve(settings, assemble, what)
 
 
 def _proxy(
     config: Config,
     topology: Topology,
-    deadline: float,
+    access: "Access",
+    file: Path | None,
     listeners: Sequence[Listener],
     tls: "Tls | None",
 ) -> Serving:
     from memlite.proxy.proxy import Proxy
 
-    return Proxy(config, topology, listeners, deadline=deadline)
+    return Proxy(config, topology, listeners, access=access, file=file, tls=tls)
+
+
+def _access(options: argparse.Namespace) -> "Access":
+    """Return how nodes are reached.
+
+    Raises:
+        ConfigError: an option is wrong, or a file cannot be used.
+    """
+    from memlite.proxy.node import Access
+
+    prefix = "proxy: --node-"
+    login = read_login(
+        prefix, options.node_user, options.node_password_file, PASSWORD_VARIABLE, os.environ
+    )
+    files = (options.node_tls_ca_cert, options.node_tls_cert, options.node_tls_key)
+    settings = TlsSettings(*files, verify=not options.node_tls_skip_verify)
+    tls = read_tls(prefix, options.node_tls, settings)
+    return Access(options.deadline, None if tls is None else tls.context(), login)
 
 
 def _settings(arguments: Sequence[str]) -> Settings:
@@ -96,7 +124,34 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="within which a node must answer, or it is taken for down (default: %(default)g)",
     )
+    _add_access(parser)
     return parser
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("passwords and TLS of the nodes").add_argument
+    add("--node-user", metavar="NAME", help="user name (memcached -Y)")
+    add(
+        "--node-password-file",
+        type=Path,
+        metavar="FILE",
+        help=f"file whose first line is the password (default: ${PASSWORD_VARIABLE})",
+    )
+    add("--node-tls", action="store_true", help="connect with TLS")
+    add(
+        "--node-tls-ca-cert",
+        default="",
+        metavar="FILE",
+        help="PEM file of trusted CA certificates (default: the system's)",
+    )
+    add("--node-tls-cert", default="", metavar="FILE", help="PEM file with the proxy's certificate")
+    add(
+        "--node-tls-key",
+        default="",
+        metavar="FILE",
+        help="PEM file with its private key (default: in --node-tls-cert)",
+    )
+    add("--node-tls-skip-verify", action="store_true", help="do not verify nodes' certificates")
 
 
 def _epilog() -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
 from memlite.core import signals
 from memlite.core.errors import ConfigError, StartError
@@ -19,13 +21,12 @@ from memlite.loadtest.files import load, save
 from memlite.loadtest.knee import KneeSearch
 from memlite.loadtest.levels import Level
 from memlite.loadtest.lite import refuse_what_lite_lacks
-from memlite.loadtest.login import read_login
+from memlite.loadtest.options import PASSWORD_VARIABLE
 from memlite.loadtest.pool import default_workers
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
 from memlite.loadtest.summary import print_summary
 from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
-from memlite.loadtest.tls import tls_context
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text, validate
 
@@ -208,8 +209,10 @@ def _knee(options: argparse.Namespace) -> KneeSearch | None:
 
 
 def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
-    login = read_login(options.user, options.password_file)
-    tls = _tls(options)
+    prefix = "bench: --"
+    login = read_login(prefix, options.user, options.password_file, PASSWORD_VARIABLE, os.environ)
+    files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
+    tls = read_tls(prefix, options.tls, TlsSettings(*files, verify=not options.tls_skip_verify))
     lite = options.dialect == "lite"
     if options.command == "run":
         return [parse_address(options.address, tls=tls, login=login, lite=lite)]
@@ -229,17 +232,3 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     if not targets:
         raise ConfigError("bench: nothing to compare: --backends and --target name no server")
     return targets
-
-
-def _tls(options: argparse.Namespace) -> TlsSettings | None:
-    files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
-    if not options.tls:
-        for name in ("tls_ca_cert", "tls_cert", "tls_key", "tls_skip_verify"):
-            if getattr(options, name):
-                raise ConfigError(f"bench: --{name.replace('_', '-')} requires --tls")
-        return None
-    if options.tls_key and not options.tls_cert:
-        raise ConfigError("bench: --tls-key requires --tls-cert")
-    tls = TlsSettings(*files, verify=not options.tls_skip_verify)
-    tls_context(tls)  # report invalid files before anything starts
-    return tls

@@ -9,9 +9,10 @@ from typing import NoReturn, TypeVar
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
-from memlite.loadtest.login import PASSWORD_VARIABLE
 
-__all__ = ["command_line", "parse"]
+__all__ = ["PASSWORD_VARIABLE", "command_line", "parse"]
+
+PASSWORD_VARIABLE = "MEMLITE_BENCH_PASSWORD"  # noqa: S105 - its name
 
 _NAME = "memlite bench"
 _T = TypeVar("_T")

@@ -1,12 +1,16 @@
 """The nodes behind a proxy: which one has a key, and its connection."""
 
+import logging
 from typing import Final, Protocol
 
+from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
-from memlite.proxy.node import Node
+from memlite.proxy.node import Access, Node
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Cluster"]
+
+_log = logging.getLogger("memlite")
 
 # Nodes by key, which takes a tenth of the time of finding them. The memory for that is bounded.
 _MOST_REMEMBERED: Final = 32_768
@@ -22,10 +26,11 @@ class Cluster:
     Args:
         topology: the nodes.
         scheduler: connects to them.
-        deadline: seconds within which a request must be answered.
+        access: how nodes are reached.
 
     Attributes:
         nodes: the nodes.
+        changes: how often the topology has changed.
         due: the executors that have replies to deliver.
         by_line: the nodes of the keys of gets, by the whole request line. What is in there is a
             valid get of one key.
@@ -34,13 +39,20 @@ class Cluster:
         multigets: retrievals that several nodes were asked for.
     """
 
-    def __init__(self, topology: Topology, scheduler: Scheduler, deadline: float) -> None:
+    def __init__(self, topology: Topology, scheduler: Scheduler, access: Access) -> None:
+        self._topology = topology
+        self._scheduler = scheduler
+        self._access = access
         self._index = topology.router().index
-        self.nodes = [Node(node, scheduler, deadline, self.deliver) for node in topology.nodes]
+        self.nodes = [self._node(node) for node in topology.nodes]
+        self.changes = 0
         self.due: list[_Delivering] = []
         self.by_line: dict[bytes, Node] = {}
         self._by_key: dict[bytes, Node] = {}
         self.reset()
+
+    def _node(self, node: NodeAddress) -> Node:
+        return Node(node, self._scheduler, self._access, self.deliver)
 
     def reset(self) -> None:
         """Start counting from zero."""
@@ -55,6 +67,32 @@ class Cluster:
         """Close all connections."""
         for node in self.nodes:
             node.stop()
+
+    def change(self, topology: Topology) -> None:
+        """Send further requests to the nodes of another topology.
+
+        Nodes of the same name and address keep their connection. Others answer what they have been
+        asked, and are then disconnected.
+        """
+        if topology == self._topology:
+            return
+        kept = {(node.name, node.address): node for node in self.nodes}
+        nodes, added = [], []
+        for one in topology.nodes:
+            node = kept.pop((one.name, one.address), None)
+            if node is None:
+                node = self._node(one)
+                added.append(node)
+            nodes.append(node)
+        self._topology, self._index, self.nodes = topology, topology.router().index, nodes
+        self._by_key.clear()
+        self.by_line.clear()
+        self.changes += 1
+        for node in added:
+            node.start()
+        for node in kept.values():
+            node.retire()
+        _log.info("topology: %d nodes, %d of them new, %d gone", len(nodes), len(added), len(kept))
 
     def node_of(self, key: bytes) -> Node:
         """Return the node that has a key."""

@@ -2,15 +2,24 @@
 
 import asyncio
 import random
+import ssl
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from memlite.client import FENCE, ReplyError, ReplyScanner, open_transport
+from memlite.client import (
+    FENCE,
+    LoginRefusedError,
+    ReplyError,
+    ReplyScanner,
+    TextLogin,
+    open_transport,
+)
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.server.scheduler import Scheduler
 
-__all__ = ["Node", "NodeLostError", "Receiver"]
+__all__ = ["Access", "Node", "NodeLostError", "Receiver"]
 
 # What may wait for a node; requests beyond are refused.
 _MOST_PENDING: Final = 16_384
@@ -31,6 +40,21 @@ class Receiver(Protocol):
         """Take the ``SERVER_ERROR`` line that stands for the reply."""
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How nodes are reached.
+
+    Attributes:
+        deadline: seconds within which a request must be answered.
+        tls: encrypts connections; None for plain text.
+        login: is carried out first; None for none.
+    """
+
+    deadline: float
+    tls: ssl.SSLContext | None = None
+    login: TextLogin | None = None
+
+
 class NodeLostError(Exception):
     """The connection to a node cannot be used; the text says why."""
 
@@ -48,7 +72,7 @@ class Node:
     Args:
         node: its name and address.
         scheduler: runs the attempts to connect.
-        deadline: seconds within which a request must be answered.
+        access: how it is reached.
         delivered: called after replies were handed out.
 
     Attributes:
@@ -65,13 +89,14 @@ class Node:
         self,
         node: NodeAddress,
         scheduler: Scheduler,
-        deadline: float,
+        access: Access,
         delivered: Callable[[], None],
     ) -> None:
         self.name = node.name
         self.address = node.address
         self._scheduler = scheduler
-        self._deadline = deadline
+        self._access = access
+        self._deadline = access.deadline
         self._delivered = delivered
         self._refusal = b""
         self._link: _Link | None = None
@@ -84,6 +109,7 @@ class Node:
         self._groups: deque[tuple[int, float]] = deque()
         self._group_ends = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._retired = False
         self.requests = self.failed = self.refused = self.timeouts = self.connects = 0
         self.error = ""
 
@@ -108,6 +134,12 @@ class Node:
         if self._task is not None:
             self._task.cancel()
         self._lose("the proxy stops", down=True)
+
+    def retire(self) -> None:
+        """Stop once all requests are answered; there must be no more."""
+        self._retired = True
+        if not self._pending:
+            self.stop()
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request soon.
@@ -184,9 +216,9 @@ class Node:
             link = _Link(self)
             try:
                 async with asyncio.timeout(self._deadline):
-                    await open_transport(lambda link=link: link, self.address)  # type: ignore[misc]
+                    await self._open(link)
                     await link.probe()
-            except (OSError, TimeoutError, NodeLostError) as error:
+            except (OSError, TimeoutError, NodeLostError, LoginRefusedError) as error:
                 link.close()
                 self._lose(_reason(error), down=True)
                 # At random, or all proxies would come at the same time.
@@ -205,6 +237,10 @@ class Node:
                 await link.ended
             finally:
                 link.close()
+
+    async def _open(self, link: "_Link") -> None:
+        access = self._access
+        await open_transport(lambda: link, self.address, tls=access.tls, login=access.login)
 
     def _lose(self, reason: str, *, down: bool) -> None:
         """Give up the connection and everything that waits for it.
@@ -243,6 +279,8 @@ class Node:
         for reply in replies:
             pending.popleft().answer(reply)
         self._delivered()
+        if self._retired and not pending:
+            self.stop()
 
     def link_lost(self, reason: str, *, down: bool) -> None:
         """Note that the connection can no longer be used."""

@@ -1,7 +1,10 @@
 """Assembly of the proxy: the server's connections in front of the nodes."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memlite.cluster.topology import Topology
 from memlite.config import Config
@@ -10,7 +13,10 @@ from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ForwardingExecution
+from memlite.proxy.node import Access
+from memlite.proxy.topology_file import TopologyFile
 from memlite.server.connections.connection import Connection, ConnectionServices
+from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.receiver import LargeValues
@@ -22,6 +28,10 @@ from memlite.server.scheduler import Scheduler
 from memlite.server.upkeep.ticker import Ticker
 from memlite.telemetry.counters import Counters
 from memlite.telemetry.sampling import Sampler
+
+if TYPE_CHECKING:
+    from memlite.server.auth.auth import Authenticator
+    from memlite.server.connections.tls import Tls
 
 __all__ = ["FORWARDED", "Proxy"]
 
@@ -38,7 +48,9 @@ class Proxy:
         config: the settings about connections and the process.
         topology: the nodes.
         listeners: bound sockets for connections; the proxy closes them.
-        deadline: seconds within which a node must answer a request.
+        access: how nodes are reached.
+        file: the topology file, which is read again when it changes; None if there is none.
+        tls: the TLS settings of clients' connections; None without TLS.
         owns_process: whether the process is the proxy's alone; see `Lifecycle`.
 
     Attributes:
@@ -53,14 +65,18 @@ class Proxy:
         topology: Topology,
         listeners: Sequence[Listener],
         *,
-        deadline: float,
+        access: Access,
+        file: Path | None = None,
+        tls: "Tls | None" = None,
         owns_process: bool = True,
     ) -> None:
         clock, counters = Clock(), Counters()
         self.scheduler = Scheduler()
-        self.cluster = Cluster(topology, self.scheduler, deadline)
+        self.cluster = Cluster(topology, self.scheduler, access)
+        self._file = None if file is None else TopologyFile(file, self.cluster.change)
+        self._auth = _authenticator(config, counters)
         instrumentation = Instrumentation(counters, Sampler(), config.verbose)
-        self._register = Register(config.conn_limit, counters, clock, instrumentation, None)
+        self._register = Register(config.conn_limit, counters, clock, instrumentation, self._auth)
         admin = ProxyAdmin(
             self.cluster, counters, self._register, clock, instrumentation.set_verbosity
         )
@@ -78,16 +94,23 @@ class Proxy:
             scheduler=self.scheduler,
             large_values=LargeValues(counters, clock, lambda continued: continued()),
             intake=Intake(),
-            auth=None,
+            auth=self._auth,
         )
         self.lifecycle = Lifecycle(
             listeners=[listener for listener in listeners if not listener.udp],
             udp=(),
-            connect=lambda listener: self.connect,
+            connect=connector(
+                tls,
+                self.connect,
+                register=self._register,
+                counters=counters,
+                scheduler=self.scheduler,
+                clock=clock,
+            ),
             register=self._register,
             scheduler=self.scheduler,
             backend=None,
-            reload=Reloader(()).reload,
+            reload=Reloader(self._readers(tls)).reload,
             services=[_Ticking(self._ticker(clock, config)), self.cluster],
             backlog=config.listen_backlog,
             owns_process=owns_process,
@@ -99,12 +122,36 @@ class Proxy:
         """Return the protocol for a new connection."""
         return Connection(self._services)
 
+    def _readers(self, tls: "Tls | None") -> list[tuple[str, Callable[[], None]]]:
+        """Return what SIGHUP reloads."""
+        readers: list[tuple[str, Callable[[], None]]] = []
+        if self._file is not None:
+            readers.append(("topology", self._file.read))
+        if self._auth is not None:
+            readers.append(("users", self._auth.reload))
+        if tls is not None:
+            readers.append(("certificates", tls.reload))
+        return readers
+
     def _ticker(self, clock: Clock, config: Config) -> Ticker:
         duties: list[Callable[[int], None]] = []
+        if self._file is not None:
+            duties.append(self._file.read_if_changed)
+        if self._auth is not None:
+            duties.append(self._auth.close_overdue)
         timeout = config.extended.idle_timeout
         if timeout:
             duties.append(lambda second: self._register.close_idle(second - timeout))
         return Ticker(clock, self.scheduler, self._register.excuse_pause, duties)
+
+
+def _authenticator(config: Config, counters: Counters) -> "Authenticator | None":
+    if not config.asks_for_password:
+        return None
+    from memlite.server.auth.auth import Authenticator
+    from memlite.server.auth.users import users_of
+
+    return Authenticator(users_of(config, os.environ), counters, config.auth_timeout)
 
 
 class _Ticking:

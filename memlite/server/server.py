@@ -17,6 +17,7 @@ from memlite.memory.eviction import POLICIES
 from memlite.protocol import Limits
 from memlite.server.administration import Administration
 from memlite.server.connections.connection import Connection, ConnectionServices
+from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.receiver import LargeValues
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from memlite.server.admin.admin import Admin
     from memlite.server.auth.auth import Authenticator
     from memlite.server.connections.tls import Tls
-    from memlite.server.connections.tls_transport import TlsTransport
     from memlite.server.connections.udp import UdpService
 
 __all__ = ["Server"]
@@ -329,7 +329,14 @@ class Server:
         return Lifecycle(
             listeners=self.listeners,
             udp=self.udp,
-            connect=self._connector,
+            connect=connector(
+                self.tls,
+                self.connect,
+                register=self.register,
+                counters=self.counters,
+                scheduler=self.scheduler,
+                clock=self.clock,
+            ),
             register=self.register,
             scheduler=self.scheduler,
             backend=self.backend,
@@ -337,22 +344,6 @@ class Server:
             services=services,
             backlog=self.config.listen_backlog,
             owns_process=self._owns_process,
-        )
-
-    def _connector(self, listener: Listener) -> "Callable[[], Connection | TlsTransport]":
-        """Return the protocol factory for connections accepted from `listener`."""
-        tls = self.tls
-        if not listener.tls or tls is None:
-            return self.connect
-        from memlite.server.connections.tls_transport import TlsTransport
-
-        return lambda: TlsTransport(
-            tls.context(listener.tls),
-            self.connect,
-            register=self.register,
-            counters=self.counters,
-            scheduler=self.scheduler,
-            second=self.clock.second,
         )
 
     def _refresh_certificates(self) -> None:

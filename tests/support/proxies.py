@@ -1,8 +1,10 @@
 """A proxy as a process, in front of nodes."""
 
 import contextlib
+import ssl
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import memlite.testing
 from tests.support.servers import START_SECONDS, RunningServer
@@ -11,13 +13,24 @@ __all__ = ["proxy"]
 
 
 @contextlib.contextmanager
-def proxy(nodes: Sequence[RunningServer], *arguments: str) -> Iterator[RunningServer]:
-    """Run a proxy in front of nodes, with further arguments."""
-    addresses = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
-    command = [sys.executable, "-P", "-m", "memlite", "proxy", "--nodes", addresses]
+def proxy(
+    nodes: Sequence[RunningServer] | Path, *arguments: str, tls: ssl.SSLContext | None = None
+) -> Iterator[RunningServer]:
+    """Run a proxy in front of nodes, or with a topology file.
+
+    Args:
+        nodes: the nodes, or the file.
+        arguments: further ones.
+        tls: what the proxy's clients need to connect.
+    """
+    if isinstance(nodes, Path):
+        where = ["--topology", str(nodes)]
+    else:
+        where = ["--nodes", ",".join(f"127.0.0.1:{node.port}" for node in nodes)]
+    command = [sys.executable, "-P", "-m", "memlite", "proxy", *where]
     with memlite.testing.server(
         *arguments, command=command, start_timeout=START_SECONDS
     ) as process:
         yield RunningServer(
-            "memlite-proxy", process.process, process.port, 0, (), "", process.log, None
+            "memlite-proxy", process.process, process.port, 0, (), "", process.log, tls
         )

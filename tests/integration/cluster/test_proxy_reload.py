@@ -1,0 +1,127 @@
+"""A topology file that changes while a proxy serves."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from memlite.cluster.topology import read_topology
+from tests.support.proxies import proxy
+from tests.support.servers import RunningServer, Wire, running
+from tests.support.waiting import wait_until
+
+KEYS = [b"key:%d" % number for number in range(60)]
+
+
+def write(path: Path, nodes: Sequence[RunningServer]) -> None:
+    """Replace the file at once, as editors and deployment tools do."""
+    new = path.with_suffix(".new")
+    new.write_text(
+        "".join(
+            f'[[nodes]]\nname = "n{node.port}"\naddress = "127.0.0.1:{node.port}"\n'
+            for node in nodes
+        )
+    )
+    new.replace(path)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[RunningServer]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(running("memlite")) for _ in range(3)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cluster.toml"
+
+
+def nodes_up(wire: Wire) -> set[str]:
+    """Return the names of the nodes that are up."""
+    names = (name.split(":") for name, text in wire.stats().items() if text == "up")
+    return {name[1] for name in names if name[2:] == ["state"]}
+
+
+def number_of_nodes(front: RunningServer) -> int:
+    with front.connect() as wire:
+        return int(wire.stats()["proxy_nodes"])
+
+
+@pytest.mark.parametrize("by_signal", [True, False], ids=["SIGHUP", "changed"])
+def test_nodes_are_added_and_removed_without_dropping_a_connection(
+    nodes: list[RunningServer], path: Path, by_signal: bool
+) -> None:
+    write(path, nodes[:2])
+    with proxy(path) as front, front.connect() as wire:
+        for some in (nodes, nodes[1:], nodes[:2]):
+            write(path, some)
+            if by_signal:
+                front.process.send_signal(signal.SIGHUP)
+            assert wait_until(lambda some=some: nodes_up(wire) == {f"n{n.port}" for n in some})
+            router = read_topology(path).router()
+            for key in KEYS:
+                assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
+                with some[router.index(key)].connect() as direct:
+                    assert direct.ask(b"md %b\r\n" % key) == b"HD\r\n"
+
+
+def test_no_request_fails_while_the_topology_changes(
+    nodes: list[RunningServer], path: Path
+) -> None:
+    write(path, nodes)
+    over = threading.Event()
+    replies: set[bytes] = set()
+
+    def ask() -> None:
+        with front.connect() as wire:
+            while not over.is_set():
+                wire.send(b"".join(b"mg %b\r\n" % key for key in KEYS) + b"mn\r\n")
+                replies.update(wire.until(b"MN\r\n").split(b"\r\n"))
+
+    with proxy(path) as front:
+        clients = [threading.Thread(target=ask) for _ in range(3)]
+        for client in clients:
+            client.start()
+        try:
+            for turn in range(8):
+                count = 1 + turn % 3
+                write(path, nodes[:count])
+                front.process.send_signal(signal.SIGHUP)
+                assert wait_until(lambda count=count: number_of_nodes(front) == count)
+        finally:
+            over.set()
+            for client in clients:
+                client.join(30)
+    assert replies <= {b"HD", b"EN", b"MN", b""}
+
+
+@pytest.mark.parametrize(
+    "content", ["nodes = 3", "[[nodes", None], ids=["wrong", "no TOML", "gone"]
+)
+def test_the_old_topology_stays_if_the_file_is_wrong(
+    nodes: list[RunningServer], path: Path, content: str | None
+) -> None:
+    write(path, nodes)
+    with proxy(path) as front, front.connect() as wire:
+        if content is None:
+            path.unlink()
+            front.process.send_signal(signal.SIGHUP)
+        else:
+            path.write_text(content)
+        assert wait_until(lambda: "topology not reloaded: " in front.log.read_text())
+        assert str(path) in front.log.read_text()
+        assert wire.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        write(path, nodes[:1])
+        assert wait_until(lambda: number_of_nodes(front) == 1)
+
+
+def test_a_file_named_by_a_relative_path(nodes: list[RunningServer], path: Path) -> None:
+    write(path, nodes[:1])
+    relative = Path(os.path.relpath(path))
+    with proxy(relative) as front:
+        write(path, nodes)
+        assert wait_until(lambda: number_of_nodes(front) == 3)
