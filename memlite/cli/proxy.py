@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from memlite.proxy.node import Access
     from memlite.server.connections.tls import Tls
 
-__all__ = ["main"]
+__all__ = ["OPTIONS_OF_A_SERVER", "command_line", "main"]
 
 PASSWORD_VARIABLE: Final = "MEMLITE_NODE_PASSWORD"  # noqa: S105 - its name
 
 _DEADLINE: Final = 1.0
-_OF_CONNECTIONS: Final = (
+OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
     "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
 )  # fmt: skip
 """The options of the server that a proxy has as well."""
+
+_HELP: Final = {"extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: an argument is wrong.
         StartError: the proxy cannot start.
     """
-    parser = _parser()
+    parser = command_line()
     try:
         options, others = parser.parse_known_args(arguments)
     except SystemExit:  # after printing --help
@@ -99,16 +101,21 @@ def _settings(arguments: Sequence[str]) -> Settings:
     Raises:
         ConfigError: one is wrong, or none of these.
     """
-    settings = load(arguments, {})
+    try:
+        settings = load(arguments, {})
+    except ConfigError as error:
+        text = str(error).replace("memlite -h", "memlite proxy --help")
+        raise ConfigError(f"proxy: {text}") from None
     if settings.actions:
-        raise ConfigError("proxy: --help lists the options, and memlite --help those of a server")
+        raise ConfigError(f"proxy: {arguments[0]} is for servers (memlite proxy --help)")
     for name, source in settings.sources.items():
-        if source != "default" and name not in _OF_CONNECTIONS:
+        if source != "default" and name not in OPTIONS_OF_A_SERVER:
             raise ConfigError(f"proxy: {source} is for servers (memlite proxy --help)")
     return settings
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of the options that are not those of a server."""
     parser = ClusterParser(
         prog="memlite proxy",
         allow_abbrev=False,
@@ -156,11 +163,12 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 
 def _epilog() -> str:
     lines = ["options as of a server:"]
-    for name in _OF_CONNECTIONS:
+    for name in OPTIONS_OF_A_SERVER:
         option = OPTIONS_BY_NAME[name]
         flags = f"-{option.short}, --{name}" if option.short else f"--{name}"
         lines.append(f"  {flags} {option.metavar or ''}".rstrip())
-        lines += textwrap.wrap(option.help, 76, initial_indent=" " * 8, subsequent_indent=" " * 8)
+        text = _HELP.get(name, option.help)
+        lines += textwrap.wrap(text, 76, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines)
 
 

@@ -77,7 +77,7 @@ def command_line() -> argparse.ArgumentParser:
         "--nodes",
         type=_number(1, _MOST_NODES),
         default=_NODES,
-        metavar="N",
+        metavar="NUM",
         help="how many nodes, on the ports after the proxy's (default: %(default)s)",
     )
     trial.add_argument(
@@ -85,7 +85,7 @@ def command_line() -> argparse.ArgumentParser:
         "--port",
         type=_number(1, 65535 - _MOST_NODES),
         default=PORT,
-        metavar="N",
+        metavar="NUM",
         help="the proxy's port (default: %(default)s)",
     )
     trial.add_argument(

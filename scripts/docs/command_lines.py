@@ -6,9 +6,11 @@ The server's comes from the table of options, those of the other commands from t
 import argparse
 from dataclasses import dataclass
 
+from memlite.cli.proxy import OPTIONS_OF_A_SERVER
+from memlite.cli.proxy import command_line as proxy
 from memlite.cli.subcommands import SUBCOMMANDS
 from memlite.cluster.command import command_line as cluster
-from memlite.config import EXTENDED, OPTIONS, REFUSED
+from memlite.config import EXTENDED, OPTIONS, REFUSED, Option
 from memlite.config.parsers import Choice
 from memlite.loadtest.options import command_line as bench
 from memlite.loadtest.workload_files import preset_names
@@ -74,6 +76,7 @@ def commands() -> list[Command]:
         *measuring,
         *_with_commands(("cluster",), SUBCOMMANDS["cluster"].help, cluster()),
         *_with_commands(("gcs-emulator",), SUBCOMMANDS["gcs-emulator"].help, gcs_emulator()),
+        _proxy(),
         Command(
             ("shell",),
             SUBCOMMANDS["shell"].help,
@@ -84,17 +87,24 @@ def commands() -> list[Command]:
     ]
 
 
+def _proxy() -> Command:
+    names = OPTIONS_OF_A_SERVER
+    flags = [*_flags(proxy()), *(_of_server(one) for one in OPTIONS if one.name in names)]
+    return Command(("proxy",), SUBCOMMANDS["proxy"].help, tuple(flags))
+
+
+def _of_server(option: Option) -> Flag:
+    return Flag(
+        (*((f"-{option.short}",) if option.short else ()), f"--{option.name}"),
+        option.help + ("" if option.effect else " (no effect)"),
+        option.metavar or "",
+        option.parse.choices if isinstance(option.parse, Choice) else _extended(option.field),
+        option.repeated is not None,
+    )
+
+
 def _server() -> Command:
-    flags = [
-        Flag(
-            (*((f"-{option.short}",) if option.short else ()), f"--{option.name}"),
-            option.help + ("" if option.effect else " (no effect)"),
-            option.metavar or "",
-            option.parse.choices if isinstance(option.parse, Choice) else _extended(option.field),
-            option.repeated is not None,
-        )
-        for option in OPTIONS
-    ]
+    flags = [_of_server(option) for option in OPTIONS]
     flags += [
         Flag(("--config",), "read settings from this TOML file", "FILE"),
         Flag(("--print-config",), "print the settings and the source of each, and exit"),
@@ -126,9 +136,11 @@ def _with_commands(
             for name, one in action.choices.items():
                 inner += _with_commands((*words, name), helps[name], one)
         elif not action.option_strings:
-            arguments = {"+": f"{action.metavar} ...", "?": f"[{action.metavar}]"}.get(
-                str(action.nargs), str(action.metavar)
-            )
+            arguments = {
+                "+": f"{action.metavar} ...",
+                "?": f"[{action.metavar}]",
+                "*": f"[-- {action.metavar} ...]",
+            }.get(str(action.nargs), str(action.metavar))
             paths = action.metavar == "RESULTS"
             if words == ("bench", "workload"):
                 choices = [(name, "") for name in preset_names()]

@@ -19,7 +19,8 @@ HEAD = """\
 <!-- Written by scripts/docs/write_cli_reference.py from the code: edit those. -->
 
 `memlite [options]`, or `python -m memlite [options]`, runs a server. There are
-[other commands](#other-commands): `memlite bench`, `cluster`, `gcs-emulator` and `shell`.
+[other commands](#other-commands): `memlite bench`, `cluster`, `gcs-emulator`, `proxy` and
+`shell`.
 
 The letters have the same meaning as in memcached. Every option also has a long form, an
 environment variable and a key in the TOML file that `--config FILE` (or `MEMLITE_CONFIG`) names.

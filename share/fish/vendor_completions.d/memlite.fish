@@ -10,7 +10,9 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
+    test "$words[2]" = cluster; and test "$words[3]" = try; and set at "cluster try"
     test "$words[2]" = gcs-emulator; and set at "gcs-emulator"
+    test "$words[2]" = proxy; and set at "proxy"
     test "$words[2]" = shell; and set at "shell"
     test "$at" = "$argv[1]"
 end
@@ -22,8 +24,9 @@ end
 complete -c memlite -f
 
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a bench -d 'a load tester that compares backends and servers, with a report'
-complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a cluster -d 'says on which of several nodes a key lives, and why'
+complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a cluster -d 'says where keys live, and runs a cluster to try on this machine'
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a gcs-emulator -d 'a strict Google Cloud Storage emulator for tests and benchmarks'
+complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a proxy -d 'forwards commands to the nodes that have their keys'
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a shell -d 'an interactive client for this and other memcached servers'
 complete -c memlite -n '__memlite_at ""' -s p -l port -x -d 'TCP port to listen on; 0 or -1 for any free one'
 complete -c memlite -n '__memlite_at ""' -s U -l udp-port -x -d 'UDP port to listen on, and the TCP port too unless -p is given; 0 for none, -1 for any free one'
@@ -190,6 +193,7 @@ complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a
 complete -c memlite -n '__memlite_at "bench workload"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a route -d 'say where keys live, and why'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a try -d 'run several nodes and a proxy on this machine'
 complete -c memlite -n '__memlite_at "cluster"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "cluster route"' -s h -l help -d 'show this help message and exit'
@@ -198,6 +202,10 @@ complete -c memlite -n '__memlite_at "cluster route"' -l topology -r -F -d 'a TO
 complete -c memlite -n '__memlite_at "cluster route"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
 complete -c memlite -n '__memlite_at "cluster route"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
 complete -c memlite -n '__memlite_at "cluster route"' -l json -d 'show a JSON object for each key'
+
+complete -c memlite -n '__memlite_at "cluster try"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster try"' -l nodes -x -d 'how many nodes, on the ports after the proxy\'s (default: 3)'
+complete -c memlite -n '__memlite_at "cluster try"' -s p -l port -x -d 'the proxy\'s port (default: 11211)'
 
 complete -c memlite -n '__memlite_at "gcs-emulator"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "gcs-emulator"' -l host -x -d 'address to listen on (default: 127.0.0.1)'
@@ -219,6 +227,39 @@ complete -c memlite -n '__memlite_at "gcs-emulator"' -l late-delay -x -d 'how mu
 complete -c memlite -n '__memlite_at "gcs-emulator"' -l outage -x -a '503 reset hang' -d 'fail every request, until changed through /_emulator/faults'
 complete -c memlite -n '__memlite_at "gcs-emulator"' -l seed -x -d 'random seed, for reproducible faults'
 complete -c memlite -n '__memlite_at "gcs-emulator"' -s v -l verbose -d 'log each request on stderr'
+
+complete -c memlite -n '__memlite_at "proxy"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "proxy"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
+complete -c memlite -n '__memlite_at "proxy"' -l topology -r -F -d 'a TOML file that lists the nodes'
+complete -c memlite -n '__memlite_at "proxy"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
+complete -c memlite -n '__memlite_at "proxy"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
+complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1)'
+complete -c memlite -n '__memlite_at "proxy"' -l node-user -x -d 'user name (memcached -Y)'
+complete -c memlite -n '__memlite_at "proxy"' -l node-password-file -r -F -d 'file whose first line is the password (default: $MEMLITE_NODE_PASSWORD)'
+complete -c memlite -n '__memlite_at "proxy"' -l node-tls -d 'connect with TLS'
+complete -c memlite -n '__memlite_at "proxy"' -l node-tls-ca-cert -r -F -d 'PEM file of trusted CA certificates (default: the system\'s)'
+complete -c memlite -n '__memlite_at "proxy"' -l node-tls-cert -r -F -d 'PEM file with the proxy\'s certificate'
+complete -c memlite -n '__memlite_at "proxy"' -l node-tls-key -r -F -d 'PEM file with its private key (default: in --node-tls-cert)'
+complete -c memlite -n '__memlite_at "proxy"' -l node-tls-skip-verify -d 'do not verify nodes\' certificates'
+complete -c memlite -n '__memlite_at "proxy"' -s p -l port -x -d 'TCP port to listen on; 0 or -1 for any free one'
+complete -c memlite -n '__memlite_at "proxy"' -s s -l unix-socket -r -F -d 'UNIX socket to listen on (disables network support)'
+complete -c memlite -n '__memlite_at "proxy"' -s a -l unix-mask -x -d 'access mask of the UNIX socket, in octal'
+complete -c memlite -n '__memlite_at "proxy"' -s l -l listen -x -d 'address to listen on: host, host:port or [IPv6]:port; several are separated by commas or given one at a time. Default: loopback only (memcached: all interfaces). With -Z an address can be prefixed with notls:, btls: (TLS without client certificates) or mtls: (client certificates are required)'
+complete -c memlite -n '__memlite_at "proxy"' -s Z -l enable-ssl -d 'TLS on all TCP addresses; needs -o ssl_chain_cert'
+complete -c memlite -n '__memlite_at "proxy"' -s d -l daemon -d 'run as a daemon; the command returns when the server is ready'
+complete -c memlite -n '__memlite_at "proxy"' -s u -l user -x -d 'run as this user, who also owns the UNIX socket (only when started as root)'
+complete -c memlite -n '__memlite_at "proxy"' -s c -l conn-limit -x -d 'max simultaneous connections; this many can be used (memcached reserves some)'
+complete -c memlite -n '__memlite_at "proxy"' -s v -l verbose -d 'more messages on stderr; -vv: also commands and replies'
+complete -c memlite -n '__memlite_at "proxy"' -s P -l pidfile -r -F -d 'write the process ID to this file'
+complete -c memlite -n '__memlite_at "proxy"' -s R -l max-reqs-per-event -x -d 'pipelined requests served before other connections get a turn'
+complete -c memlite -n '__memlite_at "proxy"' -s b -l listen-backlog -x -d 'backlog queue limit'
+complete -c memlite -n '__memlite_at "proxy"' -s I -l max-item-size -x -d 'max item size: bytes, or with suffix k, m, g (1k to 1g)'
+complete -c memlite -n '__memlite_at "proxy"' -s Y -l auth-file -r -F -d 'require a password from this file, which has one user:password a line and is reloaded on SIGHUP; text protocol only, but see -S'
+complete -c memlite -n '__memlite_at "proxy"' -l auth-timeout -x -d 'seconds a connection may take to authenticate; 0: no limit'
+complete -c memlite -n '__memlite_at "proxy"' -s o -l extended -x -a 'idle_timeout maxconns_fast lru_crawler no_lru_crawler no_lru_maintainer no_modern ssl_ca_cert ssl_chain_cert ssl_ciphers ssl_key ssl_keyformat ssl_min_version ssl_session_cache ssl_verify_mode track_sizes watcher_logbuf_size' -d 'comma separated list of extended options, see below'
+complete -c memlite -n '__memlite_at "proxy"' -l loop -x -a 'auto uvloop asyncio' -d 'event loop: auto (uvloop if installed), uvloop or asyncio'
+complete -c memlite -n '__memlite_at "proxy"' -l log-level -x -a 'debug info warning error' -d 'debug, info, warning or error (default: set by -v)'
+complete -c memlite -n '__memlite_at "proxy"' -l log-format -x -a 'text json' -d 'text, or json: one object per line'
 
 complete -c memlite -n '__memlite_at "shell"' -a set -d 'store a value'
 complete -c memlite -n '__memlite_at "shell"' -a add -d 'store only if the key is new'

@@ -36,6 +36,7 @@ NEEDED = {
     "bench run": ["127.0.0.1:1"],
     "bench report": ["/no/such/results"],
     "cluster route": ["--nodes", "a", "key"],
+    "proxy": ["--nodes", "a"],
     "shell": ["127.0.0.1:1", "version"],
 }
 NUMBERS = ["x", "", "nan", "1e999", "0x10", "1,5"]
@@ -74,6 +75,9 @@ FINE = {
     ("bench report", "--prices", NOT_TO_BE_FOUND),  # the results are not there either
     ("bench report", "--prices", "/"),
     ("cluster route", "--hash-tag", ""),
+    ("proxy", "--hash-tag", ""),
+    ("proxy", "--user", ""),
+    ("proxy", "--extended", ""),
 }
 
 
@@ -115,7 +119,7 @@ def invocations(name: str) -> Iterator[Wrong]:
     if needed and name != "shell":
         yield Wrong([], ("required", "needs", *needed))
     if not command.arguments:
-        yield Wrong(["no-such-argument"], ("no-such-argument",))
+        yield Wrong([*needed, "no-such-argument"], ("no-such-argument",))
     if command.arguments == "COMMAND":
         yield Wrong([], ("COMMAND", "command"))
         yield Wrong(["no-such-command"], ("no-such-command",))
