@@ -36,9 +36,11 @@ SLOW = "run by the slow tests"
 """The note of a block that is only run where there is time."""
 
 _PROGRAM = r"^(?:\w+=\S+ )*(?:memlite|python -m memlite|\./scripts/serve)"
+_TRIAL = re.compile(_PROGRAM + r" cluster try\b")
 _EMULATOR = re.compile(_PROGRAM + r" gcs-emulator\b")
 _SERVER = re.compile(
-    _PROGRAM + r"(?! (?:bench|shell|gcs-emulator|.*--(?:help|version|print-config))\b)"
+    _PROGRAM
+    + r"(?! (?:bench|shell|gcs-emulator|cluster route|.*--(?:help|version|print-config))\b)"
 )
 _SHELL = re.compile(r"(?:memlite |\./scripts/)shell(?: --dialect \w+)?(?: +#.*)?")
 _BUCKET = re.compile(r"gs://([\w-]+)")
@@ -171,7 +173,8 @@ class Reader:
         self._stop_server()
         ports = self._folder / ".ports"
         ports.unlink(missing_ok=True)
-        self._server = self._start(command, {"MEMCACHED_PORT_FILENAME": str(ports)}, ports.exists)
+        is_ready = (lambda: _accepts(11211)) if _TRIAL.search(command) else ports.exists
+        self._server = self._start(command, {"MEMCACHED_PORT_FILENAME": str(ports)}, is_ready)
 
     def _stop_server(self) -> None:
         process, self._server = self._server, None

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from memlite.cli.proxy import command_line as proxy
+from memlite.cluster.command import command_line as cluster
 from memlite.config import load
 from memlite.loadtest.options import parse as parse_bench
 from memlite.shell.options import parse as parse_shell
@@ -120,6 +122,8 @@ def test_every_fence_is_understood() -> None:
 
 PARSERS = {
     "memlite": lambda words: load(words, {}),
+    "memlite cluster": cluster().parse_args,
+    "memlite proxy": lambda words: load(proxy().parse_known_args(words)[1], {}),
     "./scripts/serve": lambda words: load(words, {}),
     "memlite bench": parse_bench,
     "./scripts/bench": parse_bench,
