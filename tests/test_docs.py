@@ -12,6 +12,7 @@ import pytest
 
 from memlite.backends.jsonfile.load import load as load_files
 from memlite.cli.subcommands import SUBCOMMANDS
+from memlite.cluster.topology import read_topology
 from memlite.config import OPTIONS, Config, load
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.trace import Trace
@@ -34,13 +35,28 @@ HOW_TO = ROOT / "docs" / "how-to"
 
 
 def test_settings_files(tmp_path: Path) -> None:
-    examples = [text for page in PAGES if page != WORKLOADS for text in texts(page, "toml")]
+    examples = [
+        text
+        for page in PAGES
+        if page != WORKLOADS
+        for text in texts(page, "toml")
+        if "[[nodes]]" not in text
+    ]
     assert len(examples) >= 2
     for number, text in enumerate(examples):
         file = tmp_path / f"{number}.toml"
         file.write_text(text)
         settings = load(["--config", str(file)], {})
         assert any(source.startswith("file") for source in settings.sources.values())
+
+
+def test_topology_files(tmp_path: Path) -> None:
+    examples = [text for page in PAGES for text in texts(page, "toml") if "[[nodes]]" in text]
+    assert examples
+    for number, text in enumerate(examples):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        assert read_topology(file).nodes
 
 
 def test_the_recipe_for_starting_a_server_from_a_test() -> None:
