@@ -45,14 +45,15 @@ class Entry:
     Attributes:
         name: the node's name, which is hashed.
         address: where it listens, ``HOST:PORT``.
-        incarnation: differs for each time it has joined.
+        incarnation: rises each time a node of this name joins. It begins with the unix time, so
+            that it also rises if the store has lost the last one.
         joined: unix time at which it joined, in whole seconds, by its own clock.
         weight: its share of the keys.
     """
 
     name: str
     address: str
-    incarnation: str
+    incarnation: int
     joined: int = 0
     weight: int = 1
 
@@ -79,11 +80,18 @@ class Document:
         return next((one for one in self.members if one.name == name), None)
 
     def with_member(self, entry: Entry, now: float) -> "Document":
-        """Return the document with a member, who takes the place of another of this name."""
+        """Return the document with a member, in place of an earlier incarnation.
+
+        If there is a later one, the document is unchanged: the node was held up while it joined,
+        and another has taken its name.
+        """
+        present = self.entry(entry.name)
+        if present is not None and present.incarnation > entry.incarnation:
+            return self
         others = [one for one in self.members if one.name != entry.name]
         return self._changed([*others, entry], now)
 
-    def without(self, name: str, incarnation: str, now: float) -> "Document":
+    def without(self, name: str, incarnation: int, now: float) -> "Document":
         """Return the document without a member; unchanged if it is there in another incarnation."""
         others = [one for one in self.members if (one.name, one.incarnation) != (name, incarnation)]
         return self if len(others) == len(self.members) else self._changed(others, now)
@@ -117,7 +125,7 @@ class Document:
             document = cls(members=members, **fields)
             _check(isinstance(document.epoch, int), "epoch")
             for one in members:
-                _check(isinstance(one.name, str) and isinstance(one.incarnation, str), "members")
+                _check(isinstance(one.name, str) and isinstance(one.incarnation, int), "members")
             topology = document.topology()
             if topology is not None:
                 topology.router()
@@ -148,7 +156,7 @@ class Registration:
         standing: as above.
     """
 
-    incarnation: str
+    incarnation: int
     sequence: int
     address: str
     standing: Standing = Standing.MEMBER
@@ -173,6 +181,7 @@ class Registration:
             standing = Standing(fields.pop("standing"))
             registration = cls(standing=standing, **fields)
             _check(isinstance(registration.sequence, int), "sequence")
+            _check(isinstance(registration.incarnation, int), "incarnation")
         except (ValueError, TypeError, KeyError) as error:
             raise DocumentError(f"{name}: not a node's registration: {error}") from None
         return registration

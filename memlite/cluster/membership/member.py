@@ -1,7 +1,6 @@
 """A node as a member: it joins, renews its lease and leaves."""
 
 import logging
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -149,11 +148,12 @@ class Member:
     async def _join(self) -> None:
         self._lease.end()
         found = await self._read()
-        stored = None
+        stored, last = None, 0
         if found is not None:
             stored, other = found
             self._check_rival(other)
-        incarnation = secrets.token_hex(8)
+            last = other.incarnation
+        incarnation = max(last + 1, int(self._wall()))
         sent = self._lease.now()
         registration = Registration(incarnation, 1, self._identity.address)
         await self._write(registration, stored)
@@ -168,6 +168,8 @@ class Member:
         self.document = await change_topology(
             self._store, lambda document: document.with_member(entry, self._wall())
         )
+        if self.document.entry(entry.name) != entry:
+            return  # another has taken the name meanwhile
         self.joined = True
         self._lease.renewed(sent)
         count = len(self.document.members)
@@ -246,7 +248,7 @@ class Member:
         await self._store.write(self._object, registration.encode(), replacing)
         self._registration = registration
 
-    async def _remove(self, incarnation: str) -> None:
+    async def _remove(self, incarnation: int) -> None:
         name = self._identity.name
         await change_topology(
             self._store, lambda document: document.without(name, incarnation, self._wall())

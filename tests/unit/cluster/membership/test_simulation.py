@@ -151,7 +151,7 @@ async def _remove_without_fencing(warden: Warden, entry: Entry, _stored: object)
     )
 
 
-def _without_any(document: Document, name: str, _incarnation: str, now: float) -> Document:
+def _without_any(document: Document, name: str, _incarnation: int, now: float) -> Document:
     entry = document.entry(name)
     return document if entry is None else _without(document, name, entry.incarnation, now)
 
