@@ -49,6 +49,7 @@ class Proxy:
         topology: the nodes.
         listeners: bound sockets for connections; the proxy closes them.
         access: how nodes are reached.
+        strict: whether a retrieval fails if one of its nodes fails.
         file: the topology file, which is read again when it changes; None if there is none.
         tls: the TLS settings of clients' connections; None without TLS.
         owns_process: whether the process is the proxy's alone; see `Lifecycle`.
@@ -66,13 +67,14 @@ class Proxy:
         listeners: Sequence[Listener],
         *,
         access: Access,
+        strict: bool = False,
         file: Path | None = None,
         tls: "Tls | None" = None,
         owns_process: bool = True,
     ) -> None:
         clock, counters = Clock(), Counters()
         self.scheduler = Scheduler()
-        self.cluster = Cluster(topology, self.scheduler, access)
+        self.cluster = Cluster(topology, self.scheduler, access, strict=strict)
         self._file = None if file is None else TopologyFile(file, self.cluster.change)
         self._auth = _authenticator(config, counters)
         instrumentation = Instrumentation(counters, Sampler(), config.verbose)
