@@ -4,6 +4,7 @@ import argparse
 import os
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from memlite.cli.serve import Serving, serve
 from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
 from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
-from memlite.cluster.topology import Topology
+from memlite.cluster.topology import ON_RETURN, Topology
 from memlite.config import Config, Settings, load
 from memlite.config.options import OPTIONS_BY_NAME
 from memlite.core.errors import ConfigError
@@ -56,16 +57,26 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit:  # after printing --help
         return 0
     if options.cluster is None:
-        topology = topology_of(parser, options)
+        topology = _topology(parser, options)
         count = len(topology.nodes)
         what = f"a proxy for {count} node{'s' if count > 1 else ''}"
     else:
         refuse_hash(parser, options)
+        if options.on_return is not None:
+            parser.error("--on-return is for --nodes; members of a cluster empty themselves")
         topology = None
         what = f"a proxy for the cluster in {options.cluster}"
     settings = _settings(others)
     access = _access(options)
-    assemble = partial(_proxy, settings.config, topology, access, options.topology, options.cluster)
+    assemble = partial(
+        _proxy,
+        settings.config,
+        topology,
+        access,
+        options.topology,
+        options.cluster,
+        options.strict,
+    )
     return serve(settings, assemble, what)
 
 
@@ -75,6 +86,7 @@ def _proxy(
     access: "Access",
     file: Path | None,
     cluster: str | None,
+    strict: bool,
     listeners: Sequence[Listener],
     tls: "Tls | None",
 ) -> Serving:
@@ -82,7 +94,30 @@ def _proxy(
     from memlite.proxy.proxy import Proxy
 
     store = None if cluster is None else store_of(cluster, "--cluster")
-    return Proxy(config, topology, listeners, access=access, file=file, store=store, tls=tls)
+    return Proxy(
+        config,
+        topology,
+        listeners,
+        access=access,
+        strict=strict,
+        file=file,
+        store=store,
+        tls=tls,
+    )
+
+
+def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
+    """Return the topology that the options name.
+
+    Raises:
+        ConfigError: something about it is wrong.
+    """
+    topology = topology_of(parser, options)
+    if options.on_return is None:
+        return topology
+    if options.topology is not None:
+        parser.error("--on-return is for --nodes; a topology file has on_return = ...")
+    return replace(topology, on_return=options.on_return)
 
 
 def _access(options: argparse.Namespace) -> "Access":
@@ -138,6 +173,17 @@ def command_line() -> argparse.ArgumentParser:
         default=_DEADLINE,
         metavar="SECONDS",
         help="within which a node must answer, or it is taken for down (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--on-return",
+        choices=ON_RETURN,
+        help="what to do with a node that may have missed changes, before it is used again;"
+        " with --nodes (default: flush)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="fail a get of several keys if a node fails (default: its keys are misses)",
     )
     _add_access(parser)
     return parser

@@ -6,8 +6,11 @@ from typing import Final, Protocol
 
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
+from memlite.proxy.gutter import Gutter
 from memlite.proxy.node import Access, Node, Receiver
+from memlite.proxy.outages import Outages
 from memlite.proxy.refusing import Refusing
+from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Cluster", "Target"]
@@ -36,9 +39,12 @@ class Cluster:
         topology: the nodes; None while they are not known.
         scheduler: connects to them.
         access: how nodes are reached.
+        strict: whether a retrieval fails if one of its nodes fails.
 
     Attributes:
         nodes: the nodes.
+        gutter: what serves keys of nodes that are down; None for nothing.
+        strict: as above.
         changes: how often the topology has changed.
         due: the executors that have replies to deliver.
         by_line: the nodes of the keys of gets, by the whole request line. What is in there is a
@@ -48,23 +54,47 @@ class Cluster:
         multigets: retrievals that several nodes were asked for.
     """
 
-    def __init__(self, topology: Topology | None, scheduler: Scheduler, access: Access) -> None:
+    def __init__(
+        self,
+        topology: Topology | None,
+        scheduler: Scheduler,
+        access: Access,
+        *,
+        strict: bool = False,
+    ) -> None:
         self._topology = topology
         self._scheduler = scheduler
         self._access = access
-        self._refusing = Refusing("the nodes are not known yet") if topology is None else None
+        self._refusing: Refusing | None = None
+        self.strict = strict
+        self._outages, self._outages_of_gutter = Outages(), Outages()
         self.nodes: list[Node] = []
-        if topology is not None:
+        self.gutter: Gutter | None = None
+        if topology is None:
+            self._refusing = Refusing("the nodes are not known yet")
+        else:
             self._index = topology.router().index
-            self.nodes = [self._node(node) for node in topology.nodes]
+            # Nodes are taken as they are by a proxy that starts.
+            self.nodes = [
+                self._node(node, topology, self._outages, missed=False) for node in topology.nodes
+            ]
+            self._set_gutter(topology)
         self.changes = 0
         self.due: list[_Delivering] = []
         self.by_line: dict[bytes, Node] = {}
         self._by_key: dict[bytes, Node] = {}
         self.reset()
 
-    def _node(self, node: NodeAddress) -> Node:
-        return Node(node, self._scheduler, self._access, self.deliver)
+    def _node(
+        self, node: NodeAddress, topology: Topology, outages: Outages, *, missed: bool
+    ) -> Node:
+        returning = Returning(missed=missed, empties=topology.on_return == "flush")
+        return Node(node, self._scheduler, self._access, self.deliver, outages, returning)
+
+    @property
+    def every_node(self) -> list[Node]:
+        """All nodes, those of the gutter included."""
+        return self.nodes if self.gutter is None else [*self.nodes, *self.gutter.nodes]
 
     def reset(self) -> None:
         """Start counting from zero."""
@@ -72,12 +102,12 @@ class Cluster:
 
     def start(self) -> None:
         """Connect to the nodes."""
-        for node in self.nodes:
+        for node in self.every_node:
             node.start()
 
     def stop(self) -> None:
         """Close all connections."""
-        for node in self.nodes:
+        for node in self.every_node:
             node.stop()
 
     def change(self, topology: Topology) -> None:
@@ -91,23 +121,52 @@ class Cluster:
         self._refusing = None
         if topology == self._topology:
             return
-        kept = {(node.name, node.address): node for node in self.nodes}
-        nodes, added = [], []
-        for one in topology.nodes:
-            node = kept.pop((one.name, one.address), None)
-            if node is None:
-                node = self._node(one)
-                added.append(node)
-            nodes.append(node)
-        self._topology, self._index, self.nodes = topology, topology.router().index, nodes
+        self._topology, self._index = topology, topology.router().index
+        old, before = self.nodes, self.every_node
+        self.nodes = self._taken_over(old, topology.nodes, topology, self._outages)
+        for node in self.nodes:
+            node.returning.empties = topology.on_return == "flush"
+        self._set_gutter(topology)
         self._by_key.clear()
         self.by_line.clear()
         self.changes += 1
-        for node in added:
+        now = self.every_node
+        for node in set(now).difference(before):
             node.start()
-        for node in kept.values():
+        for node in set(before).difference(now):
             node.retire()
-        _log.info("topology: %d nodes, %d of them new, %d gone", len(nodes), len(added), len(kept))
+        added, gone = len(set(self.nodes).difference(old)), len(set(old).difference(self.nodes))
+        _log.info("topology: %d nodes, %d of them new, %d gone", len(self.nodes), added, gone)
+
+    def _taken_over(
+        self,
+        nodes: Sequence[Node],
+        wanted: Sequence[NodeAddress],
+        topology: Topology,
+        outages: Outages,
+    ) -> list[Node]:
+        """Return nodes as wanted: those that there are, and new ones.
+
+        Nobody knows where a new one comes from. It may have been there before, and have missed what
+        changed since.
+        """
+        known = {(node.name, node.address): node for node in nodes}
+        return [
+            known.get((one.name, one.address)) or self._node(one, topology, outages, missed=True)
+            for one in wanted
+        ]
+
+    def _set_gutter(self, topology: Topology) -> None:
+        old = self.gutter.nodes if self.gutter is not None else ()
+        self.gutter = None
+        if topology.gutter is not None:
+            wanted = topology.gutter.nodes
+            nodes = self._taken_over(old, wanted, topology, self._outages_of_gutter)
+            index = Topology(wanted, topology.hash, topology.hash_tag).router().index
+            most = max(1, len(self.nodes) // 2)  # it is not made for more
+            self.gutter = Gutter(nodes, index, topology.gutter.ttl, most)
+        self._outages_of_gutter.watch(self.gutter.nodes if self.gutter is not None else ())
+        self._outages.watch(self.nodes, self.gutter)
 
     def suspend(self, reason: str) -> None:
         """Refuse all requests until the topology is known again."""
@@ -120,7 +179,7 @@ class Cluster:
     @property
     def targets(self) -> "Sequence[Target]":
         """What to send a request for all nodes to."""
-        return self.nodes if self._refusing is None else [self._refusing]
+        return self.every_node if self._refusing is None else [self._refusing]
 
     def node_of(self, key: bytes) -> "Target":
         """Return the node that has a key."""

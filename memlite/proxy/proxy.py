@@ -52,6 +52,7 @@ class Proxy:
         topology: the nodes; None if they are found in `store`.
         listeners: bound sockets for connections; the proxy closes them.
         access: how nodes are reached.
+        strict: whether a retrieval fails if one of its nodes fails.
         file: the topology file, which is read again when it changes; None if there is none.
         store: where a cluster's members register; None if there are none.
         tls: the TLS settings of clients' connections; None without TLS.
@@ -70,6 +71,7 @@ class Proxy:
         listeners: Sequence[Listener],
         *,
         access: Access,
+        strict: bool = False,
         file: Path | None = None,
         store: Store | None = None,
         tls: "Tls | None" = None,
@@ -77,7 +79,7 @@ class Proxy:
     ) -> None:
         clock, counters = Clock(), Counters()
         self.scheduler = Scheduler()
-        self.cluster = Cluster(topology, self.scheduler, access)
+        self.cluster = Cluster(topology, self.scheduler, access, strict=strict)
         self._file = None if file is None else TopologyFile(file, self.cluster.change)
         self._store = store
         self._follower = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import memlite.testing
 from tests.support.servers import START_SECONDS, RunningServer
 
-__all__ = ["proxy"]
+__all__ = ["node_stat", "proxy"]
 
 
 @contextlib.contextmanager
@@ -40,3 +40,8 @@ def proxy(
         yield RunningServer(
             "memlite-proxy", process.process, process.port, 0, (), "", process.log, tls
         )
+
+
+def node_stat(front: RunningServer, node: RunningServer, name: str, *, kind: str = "node") -> str:
+    """Return what a proxy's statistics say of a node that has no name; empty for nothing."""
+    return front.stats().get(f"{kind}:127.0.0.1:{node.port}:{name}", "")

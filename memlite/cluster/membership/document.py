@@ -104,7 +104,10 @@ class Document:
         """Return the topology; None without members."""
         nodes = (Node(one.name, parse_address(one.address), one.weight) for one in self.members)
         found = tuple(nodes)
-        return Topology(found, self.hash, self.hash_tag) if found else None
+        if not found:
+            return None
+        # A member that was away has emptied itself.
+        return Topology(found, self.hash, self.hash_tag, on_return="keep")
 
     def encode(self) -> bytes:
         """Return the object's content."""

@@ -244,6 +244,8 @@ complete -c memlite -n '__memlite_at "proxy"' -l cluster -x -d 'where the nodes 
 complete -c memlite -n '__memlite_at "proxy"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
 complete -c memlite -n '__memlite_at "proxy"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
 complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1)'
+complete -c memlite -n '__memlite_at "proxy"' -l on-return -x -a 'flush keep' -d 'what to do with a node that may have missed changes, before it is used again; with --nodes (default: flush)'
+complete -c memlite -n '__memlite_at "proxy"' -l strict -d 'fail a get of several keys if a node fails (default: its keys are misses)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-user -x -d 'user name (memcached -Y)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-password-file -r -F -d 'file whose first line is the password (default: $MEMLITE_NODE_PASSWORD)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-tls -d 'connect with TLS'
