@@ -269,6 +269,14 @@ def test_the_protocol_can_be_fixed(cluster: Cluster) -> None:
         assert front.ask(NOOP) == b"CLIENT_ERROR bad command line format\r\n"
 
 
+def test_the_first_byte_of_a_connection_selects_its_protocol(cluster: Cluster) -> None:
+    """Also if it begins with a request that needs no parser, as it was seen before."""
+    for _ in range(3):
+        with cluster[0].connect() as wire:
+            assert wire.ask(b"get a\r\n") == b"END\r\n"
+            assert wire.ask(NOOP) == b"CLIENT_ERROR bad command line format\r\n"
+
+
 @pytest.mark.parametrize("both", [False, True], ids=["binary", "both"])
 def test_passwords(cluster: Cluster, tmp_path: Path, both: bool) -> None:
     users = write_users(tmp_path, b"ada:pwd\n")
