@@ -32,6 +32,7 @@ OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
     "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
+    "protocol", "enable-sasl",
 )  # fmt: skip
 """The options of the server that a proxy has as well."""
 

@@ -12,15 +12,17 @@ from typing import Final
 from memlite.protocol.magic import MAGIC_OF_REPLIES
 
 __all__ = [
+    "DO_NOT_CREATE",
     "HEADER",
     "QUIET",
+    "WITH_KEY",
     "BinaryRequest",
     "Opcode",
     "Status",
     "describe_reply",
     "failure",
     "hit_head",
-    "miss_with_key",
+    "miss",
     "opcode_name",
     "reply",
     "stat_packets",
@@ -73,6 +75,12 @@ class Opcode(enum.IntEnum):
 
 QUIET: Final = frozenset(int(one) for one in Opcode if one.name.endswith("Q"))
 """The opcodes of quiet commands: the get family does not answer a miss, others not a success."""
+
+WITH_KEY: Final = frozenset(map(int, (Opcode.GETK, Opcode.GETKQ, Opcode.GATK, Opcode.GATKQ)))
+"""The opcodes of retrievals whose replies have the key."""
+
+DO_NOT_CREATE: Final = 0xFFFFFFFF
+"""As the exptime of increment and decrement: an absent item is not created."""
 
 
 class Status(enum.IntEnum):
@@ -193,8 +201,12 @@ def hit_head(request: BinaryRequest, flags: int, key: bytes, size: int, cas: int
     return head + key if key else head
 
 
-def miss_with_key(request: BinaryRequest) -> bytes:
-    """Return the reply to a miss of a command that asked for the key as well."""
+def miss(request: BinaryRequest) -> bytes:
+    """Return the reply to a retrieval or touch without an item: none if it is quiet."""
+    if request.opcode in QUIET:
+        return b""
+    if request.opcode not in WITH_KEY:
+        return failure(request, Status.NOT_FOUND)
     opcode, opaque, size = request.opcode, request.opaque, len(request.key)
     head = _pack(MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
     return head + request.key

@@ -33,6 +33,7 @@ class ProxyAdmin:
         register: the open connections.
         clock: the clock.
         set_verbosity: sets the log level, 0 to 3.
+        authenticates: whether clients must authenticate.
     """
 
     def __init__(
@@ -42,7 +43,10 @@ class ProxyAdmin:
         register: Register,
         clock: Clock,
         set_verbosity: Callable[[int], None],
+        *,
+        authenticates: bool,
     ) -> None:
+        self.authenticates = authenticates
         self._cluster = cluster
         self._counters = counters
         self._register = register
@@ -57,7 +61,7 @@ class ProxyAdmin:
             case b"verbosity":
                 return self._verbosity(words)
             case b"stats" if len(words) == 1:
-                return replies.stat_lines(self._stats())
+                return replies.stat_lines(self.stats())
             case b"stats" if words[1] == b"reset":
                 self._counters.reset()
                 self._cluster.reset()
@@ -73,7 +77,8 @@ class ProxyAdmin:
         self._set_verbosity(min(level, _MAX_VERBOSITY))
         return replies.OK
 
-    def _stats(self) -> Iterator[tuple[str, object]]:
+    def stats(self) -> Iterator[tuple[str, object]]:
+        """Yield the names and values of the proxy's statistics."""
         cluster, counters, clock = self._cluster, self._counters, self._clock
         yield "pid", os.getpid()
         yield "uptime", int(clock.now() - clock.started)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from memlite.memory import Part
 from memlite.protocol import replies
@@ -24,10 +24,8 @@ from memlite.proxy.requests import (
     Silent,
 )
 from memlite.server.execution.command_set import CommandObserver
-from memlite.server.execution.dialects import Dialect
-from memlite.server.execution.execution import ExecutingClient
 
-__all__ = ["ForwardingClient", "ForwardingExecution", "ProxyExecutor"]
+__all__ = ["ForwardingClient", "ProxyExecutor"]
 
 # Limits at which a connection stops reading, as in `PipelinedExecutor`.
 _MOST_REQUESTS: Final = 64
@@ -67,29 +65,6 @@ class ForwardingClient(Protocol):
 
     def close(self) -> None:
         """Close once all replies are sent."""
-
-
-class ForwardingExecution:
-    """Makes executors that forward; see `memlite.server.execution.execution.Execution`.
-
-    Args:
-        cluster: the nodes.
-        admin: carries out commands that are not about keys.
-    """
-
-    fast_gets = None
-    waits = True
-    longest_ready = LONGEST_GET
-
-    def __init__(self, cluster: Cluster, admin: ProxyAdmin) -> None:
-        self._cluster = cluster
-        self._admin = admin
-
-    def executor(
-        self, dialect: Dialect, client: ExecutingClient, out: list[Part]
-    ) -> "ProxyExecutor":
-        """Return an executor for a client."""
-        return ProxyExecutor(self._cluster, self._admin, cast("ForwardingClient", client), out)
 
 
 class ProxyExecutor:

@@ -15,7 +15,7 @@ from memlite.core.errors import StartError
 from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.executor import ForwardingExecution
+from memlite.proxy.execution import ForwardingExecution
 from memlite.proxy.node import Access
 from memlite.proxy.topology_file import TopologyFile
 from memlite.server.connections.connection import Connection, ConnectionServices
@@ -24,7 +24,7 @@ from memlite.server.connections.intake import Intake
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.receiver import LargeValues
 from memlite.server.connections.register import Register
-from memlite.server.execution.dialects import TEXT, Dialect
+from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
@@ -45,7 +45,7 @@ FORWARDED = Dialect(
 
 
 class Proxy:
-    """A proxy that speaks memcached's text protocol, meta commands included.
+    """A proxy that speaks memcached's text, meta and binary protocols.
 
     Args:
         config: the settings about connections and the process.
@@ -93,7 +93,12 @@ class Proxy:
         instrumentation = Instrumentation(counters, Sampler(), config.verbose)
         self._register = Register(config.conn_limit, counters, clock, instrumentation, self._auth)
         admin = ProxyAdmin(
-            self.cluster, counters, self._register, clock, instrumentation.set_verbosity
+            self.cluster,
+            counters,
+            self._register,
+            clock,
+            instrumentation.set_verbosity,
+            authenticates=self._auth is not None,
         )
         self._services = ConnectionServices(
             counters=counters,
@@ -101,8 +106,8 @@ class Proxy:
             limits=Limits(
                 item_size=config.max_item_size, commands_per_read=config.max_reqs_per_event
             ),
-            dialect=FORWARDED,
-            negotiates=False,
+            dialect=BINARY if config.protocol == "binary" else FORWARDED,
+            negotiates=config.protocol == "auto",
             execution=ForwardingExecution(self.cluster, admin),
             instrumentation=instrumentation,
             register=self._register,

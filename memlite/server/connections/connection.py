@@ -134,7 +134,9 @@ class Connection(asyncio.Protocol):
         self.speak(services.dialect)
         if services.negotiates:
             self.parser = Negotiator(self)
-        self._enter_fast_path()
+        # An executor with replies still to come must not be replaced: negotiation comes first.
+        if not (services.negotiates and self._waits):
+            self._enter_fast_path()
 
     def speak(self, dialect: Dialect) -> None:
         """Switch to a protocol, starting with its login if the client must authenticate."""

@@ -10,7 +10,14 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.memory import Item, Part, nameable
 from memlite.protocol import packets
 from memlite.protocol.commands import Arguments
-from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
+from memlite.protocol.packets import (
+    DO_NOT_CREATE,
+    QUIET,
+    WITH_KEY,
+    BinaryRequest,
+    Opcode,
+    Status,
+)
 from memlite.server.execution.command_set import CommandSet, Later
 from memlite.server.interfaces import Client
 
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["BinaryCommands"]
 
 _NEVER_MATCHES: Final = 2**64 - 1  # a cas unique that no item has
-_DO_NOT_CREATE: Final = 0xFFFFFFFF  # as the exptime of increment and decrement
 
 # Tables keyed by plain ints, because enum lookups would dominate the cost of a command.
 _MODES: Final = {
@@ -35,7 +41,6 @@ _MODES: Final = {
     for opcode in opcodes
 }
 _SETS: Final = frozenset(map(int, (Opcode.SET, Opcode.SETQ)))
-_WITH_KEY: Final = frozenset(map(int, (Opcode.GETK, Opcode.GETKQ, Opcode.GATK, Opcode.GATKQ)))
 _TOUCH: Final = int(Opcode.TOUCH)
 _DECREMENTS: Final = frozenset((Opcode.DECREMENT, Opcode.DECREMENTQ))
 _SASL: Final = frozenset((Opcode.SASL_LIST_MECHS, Opcode.SASL_AUTH, Opcode.SASL_STEP))
@@ -99,7 +104,7 @@ class BinaryCommands(CommandSet):
         if item is None:
             self._miss(request)
         else:
-            key = request.key if request.opcode in _WITH_KEY else b""
+            key = request.key if request.opcode in WITH_KEY else b""
             head = packets.hit_head(request, item.flags, key, item.size, self._unique(item))
             value = item.value_part()
             if isinstance(value, bytes):
@@ -120,14 +125,13 @@ class BinaryCommands(CommandSet):
         unique = self._unique(item)
         if request.opcode == _TOUCH:
             return (packets.hit_head(request, item.flags, b"", 0, unique),)
-        key = request.key if request.opcode in _WITH_KEY else b""
+        key = request.key if request.opcode in WITH_KEY else b""
         return packets.hit_head(request, item.flags, key, item.size, unique), item.value_part()
 
     def _miss(self, request: BinaryRequest) -> None:
-        if request.opcode in _WITH_KEY and request.opcode not in QUIET:
-            self.out.append(packets.miss_with_key(request))
-        elif request.opcode not in QUIET:
-            self.out.append(_not_found(request))
+        reply = packets.miss(request)
+        if reply:
+            self.out.append(reply)
 
     def _reply(self, render: Later, item: Item) -> Later | None:
         """Append the result of `render`, or return `render` if the cas unique is not known yet."""
@@ -205,7 +209,7 @@ class BinaryCommands(CommandSet):
                 delta,
                 down=request.opcode in _DECREMENTS,
                 compare=request.cas or None,
-                initial=None if exptime == _DO_NOT_CREATE else initial,
+                initial=None if exptime == DO_NOT_CREATE else initial,
                 exptime=exptime,
             )
         except CommandError as error:
