@@ -25,14 +25,16 @@ class _Translation(NamedTuple):
     Attributes:
         encode: returns the request to the node.
         decode: returns the client's reply, given the node's.
+        reads: whether it changes nothing.
     """
 
     encode: Callable[[BinaryRequest], bytes]
     decode: Decode
+    reads: bool = False
 
 
 _FORWARDED: Final = {
-    "binary_get": _Translation(binary_requests.getting, binary_replies.fetched),
+    "binary_get": _Translation(binary_requests.getting, binary_replies.fetched, reads=True),
     "binary_touch": _Translation(binary_requests.touching, binary_replies.fetched),
     "binary_store": _Translation(binary_requests.storing, binary_replies.stored),
     "binary_delete": _Translation(binary_requests.deleting, binary_replies.deleted),
@@ -87,7 +89,8 @@ class BinaryProxyExecutor(ProxyExecutor):
             self._reply(packets.failure(asked, Status.INVALID, _LONG_KEY))
             return
         node = self._cluster.node_of(asked.key)
-        self._forward(node, data, _Translated(self, asked, translation.decode))
+        kind = _TranslatedRead if translation.reads else _Translated
+        self._forward(node, data, kind(self, asked, translation.decode))
 
     def _refuse(self, asked: BinaryRequest) -> None:
         """Refuse a value; as a set would have replaced it, the old item goes."""
@@ -167,6 +170,14 @@ class _Translated(Request):
             super().fail(b"")
         else:
             super().fail(binary_replies.failed(self._asked, error))
+
+
+class _TranslatedRead(_Translated):
+    """A binary request that changes nothing."""
+
+    __slots__ = ()
+
+    reads = True
 
 
 class _FlushPacket(Flush):

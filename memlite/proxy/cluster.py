@@ -68,6 +68,7 @@ class Cluster:
         self._refusing: Refusing | None = None
         self.strict = strict
         self._outages, self._outages_of_gutter = Outages(), Outages()
+        self._started = False
         self.nodes: list[Node] = []
         self.gutter: Gutter | None = None
         if topology is None:
@@ -102,6 +103,7 @@ class Cluster:
 
     def start(self) -> None:
         """Connect to the nodes."""
+        self._started = True
         for node in self.every_node:
             node.start()
 
@@ -131,8 +133,9 @@ class Cluster:
         self.by_line.clear()
         self.changes += 1
         now = self.every_node
-        for node in set(now).difference(before):
-            node.start()
+        if self._started:
+            for node in set(now).difference(before):
+                node.start()
         for node in set(before).difference(now):
             node.retire()
         added, gone = len(set(self.nodes).difference(old)), len(set(old).difference(self.nodes))

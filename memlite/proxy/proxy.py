@@ -151,6 +151,8 @@ class Proxy:
         except StartError as error:
             raise StartError(f"--cluster: {error}") from None
         try:
+            if self._follower is not None:
+                await self._follower.step()  # before clients are served
             await self.lifecycle.run(ready, stopping)
         finally:
             await self._store.close()
