@@ -24,6 +24,7 @@ from tests.deploy.module import (
     SCRIPTS,
     agent_version,
     embedded,
+    shipped_unit,
     startup_script,
 )
 
@@ -211,6 +212,12 @@ SLIPS = [
     ("servers.tf", '"0.0.0.0"', '"127.0.0.1"', "backends"),
     ("servers.tf", "settings.count + 1", "settings.count", "counts"),
     ("identity.tf", "/objects/install/", "/objects/", "backends"),
+    ("groups.tf", '"NONE" : null', "null : null", "cluster"),
+    ("firewall.tf", "length(local.groups) > 0", "length(local.managed) > 0", "cluster"),
+    ("cluster.tf", "${local.bucket}/cluster", "${local.bucket}/items", "cluster"),
+    ("cluster.tf", '"%%"', '"%"', "cluster"),
+    ("cluster.tf", "var.cluster == null ? 0 : 2", "2", "cluster"),
+    ("startup_node.sh.tftpl", ":${port}", "", "cluster"),
 ]
 
 
@@ -343,6 +350,27 @@ def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: 
     )
     script = vms["memlite-load-1"]["metadata"]["startup-script"]
     assert script == startup_script(embedded(script)["memlite.env"], service=False)
+    plan = tofu.plan(module, *GIVEN, "-var=servers={}", "-var=cluster={}")
+    script = instances(plan)["memlite-nodes"]["metadata"]["startup-script"]
+    assert script == startup_script(
+        embedded(script)["memlite.env"], service=True, agent=agent_version(), node=True
+    )
+
+
+def test_the_unit_of_a_proxy_is_that_of_a_server_with_another_command(
+    tofu: Tofu, module: Path
+) -> None:
+    plan = tofu.plan(module, *GIVEN, "-var=servers={}", "-var=cluster={}")
+    script = instances(plan)["memlite-proxies"]["metadata"]["startup-script"]
+    served, proxied = (
+        unit.splitlines() for unit in (shipped_unit(), embedded(script)["memlite.service"])
+    )
+    assert len(served) == len(proxied)
+    (changed,) = (
+        (before, after) for before, after in zip(served, proxied, strict=True) if before != after
+    )
+    assert changed[0] == "ExecStart=/opt/memlite/current/bin/memlite"
+    assert changed[1].startswith(f"{changed[0]} proxy ")
 
 
 def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
