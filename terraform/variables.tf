@@ -200,9 +200,9 @@ variable "cluster" {
 
   validation {
     condition = alltrue([for option in keys(try(var.cluster.options, {})) :
-      !contains(["advertise", "auth_file", "backend", "config", "daemon", "enable_ssl", "join", "listen", "memory_limit", "name", "port", "unix_socket", "user"], replace(option, "-", "_"))
+      !contains(["advertise", "auth_file", "backend", "config", "daemon", "enable_ssl", "join", "listen", "memory_limit", "name", "port", "udp_port", "unix_socket", "user"], replace(option, "-", "_"))
     ])
-    error_message = "The module sets the options advertise, auth_file, backend, config, daemon, enable_ssl, join, listen, memory_limit, name, port, unix_socket and user; see its variables."
+    error_message = "The module sets the options advertise, auth_file, backend, config, daemon, enable_ssl, join, listen, memory_limit, name, port, unix_socket and user; see its variables. A node has no udp_port."
   }
 
   validation {
@@ -249,9 +249,9 @@ variable "proxies" {
 
   validation {
     condition = alltrue([for option in keys(var.proxies.options) : !startswith(replace(option, "-", "_"), "node_") &&
-      !contains(["auth_file", "cluster", "daemon", "enable_ssl", "listen", "nodes", "port", "topology", "unix_socket", "user"], replace(option, "-", "_"))
+      !contains(["auth_file", "cluster", "daemon", "enable_ssl", "hash", "hash_tag", "listen", "nodes", "port", "topology", "unix_socket", "user"], replace(option, "-", "_"))
     ])
-    error_message = "The module sets the options auth_file, cluster, daemon, enable_ssl, listen, nodes, port, topology, unix_socket, user and those that begin with node_; see its variables."
+    error_message = "The module sets the options auth_file, cluster, daemon, enable_ssl, listen, nodes, port, topology, unix_socket, user and those that begin with node_; see its variables. The cluster says how keys are spread, not hash and hash_tag."
   }
 
   validation {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from memlite.cli.serve import Serving, serve
 from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
-from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
+from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
 from memlite.cluster.topology import Topology
 from memlite.config import Config, Settings, load
 from memlite.config.options import OPTIONS_BY_NAME
@@ -55,26 +55,34 @@ def main(arguments: Sequence[str]) -> int:
         options, others = parser.parse_known_args(arguments)
     except SystemExit:  # after printing --help
         return 0
-    topology = topology_of(parser, options)
+    if options.cluster is None:
+        topology = topology_of(parser, options)
+        count = len(topology.nodes)
+        what = f"a proxy for {count} node{'s' if count > 1 else ''}"
+    else:
+        refuse_hash(parser, options)
+        topology = None
+        what = f"a proxy for the cluster in {options.cluster}"
     settings = _settings(others)
     access = _access(options)
-    count = len(topology.nodes)
-    what = f"a proxy for {count} node{'s' if count > 1 else ''}"
-    assemble = partial(_proxy, settings.config, topology, access, options.topology)
+    assemble = partial(_proxy, settings.config, topology, access, options.topology, options.cluster)
     return serve(settings, assemble, what)
 
 
 def _proxy(
     config: Config,
-    topology: Topology,
+    topology: Topology | None,
     access: "Access",
     file: Path | None,
+    cluster: str | None,
     listeners: Sequence[Listener],
     tls: "Tls | None",
 ) -> Serving:
+    from memlite.cluster.membership.url import store_of
     from memlite.proxy.proxy import Proxy
 
-    return Proxy(config, topology, listeners, access=access, file=file, tls=tls)
+    store = None if cluster is None else store_of(cluster, "--cluster")
+    return Proxy(config, topology, listeners, access=access, file=file, store=store, tls=tls)
 
 
 def _access(options: argparse.Namespace) -> "Access":

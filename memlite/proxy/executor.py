@@ -11,8 +11,7 @@ from memlite.protocol.limits import LONGEST_GET
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed_32
 from memlite.proxy.admin import ProxyAdmin
-from memlite.proxy.cluster import Cluster
-from memlite.proxy.node import Node
+from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.requests import Flush, MultiGet, Quiet, Replaced, Request, Silent
 from memlite.server.execution.command_set import CommandObserver
 from memlite.server.execution.dialects import Dialect
@@ -224,7 +223,7 @@ class ProxyExecutor:
         assert self._client is not None  # noqa: S101 - a lost connection has no input
         return self._client.parser.request
 
-    def _forward(self, node: Node, data: bytes, request: Request) -> None:
+    def _forward(self, node: Target, data: bytes, request: Request) -> None:
         self._begin(request)
         node.send(data, request)
         self._end(request)
@@ -270,7 +269,7 @@ class ProxyExecutor:
                 cluster.remember(data, node)
             self._forward(node, data, Request(self))
             return
-        parts: dict[Node, int] = {}
+        parts: dict[Target, int] = {}
         asked: list[list[bytes]] = []
         owned: list[tuple[bytes, int]] = []
         for key in keys:
@@ -326,7 +325,7 @@ class ProxyExecutor:
                 self.reject(replies.INVALID_EXPTIME, noreply)
                 return
             data = b"flush_all %d\r\n" % exptime
-        nodes = self._cluster.nodes
+        nodes = self._cluster.targets
         whole = _SilentFlush(self, len(nodes)) if noreply else Flush(self, len(nodes))
         self._begin(whole)
         for index, node in enumerate(nodes):

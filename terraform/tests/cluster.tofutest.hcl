@@ -112,12 +112,12 @@ run "settings_of_a_proxy" {
 
   variables {
     port    = 12000
-    proxies = { count = 1, options = { conn_limit = "5000", hash_tag = "%%" } }
+    proxies = { count = 1, options = { conn_limit = "5000", pidfile = "/run/memlite/%" } }
   }
 
   assert {
     condition = strcontains(google_compute_instance_template.server["proxies"].metadata.startup-script,
-      "\nExecStart=/opt/memlite/current/bin/memlite proxy \"--cluster=gs://test-project-memlite/cluster\" \"--conn-limit=5000\" \"--hash-tag=%%%%\" \"--listen=0.0.0.0\" \"--port=12000\"\n"
+      "\nExecStart=/opt/memlite/current/bin/memlite proxy \"--cluster=gs://test-project-memlite/cluster\" \"--conn-limit=5000\" \"--listen=0.0.0.0\" \"--pidfile=/run/memlite/%%\" \"--port=12000\"\n"
     )
     error_message = "A proxy has another command line."
   }
@@ -340,6 +340,16 @@ run "a_proxy_with_nodes_of_its_own" {
   expect_failures = [var.proxies]
 }
 
+run "a_proxy_that_spreads_keys_otherwise" {
+  command = plan
+
+  variables {
+    proxies = { options = { hash = "jump" } }
+  }
+
+  expect_failures = [var.proxies]
+}
+
 run "a_proxy_with_another_password" {
   command = plan
 
@@ -354,7 +364,7 @@ run "a_proxys_option_with_a_dollar_sign" {
   command = plan
 
   variables {
-    proxies = { options = { hash_tag = "$$" } }
+    proxies = { options = { pidfile = "$$" } }
   }
 
   expect_failures = [var.proxies]

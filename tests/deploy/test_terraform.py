@@ -8,6 +8,7 @@ is not reachable.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,11 @@ from typing import Any
 
 import pytest
 
+from memlite.cli.proxy import OPTIONS_OF_A_SERVER
+from memlite.cli.proxy import command_line as proxy_command_line
+from memlite.cluster.membership.member import Identity
+from memlite.cluster.membership.node import identity_of
+from memlite.config import load
 from tests.deploy.module import (
     MODULE,
     REQUIREMENTS,
@@ -339,6 +345,39 @@ def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
     }.items():
         for line in lines:
             assert f"\n{line}" in said[name], said[name]
+
+
+def test_memlite_accepts_the_settings_of_a_cluster(tofu: Tofu, module: Path) -> None:
+    secrets = {"users": "u", "node_password": "p", "tls_certificate": "c", "tls_key": "k"}
+    plan = tofu.plan(
+        module,
+        *GIVEN,
+        "-var=servers={}",
+        '-var=cluster={ options = { max_item_size = "2m" } }',
+        '-var=proxies={ options = { deadline = "0.5", conn_limit = "5000" } }',
+        f"-var=secrets={json.dumps(secrets)}",
+    )
+    files = {
+        name: embedded(vm["metadata"]["startup-script"]) for name, vm in instances(plan).items()
+    }
+    lines = files["memlite-nodes"]["memlite.env"].splitlines()
+    settings = {name: value.strip('"') for name, value in (line.split("=", 1) for line in lines)}
+    vm = {"MEMLITE_NAME": "memlite-nodes-x7k2", "MEMLITE_ADVERTISE": "10.42.0.9:11211"}
+    node = load([], settings | vm)
+    assert node.config.join == "gs://test-project-memlite/cluster"
+    assert identity_of(node.config, []) == Identity("memlite-nodes-x7k2", "10.42.0.9:11211")
+    (command,) = re.findall(
+        r"^ExecStart=(.*)$", files["memlite-proxies"]["memlite.service"], re.MULTILINE
+    )
+    program, subcommand, *arguments = shlex.split(command)
+    assert (program, subcommand) == ("/opt/memlite/current/bin/memlite", "proxy")
+    options, others = proxy_command_line().parse_known_args(arguments)
+    assert (options.cluster, options.deadline) == (node.config.join, 0.5)
+    assert (options.node_user, options.node_tls) == ("proxy", True)
+    proxy = load(others, {})
+    assert (proxy.config.conn_limit, proxy.config.enable_ssl) == (5000, True)
+    given = {name for name, source in proxy.sources.items() if source != "default"}
+    assert given <= set(OPTIONS_OF_A_SERVER)
 
 
 def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
