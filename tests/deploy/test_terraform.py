@@ -38,7 +38,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
 PRODUCTION = Path("examples") / "production"
-PARTS = [Path(), EXAMPLE, PRODUCTION]
+CLUSTER = Path("examples") / "cluster"
+PARTS = [Path(), EXAMPLE, PRODUCTION, CLUSTER]
 VERSION = Path("memlite") / "core" / "version.py"
 # The only variable without a default.
 GIVEN = ("-var=project=test-project",)
@@ -162,13 +163,13 @@ def test_it_is_formatted(program: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production", "cluster"])
 def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
     found = json.loads(tofu.run(module / part, "validate", "-json").stdout)
     assert found["valid"] and found["error_count"] == 0, found["diagnostics"]
 
 
-@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production", "cluster"])
 def test_the_modules_own_tests_pass(tofu: Tofu, module: Path, part: Path) -> None:
     tofu.take_tests(module / part)
     assert ", 0 failed" in tofu.run(module / part, "test").stdout
