@@ -1,8 +1,8 @@
 # Addresses and names that stay the same when VMs are replaced: of each single server, and of each managed group.
 
 locals {
-  # The names of single servers, such as pages-1, and of managed groups.
-  addressed = toset(concat(keys(local.servers), keys(local.managed)))
+  # The names of single servers, such as pages-1, of managed groups, and of a cluster's proxies.
+  addressed = toset(concat(keys(local.servers), keys(local.balanced)))
 
   addresses = { for name, address in google_compute_address.server : name => address.address }
 

@@ -24,7 +24,7 @@ resource "google_compute_firewall" "clients" {
 }
 
 resource "google_compute_firewall" "health_checks" {
-  count = local.firewall && length(local.managed) > 0 ? 1 : 0
+  count = local.firewall && length(local.groups) > 0 ? 1 : 0
 
   project     = local.network_project
   name        = "${var.name}-health-checks"
@@ -34,6 +34,23 @@ resource "google_compute_firewall" "health_checks" {
   # The fixed source ranges of health checks.
   source_ranges = ["35.191.0.0/16", "130.211.0.0/22"]
   target_tags   = [local.server_tag]
+
+  allow {
+    protocol = "tcp"
+    ports    = [tostring(var.port)]
+  }
+}
+
+resource "google_compute_firewall" "cluster" {
+  count = local.firewall && var.cluster != null ? 1 : 0
+
+  project     = local.network_project
+  name        = "${var.name}-cluster"
+  description = "memcached's protocol between a cluster's proxies and nodes, in an existing subnet as well"
+  network     = local.network
+  direction   = "INGRESS"
+  source_tags = [local.server_tag]
+  target_tags = [local.server_tag]
 
   allow {
     protocol = "tcp"

@@ -4,14 +4,18 @@
 locals {
   managed = { for group, settings in var.servers : group => settings if coalesce(settings.managed, settings.backend == "bucket") }
 
+  # The proxies of a cluster are such servers, too. Its nodes are not behind an address: each of them has other items.
+  balanced = merge(local.managed, local.proxies)
+  groups   = merge(local.balanced, local.nodes)
+
   # Null: Google spreads them over zones of the region.
-  group_zones = { for group, settings in local.managed : group =>
+  group_zones = { for group, settings in local.groups : group =>
     settings.zones != null ? settings.zones : settings.zone != null ? [settings.zone] : var.zone != null ? [var.zone] : null
   }
 }
 
 resource "google_compute_instance_template" "server" {
-  for_each = local.managed
+  for_each = local.groups
 
   project      = var.project
   name_prefix  = "${var.name}-${each.key}-"
@@ -65,7 +69,7 @@ resource "google_compute_instance_template" "server" {
 }
 
 resource "google_compute_region_instance_group_manager" "server" {
-  for_each = local.managed
+  for_each = local.groups
 
   project                   = var.project
   name                      = "${var.name}-${each.key}"
@@ -84,8 +88,11 @@ resource "google_compute_region_instance_group_manager" "server" {
   }
 
   update_policy {
-    type           = var.updates.type
-    minimal_action = "REPLACE"
+    # An update of nodes loses their items, so it waits for somebody who replaces them one by one; nor are they moved
+    # only to balance zones.
+    type                         = contains(keys(local.nodes), each.key) ? "OPPORTUNISTIC" : var.updates.type
+    instance_redistribution_type = contains(keys(local.nodes), each.key) ? "NONE" : null
+    minimal_action               = "REPLACE"
     # Null: as many as there are zones.
     max_surge_fixed       = var.updates.max_surge
     max_unavailable_fixed = var.updates.max_unavailable
@@ -109,7 +116,7 @@ resource "google_compute_region_instance_group_manager" "server" {
 # TLS. A VM that does not answer gets no connections after ten seconds, and is replaced after three minutes.
 
 resource "google_compute_health_check" "balancing" {
-  for_each = local.managed
+  for_each = local.balanced
 
   project             = var.project
   name                = "${var.name}-${each.key}-balancing"
@@ -126,7 +133,7 @@ resource "google_compute_health_check" "balancing" {
 }
 
 resource "google_compute_health_check" "healing" {
-  for_each = local.managed
+  for_each = local.groups
 
   project             = var.project
   name                = "${var.name}-${each.key}-healing"
@@ -145,7 +152,7 @@ resource "google_compute_health_check" "healing" {
 # The load balancer passes packets through. It is no hop of its own.
 
 resource "google_compute_region_backend_service" "server" {
-  for_each = local.managed
+  for_each = local.balanced
 
   project                         = var.project
   name                            = "${var.name}-${each.key}"
@@ -167,7 +174,7 @@ resource "google_compute_region_backend_service" "server" {
 }
 
 resource "google_compute_forwarding_rule" "server" {
-  for_each = local.managed
+  for_each = local.balanced
 
   project               = var.project
   name                  = "${var.name}-${each.key}"

@@ -74,7 +74,7 @@ resource "google_monitoring_alert_policy" "down" {
 }
 
 resource "google_monitoring_alert_policy" "silent" {
-  for_each = { for group, settings in var.servers : group => settings if local.alerts && var.monitoring.agent && settings.count > 0 }
+  for_each = { for group, settings in merge(var.servers, local.groups) : group => settings if local.alerts && var.monitoring.agent && settings.count > 0 }
 
   project               = var.project
   display_name          = "${var.name}: ${each.key}: fewer than ${each.value.count} memlite answer"
@@ -111,7 +111,7 @@ resource "google_monitoring_alert_policy" "silent" {
 }
 
 resource "google_monitoring_alert_policy" "failed" {
-  count = local.alerts && var.monitoring.agent && length(var.servers) > 0 ? 1 : 0
+  count = local.alerts && var.monitoring.agent && length(merge(var.servers, local.groups)) > 0 ? 1 : 0
 
   project               = var.project
   display_name          = "${var.name}: memlite failed"

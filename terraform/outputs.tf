@@ -2,8 +2,8 @@ locals {
   bucket     = "gs://${google_storage_bucket.bucket.name}"
   bucket_url = "${local.bucket}/items"
 
-  # One for each single server and each managed group.
-  targets = [for name, server in merge(local.servers, local.managed) : "${local.addresses[name]}:${var.port}=${name}" if server.count > 0]
+  # One for each single server and each managed group, and for a cluster's proxies.
+  targets = [for name, server in merge(local.servers, local.balanced) : "${local.addresses[name]}:${var.port}=${name}" if server.count > 0]
 }
 
 output "project" {
@@ -35,6 +35,51 @@ output "servers" {
   )
 }
 
+output "cluster" {
+  description = "The cluster, null without one: URL for `memlite cluster show` and `--cluster`, number of nodes, zones (null: selected by Google)."
+  value = var.cluster == null ? null : {
+    url   = local.cluster_url
+    nodes = var.cluster.nodes
+    zones = local.group_zones.nodes
+  }
+
+  precondition {
+    condition     = var.cluster == null || length(setintersection(keys(var.servers), ["nodes", "proxies"])) == 0
+    error_message = "With a cluster, no group of servers can be named nodes or proxies: these are the names of its own groups."
+  }
+
+  precondition {
+    condition     = var.cluster == null || var.secrets.tls_client_ca == null
+    error_message = "A cluster excludes tls_client_ca: its nodes would refuse the proxies, which have no certificates of clients."
+  }
+
+  precondition {
+    condition     = var.secrets.node_password == null || var.cluster != null
+    error_message = "node_password is for a cluster, which is null."
+  }
+}
+
+output "proxies" {
+  description = "The proxies of the cluster, null without any: host, address and port for clients, number of VMs, zones (null: selected by Google)."
+  value = local.proxy_count == 0 ? null : {
+    host    = local.hosts.proxies
+    address = local.addresses.proxies
+    port    = var.port
+    count   = local.proxy_count
+    zones   = local.group_zones.proxies
+  }
+
+  precondition {
+    condition     = local.proxy_count == 0 || var.cluster != null
+    error_message = "proxies have nothing to stand in front of: set cluster, such as cluster = { nodes = 3 }, or leave proxies out."
+  }
+
+  precondition {
+    condition     = local.proxy_count == 0 || (var.secrets.users == null) == (var.secrets.node_password == null)
+    error_message = "With secrets.users, the nodes ask the proxies for a password as well: set secrets.node_password, and add a line proxy:<password> to the users."
+  }
+}
+
 output "load_generators" {
   description = "Load generators by name: address and zone."
   value = { for vm in google_compute_instance.load : vm.name => {
@@ -59,10 +104,10 @@ output "service_account" {
 }
 
 output "pymemcache" {
-  description = "For each group with servers, Python code that stores and reads an item, to run on a VM in the network."
-  value = { for group, settings in var.servers : group => join("\n", [
+  description = "For each group with servers, and for proxies, Python code that stores and reads an item, to run on a VM in the network."
+  value = { for group, settings in merge(var.servers, local.proxies) : group => join("\n", [
     "from pymemcache.client.hash import HashClient",
-    "client = HashClient([${join(", ", [for name in contains(keys(local.managed), group) ? [group] : [for name, server in local.servers : name if server.group == group] :
+    "client = HashClient([${join(", ", [for name in contains(keys(local.balanced), group) ? [group] : [for name, server in local.servers : name if server.group == group] :
       "(\"${local.hosts[name]}\", ${var.port})"
     ])}])",
     "client.set(\"greeting\", \"hello\")",
@@ -71,7 +116,7 @@ output "pymemcache" {
 }
 
 output "bench_targets" {
-  description = "Values of `memlite bench compare --target`, one per single server and managed group."
+  description = "Values of `memlite bench compare --target`, one per single server and managed group, and one for proxies."
   value       = local.targets
 }
 
@@ -86,7 +131,7 @@ output "ssh" {
     { for vm in concat(values(google_compute_instance.server), google_compute_instance.load) :
       vm.name => "gcloud compute ssh ${vm.name} --project ${var.project} --zone ${vm.zone} --tunnel-through-iap"
     },
-    { for group, settings in local.managed : "${var.name}-${group}" => join(" ", [
+    { for group, settings in local.groups : "${var.name}-${group}" => join(" ", [
       "gcloud compute ssh $(gcloud compute instance-groups managed list-instances ${var.name}-${group}",
       "--project ${var.project} --region ${var.region} --limit 1 --uri) --project ${var.project} --tunnel-through-iap",
     ]) if settings.count > 0 },

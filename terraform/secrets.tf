@@ -10,9 +10,12 @@ locals {
   secrets_folder = "/etc/memlite/secrets"
 
   # Lines for startup_secrets.py: a file, and a version of a secret.
-  secrets_list = join("\n", [for name, secret in local.secrets :
-    "${name} projects/${coalesce(secret.project, var.project)}/secrets/${secret.id}/versions/${coalesce(secret.version, "latest")}"
-  ])
+  secrets_lines = { for name, secret in local.secrets :
+    name => "${name} projects/${coalesce(secret.project, var.project)}/secrets/${secret.id}/versions/${coalesce(secret.version, "latest")}"
+  }
+
+  # The password for nodes is that of the proxies alone.
+  secrets_list = join("\n", [for name, line in local.secrets_lines : line if name != "node_password"])
 
   tls = var.secrets.tls_certificate != null
 

@@ -16,7 +16,7 @@ locals {
   }
 
   # The environment file of each group.
-  environments = { for group, settings in var.servers : group => join("\n", [
+  environments = { for group, settings in merge(var.servers, local.nodes) : group => join("\n", [
     for option, value in merge(
       { for option, value in settings.options : upper(replace(option, "-", "_")) => value },
       {
@@ -25,6 +25,7 @@ locals {
         MEMORY_LIMIT = settings.memory_limit
         PORT         = var.port
       },
+      contains(keys(local.nodes), group) ? { JOIN = local.cluster_url } : {},
       local.secrets_settings,
       length(local.secrets_extended) == 0 ? {} : {
         EXTENDED = join(",", concat(compact([lookup(settings.options, "extended", "")]), local.secrets_extended))
@@ -35,6 +36,7 @@ locals {
   startup = {
     installer     = trimspace(file("${path.module}/../scripts/systemd/install-systemd.sh"))
     unit          = replace(trimspace(file("${path.module}/../scripts/systemd/memlite.service")), "\nExecStart=", "\nExecStartPre=+/usr/local/sbin/memlite-secrets\nExecStart=")
+    identity      = ""
     watcher       = trimspace(file("${path.module}/startup_watcher.sh"))
     watcher_unit  = trimspace(file("${path.module}/startup_watcher.service"))
     secrets       = trimspace(file("${path.module}/startup_secrets.py"))
@@ -46,16 +48,16 @@ locals {
 }
 
 locals {
-  metadata = { for group, settings in var.servers : group => {
+  metadata = { for group in setunion(keys(var.servers), keys(local.groups)) : group => {
     enable-oslogin         = "TRUE"
     block-project-ssh-keys = "TRUE"
     # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
       arguments    = "${local.install.server} --unit memlite.service --environment memlite.env"
-      environment  = local.environments[group]
+      environment  = try(local.environments[group], "")
       secrets_list = local.secrets_list
       agent        = local.agent
-    }))
+    }, try(local.cluster_startup[group], {})))
   } }
 }
 

@@ -156,6 +156,111 @@ variable "servers" {
   }
 }
 
+variable "cluster" {
+  description = <<-END
+    Nodes that share their memory as one cache; null: none. Each has `memory_limit` megabytes of items. Google replaces
+    those that fail, whose items are then lost; `proxies` stand in front. `options` are memlite's own, as those of
+    `servers`. The VMs are in `zones`, by default in those that Google selects.
+  END
+  type = object({
+    nodes        = optional(number, 3)
+    machine_type = optional(string, "e2-standard-2")
+    disk_size_gb = optional(number, 10)
+    disk_type    = optional(string, "pd-balanced")
+    memory_limit = optional(number, 4096)
+    options      = optional(map(string), {})
+    zones        = optional(list(string))
+  })
+  default = null
+
+  validation {
+    condition     = try(var.cluster.nodes >= 1 && var.cluster.nodes <= 100 && floor(var.cluster.nodes) == var.cluster.nodes, var.cluster == null)
+    error_message = "A cluster has a whole number of nodes, from 1 to 100. For none, set cluster = null."
+  }
+
+  validation {
+    condition     = try(length(var.cluster.zones) > 0 && alltrue([for zone in var.cluster.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", zone))]), try(var.cluster.zones, null) == null)
+    error_message = "The zones of a cluster are names such as europe-west1-b, at least one."
+  }
+
+  validation {
+    condition     = try(var.cluster.disk_size_gb >= 10 && floor(var.cluster.disk_size_gb) == var.cluster.disk_size_gb, var.cluster == null)
+    error_message = "disk_size_gb must be a whole number, and at least the 10 that the image needs."
+  }
+
+  validation {
+    condition     = try(var.cluster.memory_limit >= 1 && floor(var.cluster.memory_limit) == var.cluster.memory_limit, var.cluster == null)
+    error_message = "memory_limit must be a whole number of megabytes."
+  }
+
+  validation {
+    condition     = alltrue([for option in keys(try(var.cluster.options, {})) : can(regex("^[a-z][a-z_-]*$", option))])
+    error_message = "Options have the names in memlite --help, without the leading hyphens: max_item_size or max-item-size."
+  }
+
+  validation {
+    condition = alltrue([for option in keys(try(var.cluster.options, {})) :
+      !contains(["advertise", "auth_file", "backend", "config", "daemon", "enable_ssl", "join", "listen", "memory_limit", "name", "port", "udp_port", "unix_socket", "user"], replace(option, "-", "_"))
+    ])
+    error_message = "The module sets the options advertise, auth_file, backend, config, daemon, enable_ssl, join, listen, memory_limit, name, port, unix_socket and user; see its variables. A node has no udp_port."
+  }
+
+  validation {
+    condition     = alltrue([for value in values(try(var.cluster.options, {})) : can(regex("^[^\"\\\\$`[:cntrl:]]*$", value))])
+    error_message = "An option's value cannot contain double quotes, backslashes, dollar signs, backquotes or control characters."
+  }
+}
+
+variable "proxies" {
+  description = <<-END
+    Proxies in front of the `cluster`, behind one address: `count` of them, by default two, or none without a cluster.
+    `options` are those of `memlite proxy`: `{ deadline = "0.5" }` becomes `--deadline=0.5`.
+  END
+  type = object({
+    count        = optional(number)
+    machine_type = optional(string, "e2-standard-2")
+    disk_size_gb = optional(number, 10)
+    disk_type    = optional(string, "pd-balanced")
+    options      = optional(map(string), {})
+    zones        = optional(list(string))
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = try(var.proxies.count >= 0 && var.proxies.count <= 100 && floor(var.proxies.count) == var.proxies.count, var.proxies.count == null)
+    error_message = "The count must be a whole number from 0 to 100."
+  }
+
+  validation {
+    condition     = try(length(var.proxies.zones) > 0 && alltrue([for zone in var.proxies.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", zone))]), var.proxies.zones == null)
+    error_message = "The zones of proxies are names such as europe-west1-b, at least one."
+  }
+
+  validation {
+    condition     = var.proxies.disk_size_gb >= 10 && floor(var.proxies.disk_size_gb) == var.proxies.disk_size_gb
+    error_message = "disk_size_gb must be a whole number, and at least the 10 that the image needs."
+  }
+
+  validation {
+    condition     = alltrue([for option in keys(var.proxies.options) : can(regex("^[a-z][a-z_-]*$", option))])
+    error_message = "Options have the names in memlite proxy --help, without the leading hyphens: conn_limit or conn-limit."
+  }
+
+  validation {
+    condition = alltrue([for option in keys(var.proxies.options) : !startswith(replace(option, "-", "_"), "node_") &&
+      !contains(["auth_file", "cluster", "daemon", "enable_ssl", "hash", "hash_tag", "listen", "nodes", "port", "topology", "unix_socket", "user"], replace(option, "-", "_"))
+    ])
+    error_message = "The module sets the options auth_file, cluster, daemon, enable_ssl, listen, nodes, port, topology, unix_socket, user and those that begin with node_; see its variables. The cluster says how keys are spread, not hash and hash_tag."
+  }
+
+  validation {
+    # Values are written in double quotes into a unit of systemd.
+    condition     = alltrue([for value in values(var.proxies.options) : can(regex("^[^\"\\\\$`[:cntrl:]]*$", value))])
+    error_message = "An option's value cannot contain double quotes, backslashes, dollar signs, backquotes or control characters."
+  }
+}
+
 variable "updates" {
   description = <<-END
     How managed groups are updated: `PROACTIVE` replaces all VMs, `OPPORTUNISTIC` only those that are replaced anyway.
@@ -300,10 +405,12 @@ variable "secrets" {
     Secrets of Secret Manager, for all servers: `users` has lines such as `user:password`, `tls_certificate` a PEM chain,
     `tls_key` its key, `tls_client_ca` the CAs of clients, whose certificates are then required. Each is the name of a
     secret in the project, or `projects/<project>/secrets/<name>`, optionally with `/versions/<number>`; by default
-    servers use the latest version, within six minutes.
+    servers use the latest version, within six minutes. `node_password` is the password with which a cluster's proxies log
+    in to its nodes, as the user `proxy`, who must be among the `users`.
   END
   type = object({
     users           = optional(string)
+    node_password   = optional(string)
     tls_certificate = optional(string)
     tls_key         = optional(string)
     tls_client_ca   = optional(string)
@@ -326,6 +433,11 @@ variable "secrets" {
   validation {
     condition     = var.secrets.tls_client_ca == null || var.secrets.tls_certificate != null
     error_message = "tls_client_ca needs tls_certificate and tls_key."
+  }
+
+  validation {
+    condition     = var.secrets.node_password == null || var.secrets.users != null
+    error_message = "node_password needs users, with a line proxy:<password>."
   }
 }
 
@@ -357,7 +469,8 @@ variable "existing_network" {
 variable "dns_domain" {
   description = <<-END
     Domain of the servers' names, in a private zone of Cloud DNS: `pages-1.memlite.internal` for a server,
-    `bucket.memlite.internal` for a managed group. Null: no zone; addresses stay the same, too.
+    `bucket.memlite.internal` for a managed group, `proxies.memlite.internal` for a cluster. Null: no zone; addresses stay
+    the same, too.
   END
   type        = string
   default     = "memlite.internal"

@@ -73,6 +73,11 @@ def agent_config() -> str:
     return "".join(line for line in lines if not line.startswith("%{")).replace("${port}", "11211")
 
 
+def node_script() -> str:
+    """Return what a cluster's node adds to its start-up script."""
+    return (MODULE / "startup_node.sh.tftpl").read_text().replace("${port}", "11211")
+
+
 def startup_script(
     environment: str,
     *,
@@ -81,6 +86,7 @@ def startup_script(
     secrets: str = "",
     agent: str = "",
     agent_script: str | None = None,
+    node: bool = False,
 ) -> str:
     """Return what a VM runs, rendered as by ``templatefile``."""
     values = {
@@ -96,6 +102,7 @@ def startup_script(
         "agent_script": agent_script or (MODULE / "startup_agent.sh").read_text(),
         "agent_config": agent_config(),
         "environment": environment,
+        "identity": node_script() if node else "",
         "arguments": " ".join(
             f"'{word}'" if "/" in word or "=" in word else word
             for word in (

@@ -150,8 +150,21 @@ cp "$2" ROOT/agent.yaml
 """
 
 
+CURL = """\
+#!/usr/bin/env bash
+[ ! -e ROOT/metadata-fails ] || exit 22
+case "$*" in
+    *"Metadata-Flavor: Google http://metadata.google.internal/"*"/instance/name")
+        printf memlite-nodes-x7k2 ;;
+    *"Metadata-Flavor: Google http://metadata.google.internal/"*"/network-interfaces/0/ip")
+        printf 10.42.0.9 ;;
+    *) exit 3 ;;
+esac
+"""
+
+
 def run_startup(
-    root: Path, *, service: bool = True, secrets: str = "", agent: str = ""
+    root: Path, *, service: bool = True, secrets: str = "", agent: str = "", node: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run a start-up script with its paths moved under a folder."""
     script = startup_script(
@@ -161,6 +174,7 @@ def run_startup(
         secrets=secrets,
         agent=agent,
         agent_script=AGENT.replace("ROOT", str(root)),
+        node=node,
     )
     for place in (
         "/run/lock/", "/usr/local/sbin/", "/etc/systemd/system/", "/etc/memlite/", "/var/lib/",
@@ -180,6 +194,8 @@ def run_startup(
     commands.mkdir(exist_ok=True)
     (commands / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{root}/systemctl\n')
     (commands / "systemctl").chmod(0o755)
+    (commands / "curl").write_text(CURL.replace("ROOT", str(root)))
+    (commands / "curl").chmod(0o755)
     (root / "startup").write_text(script)
     return subprocess.run(
         ["bash", root / "startup"],
@@ -231,6 +247,27 @@ def test_the_startup_script_fetches_secrets_before_and_after_the_installation(
     (tmp_path / "etc/memlite/secrets").mkdir()
     assert run_startup(tmp_path).returncode == 0
     assert not (tmp_path / "etc/memlite/secrets").exists()
+
+
+def test_a_node_has_the_name_and_the_address_of_its_vm(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = run_startup(tmp_path, node=True)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "memlite.env").read_text().splitlines() == [
+        'MEMLITE_PORT="11211"',
+        'MEMLITE_NAME="memlite-nodes-x7k2"',
+        'MEMLITE_ADVERTISE="10.42.0.9:11211"',
+    ]
+
+
+def test_a_node_without_a_name_is_not_started(tmp_path: Path) -> None:
+    (tmp_path / "metadata-fails").touch()
+    assert run_startup(tmp_path, node=True).returncode != 0
+    assert not (tmp_path / "arguments").exists()
+    # The watcher tries again.
+    assert "--no-block start memlite-startup.service" in (tmp_path / "systemctl").read_text()
+    (tmp_path / "metadata-fails").unlink()
+    assert run_startup(tmp_path, node=True).returncode == 0
 
 
 def test_a_load_generator_gets_only_the_package(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ is not reachable.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,11 @@ from typing import Any
 
 import pytest
 
+from memlite.cli.proxy import OPTIONS_OF_A_SERVER
+from memlite.cli.proxy import command_line as proxy_command_line
+from memlite.cluster.membership.member import Identity
+from memlite.cluster.membership.node import identity_of
+from memlite.config import load
 from tests.deploy.module import (
     MODULE,
     REQUIREMENTS,
@@ -24,6 +30,7 @@ from tests.deploy.module import (
     SCRIPTS,
     agent_version,
     embedded,
+    shipped_unit,
     startup_script,
 )
 
@@ -31,7 +38,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = Path("examples") / "shared-bucket"
 PRODUCTION = Path("examples") / "production"
-PARTS = [Path(), EXAMPLE, PRODUCTION]
+CLUSTER = Path("examples") / "cluster"
+PARTS = [Path(), EXAMPLE, PRODUCTION, CLUSTER]
 VERSION = Path("memlite") / "core" / "version.py"
 # The only variable without a default.
 GIVEN = ("-var=project=test-project",)
@@ -155,13 +163,13 @@ def test_it_is_formatted(program: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production", "cluster"])
 def test_it_is_valid(tofu: Tofu, module: Path, part: Path) -> None:
     found = json.loads(tofu.run(module / part, "validate", "-json").stdout)
     assert found["valid"] and found["error_count"] == 0, found["diagnostics"]
 
 
-@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production"])
+@pytest.mark.parametrize("part", PARTS, ids=["module", "example", "production", "cluster"])
 def test_the_modules_own_tests_pass(tofu: Tofu, module: Path, part: Path) -> None:
     tofu.take_tests(module / part)
     assert ", 0 failed" in tofu.run(module / part, "test").stdout
@@ -211,6 +219,12 @@ SLIPS = [
     ("servers.tf", '"0.0.0.0"', '"127.0.0.1"', "backends"),
     ("servers.tf", "settings.count + 1", "settings.count", "counts"),
     ("identity.tf", "/objects/install/", "/objects/", "backends"),
+    ("groups.tf", '"NONE" : null', "null : null", "cluster"),
+    ("firewall.tf", "length(local.groups) > 0", "length(local.managed) > 0", "cluster"),
+    ("cluster.tf", "${local.bucket}/cluster", "${local.bucket}/items", "cluster"),
+    ("cluster.tf", '"%%"', '"%"', "cluster"),
+    ("cluster.tf", "var.cluster == null ? 0 : 2", "2", "cluster"),
+    ("startup_node.sh.tftpl", ":${port}", "", "cluster"),
 ]
 
 
@@ -334,6 +348,39 @@ def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
             assert f"\n{line}" in said[name], said[name]
 
 
+def test_memlite_accepts_the_settings_of_a_cluster(tofu: Tofu, module: Path) -> None:
+    secrets = {"users": "u", "node_password": "p", "tls_certificate": "c", "tls_key": "k"}
+    plan = tofu.plan(
+        module,
+        *GIVEN,
+        "-var=servers={}",
+        '-var=cluster={ options = { max_item_size = "2m" } }',
+        '-var=proxies={ options = { deadline = "0.5", conn_limit = "5000" } }',
+        f"-var=secrets={json.dumps(secrets)}",
+    )
+    files = {
+        name: embedded(vm["metadata"]["startup-script"]) for name, vm in instances(plan).items()
+    }
+    lines = files["memlite-nodes"]["memlite.env"].splitlines()
+    settings = {name: value.strip('"') for name, value in (line.split("=", 1) for line in lines)}
+    vm = {"MEMLITE_NAME": "memlite-nodes-x7k2", "MEMLITE_ADVERTISE": "10.42.0.9:11211"}
+    node = load([], settings | vm)
+    assert node.config.join == "gs://test-project-memlite/cluster"
+    assert identity_of(node.config, []) == Identity("memlite-nodes-x7k2", "10.42.0.9:11211")
+    (command,) = re.findall(
+        r"^ExecStart=(.*)$", files["memlite-proxies"]["memlite.service"], re.MULTILINE
+    )
+    program, subcommand, *arguments = shlex.split(command)
+    assert (program, subcommand) == ("/opt/memlite/current/bin/memlite", "proxy")
+    options, others = proxy_command_line().parse_known_args(arguments)
+    assert (options.cluster, options.deadline) == (node.config.join, 0.5)
+    assert (options.node_user, options.node_tls) == ("proxy", True)
+    proxy = load(others, {})
+    assert (proxy.config.conn_limit, proxy.config.enable_ssl) == (5000, True)
+    given = {name for name, source in proxy.sources.items() if source != "default"}
+    assert given <= set(OPTIONS_OF_A_SERVER)
+
+
 def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
     plan = tofu.plan(module, *GIVEN, "-var=load_generators={ count = 1 }")
     vms = instances(plan)
@@ -343,6 +390,27 @@ def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: 
     )
     script = vms["memlite-load-1"]["metadata"]["startup-script"]
     assert script == startup_script(embedded(script)["memlite.env"], service=False)
+    plan = tofu.plan(module, *GIVEN, "-var=servers={}", "-var=cluster={}")
+    script = instances(plan)["memlite-nodes"]["metadata"]["startup-script"]
+    assert script == startup_script(
+        embedded(script)["memlite.env"], service=True, agent=agent_version(), node=True
+    )
+
+
+def test_the_unit_of_a_proxy_is_that_of_a_server_with_another_command(
+    tofu: Tofu, module: Path
+) -> None:
+    plan = tofu.plan(module, *GIVEN, "-var=servers={}", "-var=cluster={}")
+    script = instances(plan)["memlite-proxies"]["metadata"]["startup-script"]
+    served, proxied = (
+        unit.splitlines() for unit in (shipped_unit(), embedded(script)["memlite.service"])
+    )
+    assert len(served) == len(proxied)
+    (changed,) = (
+        (before, after) for before, after in zip(served, proxied, strict=True) if before != after
+    )
+    assert changed[0] == "ExecStart=/opt/memlite/current/bin/memlite"
+    assert changed[1].startswith(f"{changed[0]} proxy ")
 
 
 def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,10 @@ EVERYBODY = re.compile(r"0\.0\.0\.0/0|::/0|allUsers|allAuthenticatedUsers")
 
 def firewall_is_closed(module: Path) -> None:
     rules = resources(module)["google_compute_firewall"]
-    assert {name: rule["source_ranges"] for name, rule in rules.items()} == {
+    assert {name: rule.get("source_ranges") for name, rule in rules.items()} == {
         "clients": "${concat(var.existing_network == null ? [var.subnet_range] : [], "
         "var.client_ranges)}",
+        "cluster": None,
         "health_checks": ["35.191.0.0/16", "130.211.0.0/22"],
         "ssh": ["35.235.240.0/20"],
     }
@@ -36,12 +37,15 @@ def firewall_is_closed(module: Path) -> None:
     memlite = [{"protocol": "tcp", "ports": ["${tostring(var.port)}"]}]
     assert {name: rule["allow"] for name, rule in rules.items()} == {
         "clients": memlite,
+        "cluster": memlite,
         "health_checks": memlite,
         "ssh": [{"protocol": "tcp", "ports": ["22"]}],
     }
     servers = ["${local.server_tag}"]
+    assert rules["cluster"]["source_tags"] == servers
     assert {name: rule.get("target_tags") for name, rule in rules.items()} == {
         "clients": servers,
+        "cluster": servers,
         "health_checks": servers,
         "ssh": [*servers, "${local.load_tag}"],
     }
@@ -168,6 +172,7 @@ SLIPS = [
     ("firewall.tf", '["35.235.240.0/20"]', '["35.235.240.0/20", "0.0.0.0/0"]'),
     ("firewall.tf", '["22"]', '["22", "11211"]'),
     ("firewall.tf", "target_tags   = [local.server_tag]", ""),
+    ("firewall.tf", "source_tags = [local.server_tag]", 'source_ranges = ["10.0.0.0/8"]'),
     ("firewall.tf", "target_tags   = [local.server_tag, local.load_tag]", ""),
     ("servers.tf", 'block-project-ssh-keys = "TRUE"', ""),
     ("bucket.tf", '"enforced"', '"inherited"'),
@@ -264,9 +269,9 @@ def shellcheck(script: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("service", [True, False])
-def test_shellcheck_finds_nothing_in_the_startup_script(service: bool) -> None:
-    shellcheck(startup_script('MEMLITE_PORT="11211"', service=service, agent="2.70.0"))
+@pytest.mark.parametrize(("service", "node"), [(True, False), (True, True), (False, False)])
+def test_shellcheck_finds_nothing_in_the_startup_script(service: bool, node: bool) -> None:
+    shellcheck(startup_script('MEMLITE_PORT="11211"', service=service, agent="2.70.0", node=node))
 
 
 def test_shellcheck_finds_nothing_in_the_embedded_scripts() -> None:
