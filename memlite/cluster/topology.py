@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from memlite.client.address import PORT, Address, parse_address
+from memlite.client.address import Address, parse_address
 from memlite.core.errors import ConfigError
-from memlite.routing import HASHES, Member, Router, make_router
+from memlite.routing import HASHES, Member, Router, default_name, make_router
 
 __all__ = ["DEFAULT_HASH", "Node", "Topology", "parse_nodes", "read_topology"]
 
@@ -56,16 +56,8 @@ class Topology:
         return make_router(self.hash, members, self.hash_tag)
 
 
-def default_name(address: Address, hash_name: str) -> str:
-    """Return the name that clients hash for a node that is known by its address alone.
-
-    libmemcached and twemproxy leave out port 11211, pymemcache does not.
-    """
-    if address.path:
-        return address.path
-    if address.port == PORT and hash_name.startswith("ketama"):
-        return address.host
-    return f"{address.host}:{address.port}"
+def _default_name(address: Address, hash_name: str) -> str:
+    return address.path or default_name(address.host, address.port, hash_name)
 
 
 def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") -> Topology:
@@ -76,7 +68,7 @@ def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") ->
             `make_router` takes.
     """
     addresses = [parse_address(part.strip()) for part in text.split(",")]
-    nodes = tuple(Node(default_name(address, hash_name), address) for address in addresses)
+    nodes = tuple(Node(_default_name(address, hash_name), address) for address in addresses)
     return _checked(Topology(nodes, hash_name, hash_tag))
 
 
@@ -123,7 +115,7 @@ def _node(table: Mapping[str, Any], index: int, hash_name: str) -> Node:
             address = parse_address(text)
         except ConfigError as error:
             raise ConfigError(f"address: {error}") from None
-        name = _text(table, "name", default_name(address, hash_name))
+        name = _text(table, "name", _default_name(address, hash_name))
         if not name or not name.isprintable() or " " in name:
             raise ConfigError(f"name: must be text without spaces, not {name!r}")
         weight = _number(table, "weight", 1)

@@ -9,6 +9,7 @@ from memlite.core.version import SERVER_VERSION
 from memlite.protocol import replies
 from memlite.protocol.numbers import unsigned
 from memlite.proxy.cluster import Cluster
+from memlite.proxy.discovery import Discovery
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
 
@@ -32,6 +33,9 @@ class ProxyAdmin:
         register: the open connections.
         clock: the clock.
         set_verbosity: sets the log level, 0 to 3.
+
+    Attributes:
+        discovery: tells clients of the nodes.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class ProxyAdmin:
         self._register = register
         self._clock = clock
         self._set_verbosity = set_verbosity
+        self.discovery = Discovery(cluster)
 
     def execute(self, words: list[bytes]) -> bytes:
         """Carry out a command; return its reply."""
@@ -55,6 +60,8 @@ class ProxyAdmin:
                 return b"VERSION %b\r\n" % SERVER_VERSION.encode()
             case b"verbosity":
                 return self._verbosity(words)
+            case b"config":
+                return self.discovery.config(words)
             case b"stats" if len(words) == 1:
                 return replies.stat_lines(self._stats())
             case b"stats" if words[1] == b"reset":

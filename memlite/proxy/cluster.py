@@ -1,6 +1,7 @@
 """The nodes behind a proxy: which one has a key, and its connection."""
 
 import logging
+import time
 from typing import Final, Protocol
 
 from memlite.cluster.topology import Node as NodeAddress
@@ -29,7 +30,9 @@ class Cluster:
         access: how nodes are reached.
 
     Attributes:
+        topology: the nodes' names, addresses and weights, and how keys are spread.
         nodes: the nodes.
+        version: of the topology, for clients: a number that rises with each change.
         changes: how often the topology has changed.
         due: the executors that have replies to deliver.
         by_line: the nodes of the keys of gets, by the whole request line. What is in there is a
@@ -40,7 +43,8 @@ class Cluster:
     """
 
     def __init__(self, topology: Topology, scheduler: Scheduler, access: Access) -> None:
-        self._topology = topology
+        self.topology = topology
+        self.version = _version(0)
         self._scheduler = scheduler
         self._access = access
         self._index = topology.router().index
@@ -74,7 +78,7 @@ class Cluster:
         Nodes of the same name and address keep their connection. Others answer what they have been
         asked, and are then disconnected.
         """
-        if topology == self._topology:
+        if topology == self.topology:
             return
         kept = {(node.name, node.address): node for node in self.nodes}
         nodes, added = [], []
@@ -84,7 +88,8 @@ class Cluster:
                 node = self._node(one)
                 added.append(node)
             nodes.append(node)
-        self._topology, self._index, self.nodes = topology, topology.router().index, nodes
+        self.topology, self._index, self.nodes = topology, topology.router().index, nodes
+        self.version = _version(self.version)
         self._by_key.clear()
         self.by_line.clear()
         self.changes += 1
@@ -116,3 +121,12 @@ class Cluster:
             due, self.due = self.due, []
             for executor in due:
                 executor.deliver()
+
+
+def _version(last: int) -> int:
+    """Return a version above the last one.
+
+    It is about the time of the change in seconds since 1970: clients ignore lower versions, and a
+    proxy that is started again does not know its last one.
+    """
+    return max(last + 1, int(time.time()))

@@ -82,6 +82,7 @@ class Node:
         refused: how many were refused because too many were waiting.
         timeouts: how often the deadline has passed.
         connects: how often a connection was opened.
+        ip: the IP address at which it was reached last; empty if it was not yet, or by a path.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
 
@@ -111,7 +112,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._retired = False
         self.requests = self.failed = self.refused = self.timeouts = self.connects = 0
-        self.error = ""
+        self.error = self.ip = ""
 
     @property
     def state(self) -> str:
@@ -231,6 +232,7 @@ class Node:
             pause = _FIRST_PAUSE
             self.connects += 1
             self._link = link
+            self.ip = link.ip()
             self.error, self._refusal = "", b""
             self._flush()
             try:
@@ -314,6 +316,11 @@ class _Link(asyncio.Protocol):
         self.transport.write(FENCE)
         await self._probing
         self._probing = None
+
+    def ip(self) -> str:
+        """Return the node's IP address; empty for a UNIX socket."""
+        peer = self.transport.get_extra_info("peername")
+        return peer[0] if isinstance(peer, tuple) else ""
 
     def close(self) -> None:
         """Close the connection at once; nothing of the node is told."""
