@@ -4,6 +4,7 @@ import argparse
 import os
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from memlite.cli.serve import Serving, serve
 from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
-from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
-from memlite.cluster.topology import Topology
+from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
+from memlite.cluster.topology import ON_RETURN, Topology
 from memlite.config import Config, Settings, load
 from memlite.config.options import OPTIONS_BY_NAME
 from memlite.core.errors import ConfigError
@@ -55,26 +56,68 @@ def main(arguments: Sequence[str]) -> int:
         options, others = parser.parse_known_args(arguments)
     except SystemExit:  # after printing --help
         return 0
-    topology = topology_of(parser, options)
+    if options.cluster is None:
+        topology = _topology(parser, options)
+        count = len(topology.nodes)
+        what = f"a proxy for {count} node{'s' if count > 1 else ''}"
+    else:
+        refuse_hash(parser, options)
+        if options.on_return is not None:
+            parser.error("--on-return is for --nodes; members of a cluster empty themselves")
+        topology = None
+        what = f"a proxy for the cluster in {options.cluster}"
     settings = _settings(others)
     access = _access(options)
-    count = len(topology.nodes)
-    what = f"a proxy for {count} node{'s' if count > 1 else ''}"
-    assemble = partial(_proxy, settings.config, topology, access, options.topology)
+    assemble = partial(
+        _proxy,
+        settings.config,
+        topology,
+        access,
+        options.topology,
+        options.cluster,
+        options.strict,
+    )
     return serve(settings, assemble, what)
 
 
 def _proxy(
     config: Config,
-    topology: Topology,
+    topology: Topology | None,
     access: "Access",
     file: Path | None,
+    cluster: str | None,
+    strict: bool,
     listeners: Sequence[Listener],
     tls: "Tls | None",
 ) -> Serving:
+    from memlite.cluster.membership.url import store_of
     from memlite.proxy.proxy import Proxy
 
-    return Proxy(config, topology, listeners, access=access, file=file, tls=tls)
+    store = None if cluster is None else store_of(cluster, "--cluster")
+    return Proxy(
+        config,
+        topology,
+        listeners,
+        access=access,
+        strict=strict,
+        file=file,
+        store=store,
+        tls=tls,
+    )
+
+
+def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
+    """Return the topology that the options name.
+
+    Raises:
+        ConfigError: something about it is wrong.
+    """
+    topology = topology_of(parser, options)
+    if options.on_return is None:
+        return topology
+    if options.topology is not None:
+        parser.error("--on-return is for --nodes; a topology file has on_return = ...")
+    return replace(topology, on_return=options.on_return)
 
 
 def _access(options: argparse.Namespace) -> "Access":
@@ -130,6 +173,17 @@ def command_line() -> argparse.ArgumentParser:
         default=_DEADLINE,
         metavar="SECONDS",
         help="within which a node must answer, or it is taken for down (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--on-return",
+        choices=ON_RETURN,
+        help="what to do with a node that may have missed changes, before it is used again;"
+        " with --nodes (default: flush)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="fail a get of several keys if a node fails (default: its keys are misses)",
     )
     _add_access(parser)
     return parser

@@ -10,7 +10,7 @@ from memlite.client.connection import Connection
 from memlite.client.errors import DiscoveryError
 from memlite.client.replies import FENCE, Line, Reply, Shape
 from memlite.core.errors import ConfigError
-from memlite.routing import Member, Router, default_name, make_router
+from memlite.routing import Member, Router, make_router, node_name
 
 __all__ = ["ClusterMap", "MappedNode", "discover"]
 
@@ -128,4 +128,4 @@ def _described(version: int, topology: Mapping[str, Any]) -> ClusterMap:
 def _listed(text: str, hash_name: str) -> MappedNode:
     host, _, port = text.split("|")
     address = parse_address(f"[{host}]:{port}", default_port=None)
-    return MappedNode(default_name(host, address.port, hash_name), address)
+    return MappedNode(node_name(host, address.port, hash_name), address)

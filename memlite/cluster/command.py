@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from memlite.client.address import PORT
+from memlite.cluster import route as routes
 from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
-from memlite.cluster.route import as_json, as_text, check_key
 
 __all__ = ["command_line", "main"]
 
@@ -39,10 +39,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def _route(options: argparse.Namespace) -> None:
     topology = topology_of(options.parser, options)
-    keys = [check_key(os.fsencode(key)) for key in options.keys]
+    keys = [routes.check_key(os.fsencode(key)) for key in options.keys]
     router = topology.router()
-    show = as_json if options.json else as_text
+    show = routes.as_json if options.json else routes.as_text
     sys.stdout.write("".join(show(topology, key, router.place(key)) for key in keys))
+    sys.stdout.flush()
+
+
+def _show(options: argparse.Namespace) -> None:
+    from memlite.cluster.membership.reading import read_cluster  # which needs asyncio
+    from memlite.cluster.show import as_json, as_text
+
+    document = read_cluster(options.url, "cluster show")
+    sys.stdout.write((as_json if options.json else as_text)(document))
     sys.stdout.flush()
 
 
@@ -67,6 +76,16 @@ def command_line() -> argparse.ArgumentParser:
     add_topology_options(route)
     route.add_argument("--json", action="store_true", help="show a JSON object for each key")
     route.set_defaults(parser=route, run=_route)
+    show = commands.add_parser(
+        "show",
+        help="list the nodes that have joined a cluster",
+        description="List the nodes that have joined a cluster with --join.",
+    )
+    show.add_argument(
+        "url", metavar="URL", help="gs://bucket/prefix or memcached://host:port/prefix"
+    )
+    show.add_argument("--json", action="store_true", help="show a JSON object")
+    show.set_defaults(run=_show)
     trial = commands.add_parser(
         "try",
         help="run several nodes and a proxy on this machine",

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from memlite.cluster.topology import DEFAULT_HASH, Topology, parse_nodes, read_topology
-from memlite.core.errors import ConfigError
+from memlite.core.errors import ConfigError, StartError
 from memlite.routing import HASHES
 
-__all__ = ["ClusterParser", "add_topology_options", "topology_of"]
+__all__ = ["ClusterParser", "add_topology_options", "refuse_hash", "topology_of"]
 
 
 class ClusterParser(argparse.ArgumentParser):
@@ -21,7 +21,7 @@ class ClusterParser(argparse.ArgumentParser):
 
 
 def add_topology_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--nodes``, ``--topology``, ``--hash`` and ``--hash-tag``."""
+    """Add ``--nodes``, ``--topology``, ``--cluster``, ``--hash`` and ``--hash-tag``."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--nodes",
@@ -30,6 +30,12 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument(
         "--topology", type=Path, metavar="FILE", help="a TOML file that lists the nodes"
+    )
+    where.add_argument(
+        "--cluster",
+        metavar="URL",
+        help="where the nodes register with --join: gs://bucket/prefix or "
+        "memcached://host:port/prefix",
     )
     parser.add_argument(
         "--hash",
@@ -44,18 +50,36 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
 
 
 def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
-    """Return the topology that the options name.
+    """Return the topology that the options name; with ``--cluster`` the present one.
 
     Raises:
         ConfigError: something about it is wrong.
+        StartError: a cluster's store cannot be read, or no node has joined it.
     """
-    if options.topology is None:
+    if options.nodes is not None:
         try:
             return parse_nodes(options.nodes, options.hash or DEFAULT_HASH, options.hash_tag or "")
         except ConfigError as error:
             raise ConfigError(f"{parser.prog.removeprefix('memlite ')}: --nodes: {error}") from None
+    refuse_hash(parser, options)
+    if options.topology is not None:
+        return read_topology(options.topology)
+    from memlite.cluster.membership.reading import read_cluster  # needs asyncio
+
+    topology = read_cluster(options.cluster, "--cluster").topology()
+    if topology is None:
+        raise StartError(f"--cluster: {options.cluster} has no members")
+    return topology
+
+
+def refuse_hash(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse options that are for ``--nodes`` alone.
+
+    Raises:
+        ConfigError: there is one.
+    """
     for name in ("hash", "hash_tag"):
         if getattr(options, name) is not None:
             flag = name.replace("_", "-")
-            parser.error(f"--{flag} is for --nodes; a topology file has {name} = ...")
-    return read_topology(options.topology)
+            has = "a topology file has" if options.topology else "a cluster's members have"
+            parser.error(f"--{flag} is for --nodes; {has} {name} = ...")

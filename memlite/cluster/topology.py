@@ -8,11 +8,22 @@ from typing import Any, Final
 
 from memlite.client.address import Address, parse_address
 from memlite.core.errors import ConfigError
-from memlite.routing import HASHES, Member, Router, default_name, make_router
+from memlite.routing import HASHES, Member, Router, make_router, node_name
 
-__all__ = ["DEFAULT_HASH", "Node", "Topology", "parse_nodes", "read_topology"]
+__all__ = [
+    "DEFAULT_HASH",
+    "ON_RETURN",
+    "Gutter",
+    "Node",
+    "Topology",
+    "parse_nodes",
+    "read_topology",
+]
 
 DEFAULT_HASH: Final = "ketama"
+ON_RETURN: Final = ("flush", "keep")
+_GUTTER_TTL: Final = 60
+_LONGEST_GUTTER_TTL: Final = 3600
 _MOST_NODES: Final = 1000
 _MOST_WEIGHT: Final = 1000
 
@@ -33,6 +44,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Gutter:
+    """Nodes that serve the keys of others that are down.
+
+    Attributes:
+        nodes: these nodes.
+        ttl: seconds that items live there at most.
+    """
+
+    nodes: tuple[Node, ...]
+    ttl: int = _GUTTER_TTL
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The nodes of a cluster, and how keys are spread over them.
 
@@ -40,11 +64,16 @@ class Topology:
         nodes: the nodes, in the order in which they were given.
         hash: one of `memlite.routing.HASHES`.
         hash_tag: the characters around the part of a key that is hashed; empty for none.
+        on_return: what a proxy does with a node that may have missed changes, before it is used
+            again; one of `ON_RETURN`.
+        gutter: what serves keys of nodes that are down; None for nothing.
     """
 
     nodes: tuple[Node, ...]
     hash: str = DEFAULT_HASH
     hash_tag: str = ""
+    on_return: str = "flush"
+    gutter: Gutter | None = None
 
     def router(self) -> Router:
         """Return a router, whose indexes are those of `nodes`.
@@ -56,8 +85,9 @@ class Topology:
         return make_router(self.hash, members, self.hash_tag)
 
 
-def _default_name(address: Address, hash_name: str) -> str:
-    return address.path or default_name(address.host, address.port, hash_name)
+def default_name(address: Address, hash_name: str) -> str:
+    """Return the name that is hashed for a node that has none of its own."""
+    return address.path or node_name(address.host, address.port, hash_name)
 
 
 def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") -> Topology:
@@ -68,7 +98,7 @@ def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") ->
             `make_router` takes.
     """
     addresses = [parse_address(part.strip()) for part in text.split(",")]
-    nodes = tuple(Node(_default_name(address, hash_name), address) for address in addresses)
+    nodes = tuple(Node(default_name(address, hash_name), address) for address in addresses)
     return _checked(Topology(nodes, hash_name, hash_tag))
 
 
@@ -92,7 +122,7 @@ def read_topology(path: Path) -> Topology:
 
 
 def _topology(document: Mapping[str, Any]) -> Topology:
-    _refuse_unknown(document, ("hash", "hash_tag", "replicas", "nodes"))
+    _refuse_unknown(document, ("hash", "hash_tag", "replicas", "on_return", "gutter", "nodes"))
     hash_name = _text(document, "hash", DEFAULT_HASH)
     if hash_name not in HASHES:
         raise ConfigError(f"hash: must be one of {', '.join(HASHES)}, not {hash_name!r}")
@@ -102,7 +132,32 @@ def _topology(document: Mapping[str, Any]) -> Topology:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigError("nodes: must be tables, each headed [[nodes]]")
     nodes = tuple(_node(table, index, hash_name) for index, table in enumerate(tables, 1))
-    return _checked(Topology(nodes, hash_name, _text(document, "hash_tag", "")))
+    on_return = _text(document, "on_return", "flush")
+    if on_return not in ON_RETURN:
+        raise ConfigError(f"on_return: must be one of {', '.join(ON_RETURN)}, not {on_return!r}")
+    gutter = _gutter(document["gutter"], hash_name) if "gutter" in document else None
+    if gutter is not None and on_return == "keep":
+        raise ConfigError(
+            'on_return: must be "flush" with a gutter, as nodes do not get what is changed there'
+        )
+    hash_tag = _text(document, "hash_tag", "")
+    return _checked(Topology(nodes, hash_name, hash_tag, on_return, gutter))
+
+
+def _gutter(table: object, hash_name: str) -> Gutter:
+    if not isinstance(table, dict):
+        raise ConfigError("gutter: must be a table, headed [gutter]")
+    try:
+        _refuse_unknown(table, ("nodes", "ttl"))
+        addresses = table.get("nodes")
+        if not isinstance(addresses, list) or not all(isinstance(one, str) for one in addresses):
+            raise ConfigError('nodes: must be a list of addresses, as ["host:port"]')
+        ttl = _number(table, "ttl", _GUTTER_TTL)
+        if not 1 <= ttl <= _LONGEST_GUTTER_TTL:
+            raise ConfigError(f"ttl: must be seconds from 1 to {_LONGEST_GUTTER_TTL}, not {ttl}")
+        return Gutter(parse_nodes(",".join(addresses), hash_name).nodes, ttl)
+    except ConfigError as error:
+        raise ConfigError(f"gutter: {error}") from None
 
 
 def _node(table: Mapping[str, Any], index: int, hash_name: str) -> Node:
@@ -115,7 +170,7 @@ def _node(table: Mapping[str, Any], index: int, hash_name: str) -> Node:
             address = parse_address(text)
         except ConfigError as error:
             raise ConfigError(f"address: {error}") from None
-        name = _text(table, "name", _default_name(address, hash_name))
+        name = _text(table, "name", default_name(address, hash_name))
         if not name or not name.isprintable() or " " in name:
             raise ConfigError(f"name: must be text without spaces, not {name!r}")
         weight = _number(table, "weight", 1)
@@ -150,7 +205,7 @@ def _checked(topology: Topology) -> Topology:
     if len(topology.nodes) > _MOST_NODES:
         raise ConfigError(f"nodes: {len(topology.nodes)} are more than {_MOST_NODES}")
     seen: set[Address] = set()
-    for node in topology.nodes:
+    for node in (*topology.nodes, *(topology.gutter.nodes if topology.gutter else ())):
         if node.address in seen:
             raise ConfigError(f"nodes: {node.address} is there twice")
         seen.add(node.address)

@@ -15,6 +15,7 @@ from memlite.config.parsers import (
     character,
     integer,
     item_size,
+    node_name,
     nonempty,
     number,
     octal_mode,
@@ -117,6 +118,28 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "WHEN",
         Choice("always", "everysec", "none"),
+    ),
+    Option(
+        "join",
+        "join a cluster, whose members are kept in gs://bucket/prefix or in one server, "
+        "memcached://host:port/prefix; the node starts without items",
+        None,
+        "URL",
+        nonempty,
+    ),
+    Option(
+        "name",
+        "with --join: the node's name, by which keys are spread (default: its address)",
+        None,
+        "NAME",
+        node_name,
+    ),
+    Option(
+        "advertise",
+        "with --join: where others reach this node (default: the first address it listens on)",
+        None,
+        "HOST:PORT",
+        nonempty,
     ),
     Option(
         "near-cache",

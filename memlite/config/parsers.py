@@ -14,6 +14,7 @@ __all__ = [
     "character",
     "integer",
     "item_size",
+    "node_name",
     "nonempty",
     "number",
     "octal_mode",
@@ -26,6 +27,7 @@ _SIZE = re.compile(r"([0-9]+)([kmgKMG]?)")
 _SIZE_UNITS = {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
+_LONGEST_NODE_NAME = 100
 
 
 def ascii_number(text: str) -> str:
@@ -127,6 +129,13 @@ def nonempty(text: str) -> str:
     """Accept any text but the empty one."""
     if not text:
         raise ValueError("must not be empty")
+    return text
+
+
+def node_name(text: str) -> str:
+    """Accept a name of up to 100 bytes without spaces."""
+    if not text.isprintable() or " " in text or not 0 < len(text.encode()) <= _LONGEST_NODE_NAME:
+        raise ValueError(f"must have 1 to {_LONGEST_NODE_NAME} bytes and no spaces")
     return text
 
 

@@ -21,6 +21,9 @@ class Config:
     listen: tuple[str, ...] = ()
     backend: str = "memory://"
     durability: str = "always"
+    join: str | None = None
+    name: str | None = None
+    advertise: str | None = None
     near_cache: int = 0
     near_cache_ttl: float = 30
     write_back: bool = False

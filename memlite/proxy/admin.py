@@ -10,6 +10,7 @@ from memlite.protocol import replies
 from memlite.protocol.numbers import unsigned
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.discovery import Discovery
+from memlite.proxy.node import Node
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
 
@@ -95,14 +96,22 @@ class ProxyAdmin:
         yield "proxy_nodes", len(cluster.nodes)
         yield "proxy_nodes_up", sum(node.state == "up" for node in cluster.nodes)
         for node in cluster.nodes:
-            name = f"node:{node.name}"
-            yield f"{name}:address", node.address
-            yield f"{name}:state", node.state
-            yield f"{name}:requests", node.requests
-            yield f"{name}:pending", node.pending
-            yield f"{name}:failed", node.failed
-            yield f"{name}:refused", node.refused
-            yield f"{name}:timeouts", node.timeouts
-            yield f"{name}:connects", node.connects
-            if node.error:
-                yield f"{name}:error", node.error
+            yield from _stats_of(f"node:{node.name}", node)
+        if cluster.gutter is not None:
+            yield "proxy_gutter_requests", cluster.gutter.requests
+            for node in cluster.gutter.nodes:
+                yield from _stats_of(f"gutter:{node.name}", node)
+
+
+def _stats_of(name: str, node: Node) -> Iterator[tuple[str, object]]:
+    yield f"{name}:address", node.address
+    yield f"{name}:state", node.state
+    yield f"{name}:requests", node.requests
+    yield f"{name}:pending", node.pending
+    yield f"{name}:failed", node.failed
+    yield f"{name}:refused", node.refused
+    yield f"{name}:timeouts", node.timeouts
+    yield f"{name}:connects", node.connects
+    yield f"{name}:flushes", node.returning.flushes
+    if node.error:
+        yield f"{name}:error", node.error

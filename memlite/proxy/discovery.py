@@ -27,35 +27,37 @@ class Discovery:
         """Return the reply to a ``config`` command, of which these are the words."""
         match words[1:3]:
             case [b"get", b"cluster"]:
-                payload = self._listing()
-                return _NOT_LISTED if payload is None else config_reply(b"cluster", payload)
+                return self._refusal() or config_reply(b"cluster", self._listing())
             case [b"get", b"topology"]:
-                return config_reply(b"topology", self._description())
+                return self._cluster.refusal or config_reply(b"topology", self._description())
         return replies.ERROR
 
     def item(self, *, with_unique: bool) -> bytes:
         """Return the reply to ``get AmazonElastiCache:cluster``, or to ``gets``."""
-        payload = self._listing()
-        if payload is None:
-            return _NOT_LISTED
-        return item_reply(payload, self._cluster.version if with_unique else None)
+        unique = self._cluster.version if with_unique else None
+        return self._refusal() or item_reply(self._listing(), unique)
 
-    def _listing(self) -> bytes | None:
-        """Return what plain clients understand; None if it would lack nodes.
+    def _refusal(self) -> bytes | None:
+        """Return why the nodes are not listed; None if they are.
 
         Clients that know of fewer nodes than the others place their keys elsewhere.
         """
+        if any(node.address.path for node in self._cluster.nodes):
+            return _NOT_LISTED
+        return self._cluster.refusal
+
+    def _listing(self) -> bytes:
+        """Return what plain clients understand."""
         nodes = []
         for node in self._cluster.nodes:
-            address = node.address
-            if address.path:
-                return None
-            nodes.append((address.host, _ip(address.host) or node.ip, address.port))
+            host, port = node.address.host, node.address.port
+            nodes.append((host, _ip(host) or node.ip, port))
         return listing(self._cluster.version, nodes)
 
     def _description(self) -> bytes:
         """Return what `memlite.client.ClusterClient` needs to place keys as the proxy does."""
         topology = self._cluster.topology
+        assert topology is not None  # noqa: S101 - the cluster does not refuse
         nodes = [
             {"name": node.name, "address": str(node.address), "weight": node.weight}
             for node in topology.nodes

@@ -12,9 +12,18 @@ from memlite.protocol.limits import LONGEST_GET
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed_32
 from memlite.proxy.admin import ProxyAdmin
-from memlite.proxy.cluster import Cluster
-from memlite.proxy.node import Node
-from memlite.proxy.requests import Flush, MultiGet, Quiet, Replaced, Request, Silent
+from memlite.proxy.cluster import Cluster, Target
+from memlite.proxy.requests import (
+    Flush,
+    MultiGet,
+    MultiTouch,
+    Quiet,
+    QuietRead,
+    Read,
+    Replaced,
+    Request,
+    Silent,
+)
 from memlite.server.execution.command_set import CommandObserver
 from memlite.server.execution.dialects import Dialect
 from memlite.server.execution.execution import ExecutingClient
@@ -25,8 +34,8 @@ __all__ = ["ForwardingClient", "ForwardingExecution", "ProxyExecutor"]
 _MOST_REQUESTS: Final = 64
 _MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
 _RETRIEVALS: Final = frozenset(("get", "gets", "gat", "gats"))
-_SHOWING: Final = frozenset(("get", "gets"))
-"""The retrievals that show the nodes under the key that stands for them."""
+_READS: Final = frozenset(("get", "gets"))
+"""Those that change nothing."""
 _HIDDEN: Final = {
     "meta_get": (b"EN",),
     "meta_set": (b"HD",),
@@ -153,7 +162,7 @@ class ProxyExecutor:
         node = self._cluster.by_line.get(line)
         if node is None or len(self._queue) >= _MOST_REQUESTS:
             return None
-        request = Request(self)
+        request = Read(self)
         self._queue.append(request)
         node.send(line, request)
         if request.reply is not None and self._queue[0] is request:
@@ -166,7 +175,7 @@ class ProxyExecutor:
         node = self._cluster.by_line.get(line)
         if node is None:
             return False
-        self._forward(node, line, Request(self))
+        self._forward(node, line, Read(self))
         return True
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
@@ -227,7 +236,7 @@ class ProxyExecutor:
         assert self._client is not None  # noqa: S101 - a lost connection has no input
         return self._client.parser.request
 
-    def _forward(self, node: Node, data: bytes, request: Request) -> None:
+    def _forward(self, node: Target, data: bytes, request: Request) -> None:
         self._begin(request)
         node.send(data, request)
         self._end(request)
@@ -269,14 +278,14 @@ class ProxyExecutor:
         cluster, data = self._cluster, self._request()
         node = cluster.node_of(keys[0])
         if len(keys) == 1:
-            if keys[0] == CLUSTER_KEY and name in _SHOWING:
+            if keys[0] == CLUSTER_KEY and name in _READS:
                 self._reply(self._admin.discovery.item(with_unique=name == "gets"))
                 return
             if name == "get" and len(data) <= LONGEST_GET and data == b"get %b\r\n" % keys[0]:
                 cluster.remember(data, node)
-            self._forward(node, data, Request(self))
+            self._forward(node, data, self._retrieval(name))
             return
-        parts: dict[Node, int] = {}
+        parts: dict[Target, int] = {}
         asked: list[list[bytes]] = []
         owned: list[tuple[bytes, int]] = []
         for key in keys:
@@ -287,23 +296,29 @@ class ProxyExecutor:
             asked[index].append(key)
             owned.append((key, index))
         if len(parts) == 1:
-            self._forward(node, data, Request(self))
+            self._forward(node, data, self._retrieval(name))
             return
         cluster.multigets += 1
         words = [name.encode(), *(b"%d" % number for number in arguments[:-1])]
-        whole = MultiGet(self, len(parts), owned)
+        kind = MultiGet if name in _READS else MultiTouch
+        whole = kind(self, len(parts), owned, strict=cluster.strict)
         self._begin(whole)
         for node, index in parts.items():
             node.send(b" ".join([*words, *asked[index]]) + b"\r\n", whole.part(index))
         self._end(whole)
 
+    def _retrieval(self, name: str) -> Request:
+        return Read(self) if name in _READS else Request(self)
+
     def _forward_meta(self, name: str, meta: MetaRequest) -> None:
         node, data = self._cluster.node_of(meta.key), self._request()
+        reads = name == "meta_get" and meta.touch is None and meta.vivify is None
         if meta.quiet:
             data = _without_quiet(data, 3 if name == "meta_set" else 2)
-            self._forward(node, data, Quiet(self, _HIDDEN[name]))
+            kind = QuietRead if reads else Quiet
+            self._forward(node, data, kind(self, _HIDDEN[name]))
         else:
-            self._forward(node, data, Request(self))
+            self._forward(node, data, Read(self) if reads else Request(self))
 
     def _too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value; as a set would have replaced it, the old item goes."""
@@ -332,7 +347,7 @@ class ProxyExecutor:
                 self.reject(replies.INVALID_EXPTIME, noreply)
                 return
             data = b"flush_all %d\r\n" % exptime
-        nodes = self._cluster.nodes
+        nodes = self._cluster.targets
         whole = _SilentFlush(self, len(nodes)) if noreply else Flush(self, len(nodes))
         self._begin(whole)
         for index, node in enumerate(nodes):

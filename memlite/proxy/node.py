@@ -1,37 +1,39 @@
 """A node: one pipelined connection, opened again when it is lost."""
 
 import asyncio
+import contextlib
 import random
 import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-from memlite.client import (
-    FENCE,
-    LoginRefusedError,
-    ReplyError,
-    ReplyScanner,
-    TextLogin,
-    open_transport,
-)
+from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
 from memlite.cluster.topology import Node as NodeAddress
+from memlite.proxy.link import Link, NodeLostError
+from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
 
-__all__ = ["Access", "Node", "NodeLostError", "Receiver"]
+__all__ = ["Access", "Node", "Receiver", "Surroundings"]
 
 # What may wait for a node; requests beyond are refused.
 _MOST_PENDING: Final = 16_384
 _MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 5.0
 # Deadlines are kept for groups of requests: one is noticed late by up to this share of it.
 _COARSENESS: Final = 0.1
 
 
 class Receiver(Protocol):
-    """Takes the reply to a request. Exactly one of its methods is called, once."""
+    """Takes the reply to a request. Exactly one of its methods is called, once.
+
+    Attributes:
+        reads: whether the request changes nothing, so that it does not matter if it is missed.
+    """
+
+    @property
+    def reads(self) -> bool: ...  # noqa: D102 - see the class
 
     def answer(self, reply: bytes) -> None:
         """Take the reply, as the node has sent it."""
@@ -55,8 +57,24 @@ class Access:
     login: TextLogin | None = None
 
 
-class NodeLostError(Exception):
-    """The connection to a node cannot be used; the text says why."""
+class Surroundings(Protocol):
+    """What a node's being down matters to.
+
+    Attributes:
+        longest_pause: seconds between two attempts to reach it, at most.
+    """
+
+    @property
+    def longest_pause(self) -> float: ...  # noqa: D102 - see the class
+
+    def went_down(self, node: "Node") -> None:
+        """Note that it is down."""
+
+    def came_back(self, node: "Node") -> None:
+        """Note that it is up again."""
+
+    def stand_in(self, node: "Node", request: bytes, receiver: Receiver) -> bool:
+        """Have a request for it served by another while it is down; return whether that is so."""
 
 
 class Node:
@@ -74,9 +92,13 @@ class Node:
         scheduler: runs the attempts to connect.
         access: how it is reached.
         delivered: called after replies were handed out.
+        surroundings: are told when it is down.
+        returning: knows what must happen before it is up.
 
     Attributes:
         name: its name.
+        address: where it listens.
+        returning: as above.
         requests: how many requests were taken for it.
         failed: how many of those, or of those that were refused, have failed.
         refused: how many were refused because too many were waiting.
@@ -92,6 +114,8 @@ class Node:
         scheduler: Scheduler,
         access: Access,
         delivered: Callable[[], None],
+        surroundings: Surroundings,
+        returning: Returning,
     ) -> None:
         self.name = node.name
         self.address = node.address
@@ -99,8 +123,11 @@ class Node:
         self._access = access
         self._deadline = access.deadline
         self._delivered = delivered
+        self._surroundings = surroundings
+        self.returning = returning
         self._refusal = b""
-        self._link: _Link | None = None
+        self._again = asyncio.Event()
+        self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._pending: deque[Receiver] = deque()
         self._queue: list[bytes] = []
@@ -122,6 +149,11 @@ class Node:
         return "down" if self.error else "connecting"
 
     @property
+    def down(self) -> bool:
+        """Whether requests are refused at once."""
+        return bool(self._refusal)
+
+    @property
     def pending(self) -> int:
         """How many requests have no reply yet."""
         return len(self._pending)
@@ -134,13 +166,20 @@ class Node:
         """Close the connection; requests without a reply fail."""
         if self._task is not None:
             self._task.cancel()
-        self._lose("the proxy stops", down=True)
+        self._retired = False
+        self._refusal = _error_line(self.name, "the proxy stops")
+        self._lose("the proxy stops", down=False)
+        self.returning.stop()
 
     def retire(self) -> None:
         """Stop once all requests are answered; there must be no more."""
         self._retired = True
         if not self._pending:
             self.stop()
+
+    def try_again(self) -> None:
+        """Try at once to reach it, if it is down."""
+        self._again.set()
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request soon.
@@ -150,8 +189,7 @@ class Node:
             receiver: takes the reply; it may have been told of a failure when this returns.
         """
         if self._refusal:
-            self.failed += 1
-            receiver.fail(self._refusal)
+            self._refuse(request, receiver)
             return
         pending = self._pending
         if len(pending) >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
@@ -166,6 +204,12 @@ class Node:
         if not self._flush_due:
             self._flush_due = True
             self._scheduler.loop.call_soon(self._flush)
+
+    def _refuse(self, request: bytes, receiver: Receiver) -> None:
+        self.returning.failed((receiver,))
+        if not self._surroundings.stand_in(self, request, receiver):
+            self.failed += 1
+            receiver.fail(self._refusal)
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -205,6 +249,7 @@ class Node:
         overdue = groups[0][1]
         if overdue <= self._scheduler.loop.time():
             self.timeouts += 1
+            self._leave_link()
             self._lose(f"no reply in {self._deadline:g} s", down=True)
         else:
             self._timer = self._scheduler.loop.call_at(overdue, self._check_deadline)
@@ -214,35 +259,65 @@ class Node:
     async def _stay_connected(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            link = _Link(self)
+            link = Link(self)
             try:
-                async with asyncio.timeout(self._deadline):
-                    await self._open(link)
-                    await link.probe()
+                await self._open(link)
+                await self._prepare(link)
             except (OSError, TimeoutError, NodeLostError, LoginRefusedError) as error:
                 link.close()
                 self._lose(_reason(error), down=True)
                 # At random, or all proxies would come at the same time.
-                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await self._wait(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
+                pause = min(pause * 2, self._surroundings.longest_pause)
                 continue
             except BaseException:
                 link.close()
                 raise
             pause = _FIRST_PAUSE
-            self.connects += 1
-            self._link = link
-            self.ip = link.ip()
-            self.error, self._refusal = "", b""
-            self._flush()
-            try:
-                await link.ended
-            finally:
-                link.close()
+            self._serve(link)
+            await link.ended
 
-    async def _open(self, link: "_Link") -> None:
+    async def _wait(self, seconds: float) -> None:
+        self._again.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._again.wait()
+
+    async def _open(self, link: Link) -> None:
         access = self._access
-        await open_transport(lambda: link, self.address, tls=access.tls, login=access.login)
+        async with asyncio.timeout(self._deadline):
+            await open_transport(lambda: link, self.address, tls=access.tls, login=access.login)
+            await link.ask(FENCE, b"VERSION ")
+
+    async def _prepare(self, link: Link) -> None:
+        """See to it that nothing stale is served."""
+        returning = self.returning
+        await returning.settle(self._deadline)
+        if returning.must_empty:
+            await returning.empty(link, self._deadline)
+        if returning.must_empty:
+            # A request was refused meanwhile. Now that the node is known to obey, requests wait.
+            self._refusal = b""
+            await returning.empty(link, self._deadline)
+        if link.transport.is_closing():
+            raise NodeLostError("the connection was closed")
+
+    def _serve(self, link: Link) -> None:
+        self.connects += 1
+        self._link = link
+        self.ip = link.ip()
+        was_down = bool(self.error)
+        self.error, self._refusal = "", b""
+        if was_down:
+            self._surroundings.came_back(self)
+        self._flush()
+
+    def _leave_link(self) -> None:
+        """Give up the connection, on which the node may still carry out requests."""
+        link, sent = self._link, len(self._pending) - len(self._queue)
+        if link is not None and sent:
+            self._link = None
+            self.returning.overdue(link, sent)
 
     def _lose(self, reason: str, *, down: bool) -> None:
         """Give up the connection and everything that waits for it.
@@ -254,9 +329,12 @@ class Node:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+        went_down = down and not self.error and not self._retired
         if down:
             self.error = reason
             self._refusal = _error_line(self.name, f"down: {reason}")
+        if went_down:
+            self._surroundings.went_down(self)
         pending, self._pending = self._pending, deque()
         self._queue.clear()
         self._queued = 0
@@ -265,10 +343,13 @@ class Node:
             self._timer.cancel()
             self._timer = None
         self.failed += len(pending)
+        self.returning.failed(pending)
         error = _error_line(self.name, reason)
         for receiver in pending:
             receiver.fail(error)
         self._delivered()
+        if self._retired:
+            self.stop()
 
     # Called by the connection
 
@@ -291,89 +372,6 @@ class Node:
     def resumed(self) -> None:
         """Continue to send."""
         self._flush()
-
-
-class _Link(asyncio.Protocol):
-    """One connection to a node."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._split = ReplyScanner().split
-        self._probing: asyncio.Future[None] | None = None
-        self._closed = False
-        self.paused = False
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def probe(self) -> None:
-        """Wait until the node has answered a request.
-
-        Raises:
-            NodeLostError: its answer is wrong, or the connection was lost.
-        """
-        self._probing = asyncio.get_running_loop().create_future()
-        self.transport.write(FENCE)
-        await self._probing
-        self._probing = None
-
-    def ip(self) -> str:
-        """Return the node's IP address; empty for a UNIX socket."""
-        peer = self.transport.get_extra_info("peername")
-        return peer[0] if isinstance(peer, tuple) else ""
-
-    def close(self) -> None:
-        """Close the connection at once; nothing of the node is told."""
-        self._closed = True
-        if hasattr(self, "transport"):
-            self.transport.abort()
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        if self._closed:
-            transport.close()
-
-    def pause_writing(self) -> None:
-        self.paused = True
-
-    def resume_writing(self) -> None:
-        self.paused = False
-        self._node.resumed()
-
-    def data_received(self, data: bytes) -> None:
-        if self._closed:
-            return
-        try:
-            replies = self._split(data)
-        except ReplyError as error:
-            self._fail(str(error), down=True)
-            return
-        if self._probing is None:
-            self._node.replies_received(replies)
-        elif replies and not self._probing.done():
-            first = replies[0]
-            if len(replies) == 1 and first.startswith(b"VERSION "):
-                self._probing.set_result(None)
-            else:
-                shown = first[:80].decode("ascii", "backslashreplace").rstrip()
-                self._probing.set_exception(NodeLostError(f"it answers {shown}"))
-
-    def eof_received(self) -> None:
-        self._fail("the connection was closed", down=False)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc or "the connection was closed"), down=False)
-
-    def _fail(self, reason: str, *, down: bool) -> None:
-        if self._closed:
-            return
-        if self._probing is not None:
-            if not self._probing.done():
-                self._probing.set_exception(NodeLostError(reason))
-            return
-        self._node.link_lost(reason, down=down)
 
 
 def _reason(error: Exception) -> str:

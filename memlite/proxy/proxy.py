@@ -6,9 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memlite.cluster.membership.follower import Follower
+from memlite.cluster.membership.store import Store
 from memlite.cluster.topology import Topology
 from memlite.config import Config
 from memlite.core.clock import Clock
+from memlite.core.errors import StartError
 from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
@@ -23,7 +26,7 @@ from memlite.server.connections.receiver import LargeValues
 from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import TEXT, Dialect
 from memlite.server.execution.instrumentation import Instrumentation
-from memlite.server.lifecycle import Lifecycle, Reloader
+from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
 from memlite.server.upkeep.ticker import Ticker
 from memlite.telemetry.counters import Counters
@@ -46,10 +49,12 @@ class Proxy:
 
     Args:
         config: the settings about connections and the process.
-        topology: the nodes.
+        topology: the nodes; None if they are found in `store`.
         listeners: bound sockets for connections; the proxy closes them.
         access: how nodes are reached.
+        strict: whether a retrieval fails if one of its nodes fails.
         file: the topology file, which is read again when it changes; None if there is none.
+        store: where a cluster's members register; None if there are none.
         tls: the TLS settings of clients' connections; None without TLS.
         owns_process: whether the process is the proxy's alone; see `Lifecycle`.
 
@@ -62,18 +67,28 @@ class Proxy:
     def __init__(
         self,
         config: Config,
-        topology: Topology,
+        topology: Topology | None,
         listeners: Sequence[Listener],
         *,
         access: Access,
+        strict: bool = False,
         file: Path | None = None,
+        store: Store | None = None,
         tls: "Tls | None" = None,
         owns_process: bool = True,
     ) -> None:
         clock, counters = Clock(), Counters()
         self.scheduler = Scheduler()
-        self.cluster = Cluster(topology, self.scheduler, access)
+        self.cluster = Cluster(topology, self.scheduler, access, strict=strict)
         self._file = None if file is None else TopologyFile(file, self.cluster.change)
+        self._store = store
+        self._follower = (
+            None
+            if store is None
+            else Follower(
+                store, lambda topology, _: self.cluster.change(topology), self.cluster.suspend
+            )
+        )
         self._auth = _authenticator(config, counters)
         instrumentation = Instrumentation(counters, Sampler(), config.verbose)
         self._register = Register(config.conn_limit, counters, clock, instrumentation, self._auth)
@@ -111,12 +126,33 @@ class Proxy:
             scheduler=self.scheduler,
             backend=None,
             reload=Reloader(self._readers(tls)).reload,
-            services=[_Ticking(self._ticker(clock, config)), self.cluster],
+            services=self._services_of(self._ticker(clock, config)),
             backlog=config.listen_backlog,
             owns_process=owns_process,
         )
-        self.run = self.lifecycle.run
         self.request_stop = self.lifecycle.request_stop
+
+    async def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
+        """Serve until asked to stop; see `Lifecycle`.
+
+        Raises:
+            StartError: the store of the cluster cannot be used.
+        """
+        if self._store is None:
+            await self.lifecycle.run(ready, stopping)
+            return
+        try:
+            await self._store.open()
+        except StartError as error:
+            raise StartError(f"--cluster: {error}") from None
+        try:
+            await self.lifecycle.run(ready, stopping)
+        finally:
+            await self._store.close()
+
+    def _services_of(self, ticker: Ticker) -> list[Service]:
+        services: list[Service] = [_Ticking(ticker), self.cluster]
+        return services if self._follower is None else [*services, self._follower]
 
     def connect(self) -> Connection:
         """Return the protocol for a new connection."""

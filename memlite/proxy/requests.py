@@ -7,7 +7,18 @@ from memlite.protocol import replies
 from memlite.proxy.merge import merge
 from memlite.server.execution.command_set import CommandObserver
 
-__all__ = ["Flush", "MultiGet", "Origin", "Quiet", "Replaced", "Request", "Silent"]
+__all__ = [
+    "Flush",
+    "MultiGet",
+    "MultiTouch",
+    "Origin",
+    "Quiet",
+    "QuietRead",
+    "Read",
+    "Replaced",
+    "Request",
+    "Silent",
+]
 
 
 class Origin(Protocol):
@@ -30,12 +41,15 @@ class Request:
         executor: the client's.
 
     Attributes:
+        reads: whether it changes nothing.
         reply: the reply; None while there is none; empty if none is to be sent.
         observer: is told of its progress; None if it is not observed.
         closes: whether the connection is to be closed after it.
     """
 
     __slots__ = ("_executor", "closes", "observer", "reply")
+
+    reads = False
 
     def __init__(self, executor: Origin) -> None:
         self._executor = executor
@@ -52,6 +66,14 @@ class Request:
         """Take the error that stands for the reply."""
         self._executor.count_failure()
         Request.answer(self, error)
+
+
+class Read(Request):
+    """A request that changes nothing."""
+
+    __slots__ = ()
+
+    reads = True
 
 
 class Silent(Request):
@@ -89,6 +111,14 @@ class Quiet(Request):
         super().answer(b"" if reply.startswith(self._hidden) else reply)
 
 
+class QuietRead(Quiet):
+    """A meta request with ``q`` that changes nothing."""
+
+    __slots__ = ()
+
+    reads = True
+
+
 class Replaced(Request):
     """A request that is sent in place of the client's.
 
@@ -116,6 +146,10 @@ class _Part:
     def __init__(self, whole: "_Whole", index: int) -> None:
         self._whole = whole
         self._index = index
+
+    @property
+    def reads(self) -> bool:
+        return self._whole.reads
 
     def answer(self, reply: bytes) -> None:
         self._whole.take(self._index, reply, failed=False)
@@ -162,28 +196,41 @@ class _Whole(Request):
 class MultiGet(_Whole):
     """A retrieval of keys that several nodes have.
 
-    Those of a node that fails are misses, unless all nodes fail.
-
     Args:
         executor: the client's.
         nodes: how many nodes.
         keys: each key with the number of its node's part, in order.
+        strict: whether it fails if a node fails. Otherwise the keys of that node are misses, unless
+            all nodes fail.
     """
 
-    __slots__ = ("_keys",)
+    __slots__ = ("_keys", "_strict")
 
-    def __init__(self, executor: Origin, nodes: int, keys: Sequence[tuple[bytes, int]]) -> None:
+    reads = True
+
+    def __init__(
+        self, executor: Origin, nodes: int, keys: Sequence[tuple[bytes, int]], *, strict: bool
+    ) -> None:
         super().__init__(executor, nodes)
         self._keys = keys
+        self._strict = strict
 
     def combined(self) -> bytes:
         """Return the items in the order of the keys."""
         found = [reply.startswith((b"VALUE ", b"END\r\n")) for reply in self._replies]
-        if not any(found):
-            return self._replies[0]
+        if not any(found) or (self._strict and not all(found)):
+            return self._replies[found.index(False)]
         if not all(found):
             self._executor.count_failed_shards(len(found) - sum(found))
         return merge(self._keys, self._replies)
+
+
+class MultiTouch(MultiGet):
+    """A retrieval of keys that several nodes have, with a new exptime for them."""
+
+    __slots__ = ()
+
+    reads = False
 
 
 class Flush(_Whole):

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-__all__ = ["default_name"]
+__all__ = ["node_name"]
 
 _PORT: Final = 11211
 
 
-def default_name(host: str, port: int, hash_name: str) -> str:
+def node_name(host: str, port: int, hash_name: str) -> str:
     """Return the name that clients hash for a node that is known by its address alone.
 
     libmemcached and twemproxy leave out port 11211, pymemcache does not.

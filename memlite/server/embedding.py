@@ -19,8 +19,8 @@ __all__ = ["EmbeddedServer", "serve"]
 _LOOPBACK = "127.0.0.1"
 # These settings are about a process, an event loop or a log, which belong to the program.
 OF_THE_PROCESS = (
-    "daemon", "enable_coredumps", "lock_memory", "log_format", "log_level", "loop", "pidfile",
-    "user",
+    "daemon", "enable_coredumps", "join", "lock_memory", "log_format", "log_level", "loop",
+    "pidfile", "user",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import contextlib
 import errno
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memlite.backends import Backend
@@ -107,6 +107,7 @@ class Lifecycle:
         self._backlog = backlog
         self._owns_process = owns_process
         self._stop: asyncio.Future[float] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._next_warning = 0.0
 
     def request_stop(self, *, graceful: bool = False) -> None:
@@ -120,12 +121,17 @@ class Lifecycle:
         if not self._stop.done():
             self._stop.set_result(_GRACEFUL_SECONDS if graceful else _DRAIN_SECONDS)
         else:
+            if self._leaving is not None:
+                self._leaving.cancel()
             self._register.abort_all()
             for service in self._udp:
                 service.abort()
 
     async def run(
-        self, ready: Callable[[], None] = lambda: None, stopping: Callable[[], None] = lambda: None
+        self,
+        ready: Callable[[], None] = lambda: None,
+        stopping: Callable[[], None] = lambda: None,
+        leave: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """Serve until asked to stop, by a signal or `request_stop`.
 
@@ -134,6 +140,7 @@ class Lifecycle:
         Args:
             ready: called when connections are accepted and signals handled.
             stopping: called on a request to stop, before connections are closed.
+            leave: carried out then, while clients are still served; a second request cancels it.
         """
         loop = self._scheduler.loop = asyncio.get_running_loop()
         self._stop = loop.create_future()
@@ -141,11 +148,11 @@ class Lifecycle:
             self._install_signals(loop)
             loop.set_exception_handler(self._report_failure)
         if self._backend is None:
-            await self._serve(self._stop, ready, stopping)
+            await self._serve(self._stop, ready, stopping, leave)
             return
         await self._backend.open()
         try:
-            await self._serve(self._stop, ready, stopping)
+            await self._serve(self._stop, ready, stopping, leave)
         finally:
             await self._scheduler.settle()
             await self._backend.close()
@@ -155,6 +162,7 @@ class Lifecycle:
         stop: asyncio.Future[float],
         ready: Callable[[], None],
         stopping: Callable[[], None],
+        leave: Callable[[], Coroutine[Any, Any, None]] | None,
     ) -> None:
         servers: list[asyncio.AbstractServer] = []
         opened: list[UdpService] = []
@@ -174,6 +182,9 @@ class Lifecycle:
             ready()
             patience = await stop
             stopping()
+            if leave is not None:
+                self._leaving = self._scheduler.loop.create_task(leave())
+                await asyncio.wait([self._leaving])
             self._stop_accepting(servers)
             for service in self._udp:
                 service.stop()

@@ -66,6 +66,7 @@ class Server:
         tls: the TLS settings; None without TLS.
         clock: the clock; tests pass one they can advance.
         backend: makes the backend; None for the one in the settings.
+        connection: makes the protocol for a connection.
         owns_process: whether the process is the server's alone. Only then does the server handle
             signals and the event loop's failures, and hold the process's memory against ``-m``.
 
@@ -101,9 +102,11 @@ class Server:
         tls: "Tls | None" = None,
         clock: Clock | None = None,
         backend: "Callable[[Context], Backend] | None" = None,
+        connection: Callable[[ConnectionServices], Connection] = Connection,
         owns_process: bool = True,
     ) -> None:
         self.config = config
+        self._make_connection = connection
         self._owns_process = owns_process
         self.listeners = [one for one in listeners if not one.udp]
         self.tls = tls
@@ -150,7 +153,7 @@ class Server:
 
     def connect(self) -> Connection:
         """Return the protocol for a new connection."""
-        return Connection(self._connections)
+        return self._make_connection(self._connections)
 
     # Assembly
 

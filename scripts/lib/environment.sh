@@ -16,6 +16,15 @@ environment() {
     if [ -e "$stamp" ] && .venv/bin/python -c '' 2>/dev/null; then
         return
     fi
+    # Scripts that are started at the same time must not install into one another's environment.
+    exec 9>".venv.lock"
+    if command -v flock >/dev/null; then
+        flock 9
+        if [ -e "$stamp" ] && .venv/bin/python -c '' 2>/dev/null; then
+            exec 9>&-
+            return
+        fi
+    fi
     echo "Installing into .venv (once) ..." >&2
     if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         rm -rf .venv
@@ -31,4 +40,5 @@ environment() {
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
         --no-build-isolation --editable .
     touch "$stamp"
+    exec 9>&-
 }

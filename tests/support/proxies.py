@@ -9,28 +9,39 @@ from pathlib import Path
 import memlite.testing
 from tests.support.servers import START_SECONDS, RunningServer
 
-__all__ = ["proxy"]
+__all__ = ["node_stat", "proxy"]
 
 
 @contextlib.contextmanager
 def proxy(
-    nodes: Sequence[RunningServer] | Path, *arguments: str, tls: ssl.SSLContext | None = None
+    nodes: Sequence[RunningServer] | Path | str,
+    *arguments: str,
+    tls: ssl.SSLContext | None = None,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[RunningServer]:
-    """Run a proxy in front of nodes, or with a topology file.
+    """Run a proxy in front of nodes, or with a topology file, or for a cluster.
 
     Args:
-        nodes: the nodes, or the file.
+        nodes: the nodes, or the file, or the URL of the store in which they register.
         arguments: further ones.
+        environment: further variables.
         tls: what the proxy's clients need to connect.
     """
     if isinstance(nodes, Path):
         where = ["--topology", str(nodes)]
+    elif isinstance(nodes, str):
+        where = ["--cluster", nodes]
     else:
         where = ["--nodes", ",".join(f"127.0.0.1:{node.port}" for node in nodes)]
     command = [sys.executable, "-P", "-m", "memlite", "proxy", *where]
     with memlite.testing.server(
-        *arguments, command=command, start_timeout=START_SECONDS
+        *arguments, command=command, start_timeout=START_SECONDS, environment=environment
     ) as process:
         yield RunningServer(
             "memlite-proxy", process.process, process.port, 0, (), "", process.log, tls
         )
+
+
+def node_stat(front: RunningServer, node: RunningServer, name: str, *, kind: str = "node") -> str:
+    """Return what a proxy's statistics say of a node that has no name; empty for nothing."""
+    return front.stats().get(f"{kind}:127.0.0.1:{node.port}:{name}", "")

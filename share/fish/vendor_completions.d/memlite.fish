@@ -10,6 +10,7 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
+    test "$words[2]" = cluster; and test "$words[3]" = show; and set at "cluster show"
     test "$words[2]" = cluster; and test "$words[3]" = try; and set at "cluster try"
     test "$words[2]" = gcs-emulator; and set at "gcs-emulator"
     test "$words[2]" = proxy; and set at "proxy"
@@ -40,6 +41,9 @@ complete -c memlite -n '__memlite_at ""' -s r -l enable-coredumps -d 'maximize t
 complete -c memlite -n '__memlite_at ""' -s u -l user -x -d 'run as this user, who also owns the UNIX socket (only when started as root)'
 complete -c memlite -n '__memlite_at ""' -l backend -x -d 'where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix'
 complete -c memlite -n '__memlite_at ""' -l durability -x -a 'always everysec none' -d 'for file://: always (reply after the fsync), everysec or none'
+complete -c memlite -n '__memlite_at ""' -l join -x -d 'join a cluster, whose members are kept in gs://bucket/prefix or in one server, memcached://host:port/prefix; the node starts without items'
+complete -c memlite -n '__memlite_at ""' -l name -x -d 'with --join: the node\'s name, by which keys are spread (default: its address)'
+complete -c memlite -n '__memlite_at ""' -l advertise -x -d 'with --join: where others reach this node (default: the first address it listens on)'
 complete -c memlite -n '__memlite_at ""' -l near-cache -x -d 'size of a cache in memory in front of the backend: bytes, or with k, m, g; 0: none'
 complete -c memlite -n '__memlite_at ""' -l near-cache-ttl -x -d 'seconds for which the near cache answers without consulting the backend'
 complete -c memlite -n '__memlite_at ""' -l write-back -d 'reply to a set before it is stored, and store it within about a second'
@@ -193,15 +197,20 @@ complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a
 complete -c memlite -n '__memlite_at "bench workload"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a route -d 'say where keys live, and why'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a show -d 'list the nodes that have joined a cluster'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a try -d 'run several nodes and a proxy on this machine'
 complete -c memlite -n '__memlite_at "cluster"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "cluster route"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster route"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
 complete -c memlite -n '__memlite_at "cluster route"' -l topology -r -F -d 'a TOML file that lists the nodes'
+complete -c memlite -n '__memlite_at "cluster route"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix'
 complete -c memlite -n '__memlite_at "cluster route"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
 complete -c memlite -n '__memlite_at "cluster route"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
 complete -c memlite -n '__memlite_at "cluster route"' -l json -d 'show a JSON object for each key'
+
+complete -c memlite -n '__memlite_at "cluster show"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster show"' -l json -d 'show a JSON object'
 
 complete -c memlite -n '__memlite_at "cluster try"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster try"' -l nodes -x -d 'how many nodes, on the ports after the proxy\'s (default: 3)'
@@ -231,9 +240,12 @@ complete -c memlite -n '__memlite_at "gcs-emulator"' -s v -l verbose -d 'log eac
 complete -c memlite -n '__memlite_at "proxy"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "proxy"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
 complete -c memlite -n '__memlite_at "proxy"' -l topology -r -F -d 'a TOML file that lists the nodes'
+complete -c memlite -n '__memlite_at "proxy"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix'
 complete -c memlite -n '__memlite_at "proxy"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
 complete -c memlite -n '__memlite_at "proxy"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
 complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1)'
+complete -c memlite -n '__memlite_at "proxy"' -l on-return -x -a 'flush keep' -d 'what to do with a node that may have missed changes, before it is used again; with --nodes (default: flush)'
+complete -c memlite -n '__memlite_at "proxy"' -l strict -d 'fail a get of several keys if a node fails (default: its keys are misses)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-user -x -d 'user name (memcached -Y)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-password-file -r -F -d 'file whose first line is the password (default: $MEMLITE_NODE_PASSWORD)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-tls -d 'connect with TLS'

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from memlite.cluster.topology import parse_nodes
-from tests.support.proxies import proxy
+from tests.support.proxies import node_stat, proxy
 from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
@@ -155,8 +155,11 @@ class Impostor:
 
 
 @contextlib.contextmanager
-def impostor(answer: bytes | None) -> Iterator[tuple[Impostor, RunningServer]]:
-    with contextlib.closing(Impostor(answer)) as node, proxy([node]) as front:  # type: ignore[list-item]
+def impostor(answer: bytes | None, *arguments: str) -> Iterator[tuple[Impostor, RunningServer]]:
+    with (
+        contextlib.closing(Impostor(answer)) as node,
+        proxy([node], *arguments) as front,  # type: ignore[list-item]
+    ):
         yield node, front
 
 
@@ -173,16 +176,21 @@ def test_rubbish_is_an_error_and_the_connection_is_given_up(answer: bytes) -> No
 
 def test_a_request_is_never_sent_twice() -> None:
     """The node takes a request and closes the connection: nobody knows what it has done."""
-    with impostor(None) as (node, front), front.connect() as wire:
+    with impostor(None, "--on-return", "keep") as (node, front), front.connect() as wire:
         for number in range(1, 4):
             assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
             assert wire.ask(b"incr k 1\r\n").startswith(DOWN)
             assert node.received == [b"incr k 1\r\n"] * number
 
 
-def test_a_client_that_does_not_read_is_not_read(started: Started) -> None:
-    key = started.keys[0]
-    with started.front.connect() as wire, started.front.connect() as greedy:
+def test_a_client_that_does_not_read_is_not_read() -> None:
+    key = b"k"
+    with (
+        running("memlite") as node,
+        proxy([node], "--deadline", "60") as front,
+        front.connect() as wire,
+        front.connect() as greedy,
+    ):
         assert wire.ask(b"set %b 0 0 1000000\r\n%b\r\n" % (key, bytes(10**6))) == b"STORED\r\n"
         greedy.sock.setblocking(False)
         request = b"get %b\r\n" % key * 1000
@@ -191,5 +199,5 @@ def test_a_client_that_does_not_read_is_not_read(started: Started) -> None:
             for _ in range(10000):
                 sent += greedy.sock.send(request)
         assert wire.ask(b"mg %b s\r\n" % key) == b"HD s1000000\r\n"
-        asked = int(started.stat(0, "requests"))
+        asked = int(node_stat(front, node, "requests"))
         assert asked < 2000

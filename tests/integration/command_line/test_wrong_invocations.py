@@ -36,6 +36,7 @@ NEEDED = {
     "bench run": ["127.0.0.1:1"],
     "bench report": ["/no/such/results"],
     "cluster route": ["--nodes", "a", "key"],
+    "cluster show": ["memcached://a"],
     "proxy": ["--nodes", "a"],
     "shell": ["127.0.0.1:1", "version"],
 }

@@ -60,7 +60,7 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         ((), "cluster: the following arguments are required: COMMAND"),
-        (("route", "k"), "cluster route: one of the arguments --nodes --topology is required"),
+        (("route", "k"), "one of the arguments --nodes --topology --cluster is required"),
         (("route", "a b", "--nodes", "a"), "cluster route: a key has 1 to 250 bytes"),
         (("route", "", "--nodes", "a"), "cluster route: a key has 1 to 250 bytes"),
         (("route", "k" * 251, "--nodes", "a"), "cluster route: a key has 1 to 250 bytes"),

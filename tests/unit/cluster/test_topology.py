@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memlite.client import Address
-from memlite.cluster.topology import Node, Topology, parse_nodes, read_topology
+from memlite.cluster.topology import Gutter, Node, Topology, parse_nodes, read_topology
 from memlite.core.errors import ConfigError
 
 FILE = """
@@ -35,6 +35,17 @@ def test_a_file(tmp_path: Path) -> None:
     assert read(tmp_path, FILE) == Topology((first, second), "ketama-fnv1a", "{}")
 
 
+def test_what_happens_when_a_node_fails(tmp_path: Path) -> None:
+    nodes = '[[nodes]]\naddress = "a"\n'
+    kept = read(tmp_path, 'on_return = "keep"\n' + nodes)
+    assert (kept.on_return, kept.gutter) == ("keep", None)
+    topology = read(tmp_path, nodes + '[gutter]\nnodes = ["b", "c:1"]\nttl = 10\n')
+    assert topology.on_return == "flush"
+    gutter = (Node("b", Address("b", 11211)), Node("c:1", Address("c", 1)))
+    assert topology.gutter == Gutter(gutter, 10)
+    assert topology.nodes == (Node("a", Address("a", 11211)),)
+
+
 def test_the_name_counts_and_not_the_address(tmp_path: Path) -> None:
     nodes = '[[nodes]]\nname="a"\naddress="x:1"\n[[nodes]]\nname="b"\naddress="y:%d"\n'
     routers = [read(tmp_path, nodes % port).router() for port in (2, 3)]
@@ -62,7 +73,10 @@ def test_names_by_default_are_those_of_the_clients(hash_name: str, names: list[s
         ("", "nodes: there must be at least one"),
         ("nodes = 3", r"nodes: must be tables, each headed \[\[nodes\]\]"),
         ("nodes = [3]", r"nodes: must be tables"),
-        ("replica = 1", "replica: is not known; there are hash, hash_tag, replicas, nodes"),
+        (
+            "replica = 1",
+            "replica: is not known; there are hash, hash_tag, replicas, on_return, gutter, nodes",
+        ),
         ("replicas = 2", "replicas: more than 1 is not possible yet"),
         ("replicas = true", "replicas: must be a whole number, not True"),
         ("hash = 'md5'", "hash: must be one of ketama, .*, not 'md5'"),
@@ -77,6 +91,15 @@ def test_names_by_default_are_those_of_the_clients(hash_name: str, names: list[s
         ("[[nodes]]\naddress = 'a'\nname = ''", "name: must be text without spaces, not ''"),
         ("[[nodes]]\naddress='a'\n[[nodes]]\naddress='b'\nname='a'", "nodes: 'a' is there twice"),
         ("[[nodes]]\naddress='a'\n[[nodes]]\naddress='a'\nname='b'", "a:11211 is there twice"),
+        ("on_return = 'empty'", "on_return: must be one of flush, keep, not 'empty'"),
+        ("gutter = 3", r"gutter: must be a table, headed \[gutter\]"),
+        ("[gutter]\nttl = 1", r"gutter: nodes: must be a list of addresses, as \["),
+        ("[gutter]\nnodes = 'a'", "gutter: nodes: must be a list of addresses"),
+        ("[gutter]\nnodes = []", "gutter: "),
+        ("[gutter]\nnodes = ['a']\nttl = 0", "gutter: ttl: must be seconds from 1 to 3600, not 0"),
+        ("[gutter]\nnodes = ['a']\ntime = 0", "gutter: time: is not known; there are nodes, ttl"),
+        ("[gutter]\nnodes = ['a']\n[[nodes]]\naddress = 'a'", "a:11211 is there twice"),
+        ("on_return = 'keep'\n[gutter]\nnodes = ['a']", 'on_return: must be "flush" with a gutter'),
         ("[[nodes]", "not TOML: "),
     ],
 )

@@ -1,0 +1,42 @@
+"""A cluster's objects in a bucket, by the server's own backend for buckets."""
+
+from typing import Final, cast
+
+from memlite.backends import Backend
+from memlite.backends.record import Record
+from memlite.cluster.membership.store import Conflict, Stored, StoreUnavailableError
+from memlite.core.errors import StorageError, VersionConflict
+
+__all__ = ["BackendStore"]
+
+
+class BackendStore:
+    """Keeps objects as items of a backend; see `memlite.cluster.membership.store.Store`.
+
+    Args:
+        backend: a backend whose items survive, and which several processes can share.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend: Final = backend
+        self.open = backend.open
+        self.close = backend.close
+
+    async def read(self, name: str) -> Stored | None:
+        """Return an object, or None."""
+        try:
+            record = await self._backend.get(name.encode())
+        except StorageError as error:
+            raise StoreUnavailableError(str(error)) from None
+        # Nothing here expires: a record that does is a deleted one.
+        return None if record is None or record.expires else Stored(record.value, record)
+
+    async def write(self, name: str, data: bytes, replacing: Stored | None) -> None:
+        """Write an object in place of another, or of none."""
+        version = None if replacing is None else cast("Record", replacing.version)
+        try:
+            await self._backend.put(Record(name.encode(), data), version)
+        except VersionConflict:
+            raise Conflict(name) from None
+        except StorageError as error:
+            raise StoreUnavailableError(str(error)) from None

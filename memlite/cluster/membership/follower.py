@@ -1,0 +1,90 @@
+"""Following a cluster: what a proxy does to know its nodes."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from memlite.cluster.membership.document import TOPOLOGY, Document, DocumentError
+from memlite.cluster.membership.lease import LEASE
+from memlite.cluster.membership.store import Store, StoreUnavailableError
+from memlite.cluster.topology import Topology
+
+__all__ = ["FOLLOWS_WITHIN", "Follower"]
+
+_log = logging.getLogger("memlite")
+
+_INTERVAL: Final = 1.0
+FOLLOWS_WITHIN: Final = 2.0
+"""Seconds after which a change of the cluster is known to those that follow it, as a rule."""
+
+
+class Follower:
+    """Reads the object about the cluster every second.
+
+    Args:
+        store: where it is.
+        changed: is given each new topology with its epoch.
+        unknown: is told why the nodes are not known: there are none, or the store has not answered
+            for as long as a lease. Nodes may have been replaced by then.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        changed: Callable[[Topology, int], None],
+        unknown: Callable[[str], None],
+    ) -> None:
+        self._store: Final = store
+        self._changed: Final = changed
+        self._unknown: Final = unknown
+        self._epoch = -1  # of what was passed on last; -1 for nothing
+        self._read_at = time.monotonic()
+        self._trouble = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start to follow. Needs a running event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def stop(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _follow(self) -> None:
+        while True:
+            await self.step()
+            await asyncio.sleep(_INTERVAL)
+
+    async def step(self) -> None:
+        """Read once."""
+        started = time.monotonic()
+        try:
+            stored = await self._store.read(TOPOLOGY)
+            document = Document.decode(None if stored is None else stored.data)
+        except (StoreUnavailableError, DocumentError) as error:
+            self._note_trouble(str(error))
+            return
+        if self._trouble:
+            _log.info("the cluster's store can be read again")
+            self._trouble = ""
+        self._read_at = started
+        topology = document.topology()
+        if topology is None:
+            self._lose_track("the cluster has no nodes")
+        elif document.epoch != self._epoch:
+            self._epoch = document.epoch
+            self._changed(topology, document.epoch)
+
+    def _note_trouble(self, text: str) -> None:
+        if not self._trouble:
+            _log.warning("cannot read the cluster's store: %s", text)
+        self._trouble = text
+        if time.monotonic() - self._read_at >= LEASE:
+            self._lose_track(f"the cluster's store cannot be read: {text}")
+
+    def _lose_track(self, reason: str) -> None:
+        self._epoch = -1
+        self._unknown(reason)

@@ -1,0 +1,255 @@
+"""A node as a member: it joins, renews its lease and leaves."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.cluster.membership.document import (
+    TOPOLOGY,
+    Document,
+    Entry,
+    Registration,
+    Standing,
+    registration_name,
+)
+from memlite.cluster.membership.lease import LEASE, Lease
+from memlite.cluster.membership.store import Conflict, Store, Stored
+from memlite.core.errors import MemliteError
+
+__all__ = ["Identity", "Member", "NameTakenError", "change_topology"]
+
+_log = logging.getLogger("memlite")
+
+
+class NameTakenError(MemliteError):
+    """Another node has this name; the text says where it is.
+
+    Attributes:
+        alive: whether it has renewed its lease while this node waited.
+    """
+
+    def __init__(self, text: str, *, alive: bool = False) -> None:
+        super().__init__(text)
+        self.alive = alive
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node is.
+
+    Attributes:
+        name: its name.
+        address: where clients and proxies reach it, ``HOST:PORT``.
+        weight: its share of the keys.
+    """
+
+    name: str
+    address: str
+    weight: int = 1
+
+
+async def change_topology(store: Store, change: Callable[[Document], Document]) -> Document:
+    """Change the object about the cluster, however many others do.
+
+    Args:
+        store: where it is.
+        change: returns the new document; called again if another change was first.
+
+    Returns:
+        The document as it is now.
+
+    Raises:
+        StoreUnavailableError: nobody knows whether it was changed.
+        DocumentError: the object is something else.
+    """
+    while True:
+        stored = await store.read(TOPOLOGY)
+        document = Document.decode(None if stored is None else stored.data)
+        changed = change(document)
+        if changed is document:
+            return document
+        try:
+            await store.write(TOPOLOGY, changed.encode(), stored)
+        except Conflict:
+            continue
+        return changed
+
+
+class Member:
+    """One node's membership.
+
+    A node serves while its `lease` is valid. It joins as a new incarnation, without items: others
+    may have changed its keys since it last served. `step` does what is due; it is called every
+    `RENEWAL` seconds.
+
+    Args:
+        store: holds the cluster's objects.
+        identity: who the node is.
+        lease: says whether it may serve.
+        empty: removes all items.
+        wall: returns unix time.
+
+    Attributes:
+        document: the cluster as last read.
+        joined: whether the node is a member, as far as it knows.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        identity: Identity,
+        lease: Lease,
+        empty: Callable[[], Awaitable[None]],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._store: Final = store
+        self._identity: Final = identity
+        self._object: Final = registration_name(identity.name)
+        self._lease: Final = lease
+        self._empty: Final = empty
+        self._wall: Final = wall
+        self._registration: Registration | None = None  # the last one that was written, or may be
+        self._rival: tuple[str, float] | None = None  # another's registration, and when it was seen
+        self.document = Document()
+        self.joined = False
+
+    async def step(self) -> None:
+        """Join, or renew the lease.
+
+        Raises:
+            StoreUnavailableError: the store cannot be asked; call again.
+            NameTakenError: another node renews a lease of this name; call again.
+            DocumentError: an object in the store is something else.
+        """
+        if self.joined:
+            await self._renew()
+        if not self.joined:
+            await self._join()
+
+    async def leave(self) -> None:
+        """Leave the cluster, so that others take over. The node may serve until it has stopped.
+
+        Raises:
+            StoreUnavailableError: nobody knows whether it has left; the lease will run out.
+        """
+        registration = self._registration
+        if registration is None or not self.joined:
+            return
+        self.joined = False
+        await self._remove(registration.incarnation)
+        stored = await self._read()
+        if stored is not None and stored[1].incarnation == registration.incarnation:
+            await self._write(stored[1].next(Standing.LEFT), stored[0])
+
+    # Joining
+
+    async def _join(self) -> None:
+        self._lease.end()
+        found = await self._read()
+        stored, last = None, 0
+        if found is not None:
+            stored, other = found
+            self._check_rival(other)
+            last = other.incarnation
+        incarnation = max(last + 1, int(self._wall()))
+        sent = self._lease.now()
+        registration = Registration(incarnation, 1, self._identity.address)
+        await self._write(registration, stored)
+        await self._empty()
+        entry = Entry(
+            self._identity.name,
+            self._identity.address,
+            incarnation,
+            int(self._wall()),
+            self._identity.weight,
+        )
+        self.document = await change_topology(
+            self._store, lambda document: document.with_member(entry, self._wall())
+        )
+        if self.document.entry(entry.name) != entry:
+            return  # another has taken the name meanwhile
+        self.joined = True
+        self._lease.renewed(sent)
+        count = len(self.document.members)
+        _log.info(
+            "joined the cluster as %s, epoch %d, of %d", entry.name, self.document.epoch, count
+        )
+
+    def _check_rival(self, other: Registration) -> None:
+        """Wait until another node of this name is gone.
+
+        One of the same address is this node's predecessor: it does not listen any more.
+
+        Raises:
+            NameTakenError: it may still be there.
+        """
+        gone = other.standing is not Standing.MEMBER or other.address == self._identity.address
+        if gone:
+            self._rival = None
+            return
+        seen = f"{other.incarnation} {other.sequence}"
+        now = self._lease.now()
+        if self._rival is None or self._rival[0] != seen:
+            alive = self._rival is not None
+            self._rival = seen, now
+            raise NameTakenError(
+                f"{self._identity.name} is the name of the node at {other.address}", alive=alive
+            )
+        if now - self._rival[1] < LEASE:
+            raise NameTakenError(
+                f"waiting for the lease of {self._identity.name} at {other.address} to run out"
+            )
+
+    # Renewing
+
+    async def _renew(self) -> None:
+        mine = self._registration
+        found = await self._read()
+        if (
+            mine is None
+            or found is None
+            or found[1].incarnation != mine.incarnation
+            or found[1].standing is not Standing.MEMBER
+        ):
+            self._fence("its lease ran out")
+            return
+        sent = self._lease.now()
+        try:
+            await self._write(found[1].next(), found[0])
+        except Conflict:
+            return  # fenced, as the next step will see
+        self.document = Document.decode(await self._data(TOPOLOGY))
+        entry = self.document.entry(self._identity.name)
+        if entry is None or entry.incarnation != mine.incarnation:
+            self._fence("it was removed")
+            return
+        self._lease.renewed(sent)
+
+    def _fence(self, reason: str) -> None:
+        self._lease.end()
+        self.joined = False
+        _log.warning("no longer in the cluster: %s; joining again, without items", reason)
+
+    # The store
+
+    async def _data(self, name: str) -> bytes | None:
+        stored = await self._store.read(name)
+        return None if stored is None else stored.data
+
+    async def _read(self) -> tuple[Stored, Registration] | None:
+        stored = await self._store.read(self._object)
+        if stored is None:
+            return None
+        return stored, Registration.decode(self._object, stored.data)
+
+    async def _write(self, registration: Registration, replacing: Stored | None) -> None:
+        await self._store.write(self._object, registration.encode(), replacing)
+        self._registration = registration
+
+    async def _remove(self, incarnation: int) -> None:
+        name = self._identity.name
+        await change_topology(
+            self._store, lambda document: document.without(name, incarnation, self._wall())
+        )

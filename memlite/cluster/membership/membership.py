@@ -1,0 +1,122 @@
+"""Staying a member while a server runs: what is due is done, and troubles are logged."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from memlite.cluster.membership.document import DocumentError
+from memlite.cluster.membership.follower import FOLLOWS_WITHIN
+from memlite.cluster.membership.lease import RENEWAL, Lease
+from memlite.cluster.membership.member import Identity, Member, NameTakenError
+from memlite.cluster.membership.store import Conflict, Store, StoreUnavailableError
+from memlite.cluster.membership.warden import Warden
+from memlite.core.errors import StartError, StorageError
+
+__all__ = ["Membership"]
+
+_log = logging.getLogger("memlite")
+
+_RETRY: Final = 1.0
+_LEAVING_SECONDS: Final = 3.0
+
+
+class Membership:
+    """The membership of a server: joins when it serves, and leaves before it stops.
+
+    Args:
+        store: holds the cluster's objects.
+        identity: who the node is.
+        lease: says whether the server may serve.
+        empty: removes all items of the server.
+
+    Attributes:
+        failure: why the node could not join at first; None if it could.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        identity: Identity,
+        lease: Lease,
+        empty: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store: Final = store
+        self._lease: Final = lease
+        self._member: Final = Member(store, identity, lease, empty)
+        self._warden: Final = Warden(store, identity.name)
+        self._task: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self._has_joined = False
+        self.failure: StartError | None = None
+
+    def start(self, stop: Callable[[], None]) -> None:
+        """Join, and stay in. Needs a running event loop.
+
+        Args:
+            stop: stops the server, if it cannot join at first; `failure` says why.
+        """
+        self._task = asyncio.get_running_loop().create_task(self._stay(stop))
+
+    async def leave(self) -> None:
+        """Leave, and wait until proxies know; the node serves until then."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if not self._member.joined:
+            return
+        try:
+            async with asyncio.timeout(_LEAVING_SECONDS):
+                await self._member.leave()
+        except (StoreUnavailableError, DocumentError, Conflict, TimeoutError) as error:
+            _log.warning("cannot leave the cluster: %s; the lease will run out", error)
+            return
+        _log.info("left the cluster; stopping when proxies know")
+        await asyncio.sleep(FOLLOWS_WITHIN)
+
+    async def close(self) -> None:
+        """Stop without leaving, if it has not left, and close the store."""
+        self._lease.end()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._store.close()
+
+    async def _stay(self, stop: Callable[[], None]) -> None:
+        try:
+            await self._store.open()
+            while True:
+                pause = await self._step()
+                await asyncio.sleep(pause)
+        except StartError as error:
+            self.failure = error
+            stop()
+
+    async def _step(self) -> float:
+        """Do what is due; return after how many seconds to do it again."""
+        try:
+            await self._member.step()
+            if self._member.joined:
+                await self._warden.step(self._member.document)
+        except NameTakenError as error:
+            if error.alive and not self._has_joined:
+                raise StartError(f"--name: {error}") from None
+            self._note_trouble(str(error))
+            return _RETRY
+        except (StoreUnavailableError, DocumentError, StorageError) as error:
+            self._note_trouble(str(error))
+            return _RETRY
+        except Conflict:
+            return _RETRY
+        self._has_joined |= self._member.joined
+        if self._trouble:
+            _log.info("--join: the lease is renewed again")
+            self._trouble = ""
+        return RENEWAL
+
+    def _note_trouble(self, text: str) -> None:
+        if text != self._trouble:
+            left = max(0.0, self._lease.until - self._lease.now())
+            serving = f"served for {left:.0f} s more" if left else "no client is served"
+            _log.warning("--join: %s; %s", text, serving)
+        self._trouble = text

@@ -1,0 +1,98 @@
+"""Removal of members whose lease has run out, by the member that comes before them."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from memlite.cluster.membership.document import (
+    Document,
+    Entry,
+    Registration,
+    Standing,
+    registration_name,
+)
+from memlite.cluster.membership.lease import LEASE
+from memlite.cluster.membership.member import change_topology
+from memlite.cluster.membership.store import Conflict, Store, Stored
+
+__all__ = ["Warden"]
+
+_log = logging.getLogger("memlite")
+
+
+class Warden:
+    """Watches the member after a node, in the order of their names, and removes it when it is gone.
+
+    So each member is watched by one other, and the store is asked once per member and interval. A
+    member is first fenced off: its registration is replaced, on the condition that it is the one
+    that was watched for a whole lease. From then on it cannot renew. Only then is it removed.
+
+    Args:
+        store: holds the cluster's objects.
+        name: the node's.
+        clock: returns seconds that never decrease.
+        wall: returns unix time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._store: Final = store
+        self._name: Final = name
+        self._clock: Final = clock
+        self._wall: Final = wall
+        self._seen: tuple[Entry, bytes | None] | None = None
+        self._since = 0.0
+
+    async def step(self, document: Document) -> None:
+        """Look at the member after this one.
+
+        Args:
+            document: the cluster as it is now.
+
+        Raises:
+            StoreUnavailableError: the store cannot be asked; call again.
+            DocumentError: the object is not a registration.
+        """
+        entry = _after(self._name, document)
+        if entry is None:
+            self._seen = None
+            return
+        stored = await self._store.read(registration_name(entry.name))
+        seen = entry, None if stored is None else stored.data
+        if seen != self._seen:
+            self._seen, self._since = seen, self._clock()
+        elif self._clock() - self._since >= LEASE:
+            await self._remove(entry, stored)
+
+    async def _remove(self, entry: Entry, stored: Stored | None) -> None:
+        name = registration_name(entry.name)
+        if stored is None:
+            registration = Registration(entry.incarnation, 0, entry.address)
+        else:
+            registration = Registration.decode(name, stored.data)
+        if registration.standing is Standing.MEMBER:
+            try:
+                await self._store.write(name, registration.next(Standing.FENCED).encode(), stored)
+            except Conflict:
+                self._seen = None  # it is alive
+                return
+        await change_topology(
+            self._store,
+            lambda document: document.without(entry.name, entry.incarnation, self._wall()),
+        )
+        self._seen = None
+        _log.warning(
+            "removed %s (%s) from the cluster: its lease ran out", entry.name, entry.address
+        )
+
+
+def _after(name: str, document: Document) -> Entry | None:
+    """Return the member after the one of this name; the first is after the last."""
+    others = [entry for entry in document.members if entry.name != name]
+    return next((entry for entry in others if entry.name > name), others[0] if others else None)

@@ -1,0 +1,153 @@
+"""A connection to a node: what arrives is split into replies."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import Protocol, cast
+
+from memlite.client import ReplyError, ReplyScanner
+
+__all__ = ["Link", "LinkOwner", "NodeLostError"]
+
+
+class NodeLostError(Exception):
+    """The connection to a node cannot be used; the text says why."""
+
+
+class LinkOwner(Protocol):
+    """Takes what arrives on a connection."""
+
+    def replies_received(self, replies: list[bytes]) -> None:
+        """Take replies, in the order of the requests."""
+
+    def link_lost(self, reason: str, *, down: bool) -> None:
+        """Note that the connection can no longer be used.
+
+        Args:
+            reason: why.
+            down: whether the node is at fault, so that it is no use to connect again at once.
+        """
+
+    def resumed(self) -> None:
+        """Continue to send."""
+
+
+class Link(asyncio.Protocol):
+    """One connection to a node.
+
+    Args:
+        owner: takes what arrives.
+
+    Attributes:
+        transport: sends.
+        paused: whether the transport has enough to send.
+        ended: done when the connection is closed, or another owner has it.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, owner: LinkOwner) -> None:
+        self._owner = owner
+        self._split = ReplyScanner().split
+        self._asking: asyncio.Future[None] | None = None
+        self._expected = b""
+        self._closed = False
+        self.paused = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, request: bytes, expected: bytes) -> None:
+        """Send a request of the proxy's own, and wait for the reply.
+
+        Args:
+            request: its bytes.
+            expected: what the reply must begin with.
+
+        Raises:
+            NodeLostError: the reply is another, or the connection was lost.
+        """
+        self._asking = asyncio.get_running_loop().create_future()
+        self._expected = expected
+        self.transport.write(request)
+        await self._asking
+        self._asking = None
+
+    def hand_over(self, owner: LinkOwner) -> None:
+        """Let another take what arrives from now on."""
+        self._owner = owner
+        self.ended.set_result(None)
+
+    def reset(self) -> None:
+        """Close the connection at once, and discard what has not been sent yet."""
+        if self._closed:
+            return
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                # Otherwise the system goes on to send what it has, as long as nobody says no.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+    def ip(self) -> str:
+        """Return the node's IP address; empty for a UNIX socket."""
+        peer = self.transport.get_extra_info("peername")
+        return peer[0] if isinstance(peer, tuple) else ""
+
+    def close(self) -> None:
+        """Close the connection at once; nothing of the node is told."""
+        self._closed = True
+        if hasattr(self, "transport"):
+            self.transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the transport."""
+        self.transport = cast("asyncio.Transport", transport)
+        if self._closed:
+            transport.close()
+
+    def pause_writing(self) -> None:
+        """Note that the transport has enough to send."""
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        """Have the owner continue to send."""
+        self.paused = False
+        self._owner.resumed()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of the replies."""
+        if self._closed:
+            return
+        try:
+            replies = self._split(data)
+        except ReplyError as error:
+            self._fail(str(error), down=True)
+            return
+        if self._asking is None:
+            self._owner.replies_received(replies)
+        elif replies and not self._asking.done():
+            first = replies[0]
+            if len(replies) == 1 and first.startswith(self._expected):
+                self._asking.set_result(None)
+            else:
+                shown = first[:80].decode("ascii", "backslashreplace").rstrip()
+                self._asking.set_exception(NodeLostError(f"it answers {shown}"))
+
+    def eof_received(self) -> None:
+        """Note that the node sends no more."""
+        self._fail("the connection was closed", down=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the connection is closed."""
+        self._fail(str(exc or "the connection was closed"), down=False)
+
+    def _fail(self, reason: str, *, down: bool) -> None:
+        if self._closed:
+            return
+        if self._asking is not None:
+            if not self._asking.done():
+                self._asking.set_exception(NodeLostError(reason))
+            return
+        self._owner.link_lost(reason, down=down)

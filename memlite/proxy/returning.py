@@ -1,0 +1,128 @@
+"""What happens before a node that was away serves again, so that nothing stale comes back."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from memlite.protocol import replies
+from memlite.proxy.link import Link, NodeLostError
+
+__all__ = ["FLUSH", "Returning"]
+
+FLUSH: Final = b"flush_all\r\n"
+
+
+class _Waiting(Protocol):
+    @property
+    def reads(self) -> bool: ...
+
+
+class Returning:
+    """Knows whether a node has missed changes, and empties it if so.
+
+    Args:
+        missed: whether it may have missed some before the proxy knew it.
+        empties: whether a node that has missed changes is emptied.
+
+    Attributes:
+        missed: whether a change did not reach the node, or nobody knows whether it did.
+        empties: as above.
+        flushes: how often the node was emptied.
+    """
+
+    def __init__(self, *, missed: bool, empties: bool) -> None:
+        self.missed = missed
+        self.empties = empties
+        self.flushes = 0
+        self._late: _Late | None = None
+
+    @property
+    def must_empty(self) -> bool:
+        """Whether the node must be emptied before it serves again."""
+        return self.missed and self.empties
+
+    def failed(self, requests: Iterable[_Waiting]) -> None:
+        """Note requests that the node may have missed."""
+        self.missed = self.missed or not all(request.reads for request in requests)
+
+    def overdue(self, link: Link, requests: int) -> None:
+        """Take over a connection on which the node may still carry out requests.
+
+        Args:
+            link: the connection.
+            requests: how many have no reply.
+        """
+        self._late = _Late(link, requests)
+
+    def stop(self) -> None:
+        """Close the connection that was taken over."""
+        if self._late is not None:
+            self._late.close()
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until the node has carried out what it was asked before it was given up.
+
+        Args:
+            seconds: how long at most; the connection is then reset.
+        """
+        if self._late is not None:
+            await self._late.wait(seconds)
+            self._late = None
+
+    async def empty(self, link: Link, seconds: float) -> None:
+        """Have the node forget its items.
+
+        Args:
+            link: a connection to it.
+            seconds: within which it must answer.
+
+        Raises:
+            NodeLostError: it has not done so.
+        """
+        self.missed = False  # what is missed from here on needs another time
+        try:
+            async with asyncio.timeout(seconds):
+                await link.ask(FLUSH, replies.OK)
+        except (NodeLostError, TimeoutError) as error:
+            self.missed = True
+            raise NodeLostError(f"flush_all: {error or 'it does not answer'}") from None
+        except BaseException:
+            self.missed = True
+            raise
+        self.flushes += 1
+
+
+class _Late:
+    """A connection that was given up although its requests have no replies yet.
+
+    A node that was paused finds them when it continues, at a time when it also answers on a new
+    connection. Their replies show that it has carried them out.
+    """
+
+    def __init__(self, link: Link, requests: int) -> None:
+        self._link = link
+        self._missing = requests
+        self._over = asyncio.Event()
+        link.hand_over(self)
+
+    async def wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        self._link.reset()
+
+    def close(self) -> None:
+        self._over.set()
+        self._link.close()
+
+    def replies_received(self, replies: list[bytes]) -> None:
+        self._missing -= len(replies)
+        if self._missing <= 0:
+            self.close()
+
+    def link_lost(self, _reason: str, *, down: bool) -> None:
+        self.close()
+
+    def resumed(self) -> None:
+        pass

@@ -1,0 +1,150 @@
+"""A node that was away serves nothing that it held before, if it may have missed a change."""
+
+import contextlib
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.proxies import node_stat, proxy
+from tests.support.servers import RunningServer, Wire, needs_memcached, running
+from tests.support.waiting import wait_until
+
+DOWN = b"SERVER_ERROR node "
+PAIR = [pytest.param("memcached", marks=needs_memcached), "memlite"]
+
+
+@contextlib.contextmanager
+def started(kind: str, *arguments: str) -> Iterator[tuple[RunningServer, RunningServer]]:
+    """Run a node and a proxy in front of it."""
+    with running(kind) as node, proxy([node], "--deadline", "0.3", *arguments) as front:
+        assert wait_until(lambda: node_stat(front, node, "state") == "up")
+        yield node, front
+
+
+@contextlib.contextmanager
+def paused(front: RunningServer, node: RunningServer) -> Iterator[None]:
+    """Pause a node until the proxy takes it for down; on leaving, wait until it is up again."""
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        with front.connect() as wire:
+            assert wire.ask(b"mg nothing\r\n").startswith(DOWN)
+        yield
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+    assert wait_until(lambda: node_stat(front, node, "state") == "up")
+
+
+def value(wire: Wire, key: bytes = b"k") -> bytes:
+    """Return a value of one byte, or nothing for a miss."""
+    wire.send(b"get %b\r\nmn\r\n" % key)
+    return wire.until(b"MN\r\n").removesuffix(b"END\r\nMN\r\n")[-3:-2]
+
+
+@pytest.mark.parametrize("kind", PAIR)
+def test_a_late_change_never_appears(kind: str) -> None:
+    """The node has it in its socket while it is paused, and carries it out when it continues."""
+    with started(kind) as (node, front), front.connect() as wire:
+        for turn in range(3):
+            assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+            node.process.send_signal(signal.SIGSTOP)
+            try:
+                wire.send(b"set k 0 0 1\r\n2\r\n" * 50)
+                assert wire.line().startswith(DOWN)
+            finally:
+                node.process.send_signal(signal.SIGCONT)
+            for _ in range(49):
+                assert wire.line().startswith(DOWN)
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            assert [value(wire) for _ in range(100)] == [b""] * 100
+            assert node_stat(front, node, "flushes") == str(turn + 1)
+
+
+@pytest.mark.parametrize("request_", [b"set k 0 0 1\r\n2\r\n", b"delete k\r\n", b"gat 1 k\r\n"])
+def test_a_node_that_missed_a_change_comes_back_empty(request_: bytes) -> None:
+    with started("memlite") as (node, front), front.connect() as wire:
+        assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        with paused(front, node):
+            assert wire.ask(request_).startswith(DOWN)
+        assert value(wire) == b""
+        assert node_stat(front, node, "flushes") == "1"
+
+
+def test_a_node_that_missed_nothing_keeps_its_items() -> None:
+    with started("memlite") as (node, front), front.connect() as wire:
+        assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        with paused(front, node):
+            for request in (b"get k\r\n", b"gets k\r\n", b"mg k v\r\n"):
+                assert wire.ask(request).startswith(DOWN)
+        assert value(wire) == b"1"
+        assert node_stat(front, node, "flushes") == "0"
+
+
+def test_nodes_can_be_kept_as_they_are() -> None:
+    with started("memlite", "--on-return", "keep") as (node, front), front.connect() as wire:
+        assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        with paused(front, node):
+            assert wire.ask(b"set k 0 0 1\r\n2\r\n").startswith(DOWN)
+        assert value(wire) == b"1"
+
+
+def test_late_changes_come_before_those_that_follow() -> None:
+    """Also where a node is not emptied: an older value must not replace a newer one."""
+    with started("memlite", "--on-return", "keep") as (node, front), front.connect() as wire:
+        for _ in range(3):
+            node.process.send_signal(signal.SIGSTOP)
+            try:
+                assert wire.ask(b"set k 0 0 1\r\n1\r\n").startswith(DOWN)
+            finally:
+                node.process.send_signal(signal.SIGCONT)
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            assert value(wire) == b"1"
+            assert wire.ask(b"set k 0 0 1\r\n2\r\n") == b"STORED\r\n"
+            assert [value(wire) for _ in range(50)] == [b"2"] * 50
+
+
+@needs_memcached
+def test_a_node_that_cannot_be_emptied_stays_down() -> None:
+    with running("memcached", "-F") as node, proxy([node], "--deadline", "0.3") as front:
+        assert wait_until(lambda: node_stat(front, node, "state") == "up")
+        with front.connect() as wire:
+            node.process.send_signal(signal.SIGSTOP)
+            try:
+                assert wire.ask(b"set k 0 0 1\r\n1\r\n").startswith(DOWN)
+            finally:
+                node.process.send_signal(signal.SIGCONT)
+            assert wait_until(lambda: "flush_all: " in node_stat(front, node, "error"))
+            assert b": down: flush_all: it answers CLIENT_ERROR" in wire.ask(b"get k\r\n")
+
+
+def write(path: Path, nodes: Sequence[RunningServer], *lines: str) -> None:
+    new = path.with_suffix(".new")
+    tables = (f'[[nodes]]\naddress = "127.0.0.1:{node.port}"' for node in nodes)
+    new.write_text("\n".join([*lines, *tables]))
+    new.replace(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"), [((), b""), (('on_return = "keep"',), b"1")], ids=["flush", "keep"]
+)
+def test_a_node_that_is_added_again(tmp_path: Path, lines: tuple[str, ...], left: bytes) -> None:
+    path = tmp_path / "cluster.toml"
+    with running("memlite") as one, running("memlite") as other:
+        write(path, [one], *lines)
+        with proxy(path) as front, front.connect() as wire:
+            assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+            for nodes in ([other], [one]):
+                write(path, nodes, *lines)
+                front.process.send_signal(signal.SIGHUP)
+                name = f"node:127.0.0.1:{nodes[0].port}:state"
+                assert wait_until(lambda name=name: wire.stats().get(name) == "up")
+            assert value(wire) == left
+
+
+def test_a_proxy_that_starts_takes_nodes_as_they_are() -> None:
+    with started("memlite") as (node, front):
+        with front.connect() as wire:
+            assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        with proxy([node]) as another, another.connect() as wire:
+            assert value(wire) == b"1"
