@@ -11,13 +11,23 @@ whatever else talks to a server::
         for item in reply.items:
             print(item.key, item.flags, item.unique, item.value)
 
+`ClusterClient` does so with all nodes of a cluster, and has a method for each command.
+
 Requests are bytes, and the caller names the shape of their replies. Reading replies is sans-IO:
 `ReplyReader` and `ReplyScanner` work without a connection.
 """
 
+from typing import TYPE_CHECKING
+
 from memlite.client.address import Address, parse_address
 from memlite.client.connection import Connection, connect
-from memlite.client.errors import ConnectionLostError, OutcomeUnknownError
+from memlite.client.errors import (
+    CommandFailedError,
+    ConnectionLostError,
+    DiscoveryError,
+    NodeUnreachableError,
+    OutcomeUnknownError,
+)
 from memlite.client.login import Login, LoginRefusedError, SaslPlainLogin, TextLogin
 from memlite.client.replies import (
     END,
@@ -37,17 +47,24 @@ from memlite.client.stream import ReplyStream
 from memlite.client.tls import TlsFileError, TlsSettings
 from memlite.client.transport import open_transport
 
+if TYPE_CHECKING:
+    from memlite.client.cluster import ClusterClient
+
 __all__ = [
     "END",
     "FENCE",
     "Address",
+    "ClusterClient",
+    "CommandFailedError",
     "Connection",
     "ConnectionLostError",
+    "DiscoveryError",
     "Fault",
     "Item",
     "Line",
     "Login",
     "LoginRefusedError",
+    "NodeUnreachableError",
     "Outcome",
     "OutcomeUnknownError",
     "Part",
@@ -67,3 +84,12 @@ __all__ = [
     "open_transport",
     "parse_address",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # On demand: a program that talks to one server need not import the ways to spread keys.
+    if name == "ClusterClient":
+        from memlite.client.cluster import ClusterClient
+
+        return ClusterClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

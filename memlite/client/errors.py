@@ -2,7 +2,13 @@
 
 from memlite.core.errors import MemliteError
 
-__all__ = ["ConnectionLostError", "OutcomeUnknownError"]
+__all__ = [
+    "CommandFailedError",
+    "ConnectionLostError",
+    "DiscoveryError",
+    "NodeUnreachableError",
+    "OutcomeUnknownError",
+]
 
 _SHOWN = 40
 
@@ -37,3 +43,23 @@ class OutcomeUnknownError(ConnectionLostError):
         shown = repr(line[:_SHOWN])[1:] + (" …" if len(line) > _SHOWN else "")
         super().__init__(f"{text}; the outcome of {shown} is unknown", cause)
         self.request = request
+
+
+class NodeUnreachableError(ConnectionLostError):
+    """There is no connection to a node. Nothing was sent."""
+
+
+class DiscoveryError(MemliteError):
+    """No server has told, in a form that can be used, which nodes a cluster has."""
+
+
+class CommandFailedError(MemliteError):
+    """A server has answered with an error.
+
+    Attributes:
+        reply: the error line.
+    """
+
+    def __init__(self, reply: bytes) -> None:
+        super().__init__(reply.decode("utf-8", "backslashreplace"))
+        self.reply = reply

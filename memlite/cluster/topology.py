@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from memlite.client.address import PORT, Address, parse_address
+from memlite.client.address import Address, parse_address
 from memlite.core.errors import ConfigError
-from memlite.routing import HASHES, Member, Router, make_router
+from memlite.routing import HASHES, Member, Router, make_router, node_name
 
 __all__ = [
     "DEFAULT_HASH",
@@ -86,15 +86,8 @@ class Topology:
 
 
 def default_name(address: Address, hash_name: str) -> str:
-    """Return the name that clients hash for a node that is known by its address alone.
-
-    libmemcached and twemproxy leave out port 11211, pymemcache does not.
-    """
-    if address.path:
-        return address.path
-    if address.port == PORT and hash_name.startswith("ketama"):
-        return address.host
-    return f"{address.host}:{address.port}"
+    """Return the name that is hashed for a node that has none of its own."""
+    return address.path or node_name(address.host, address.port, hash_name)
 
 
 def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") -> Topology:

@@ -9,6 +9,7 @@ from memlite.core.version import SERVER_VERSION
 from memlite.protocol import replies
 from memlite.protocol.numbers import unsigned
 from memlite.proxy.cluster import Cluster
+from memlite.proxy.discovery import Discovery
 from memlite.proxy.node import Node
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
@@ -34,6 +35,9 @@ class ProxyAdmin:
         clock: the clock.
         set_verbosity: sets the log level, 0 to 3.
         authenticates: whether clients must authenticate.
+
+    Attributes:
+        discovery: tells clients of the nodes.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class ProxyAdmin:
         self._register = register
         self._clock = clock
         self._set_verbosity = set_verbosity
+        self.discovery = Discovery(cluster)
 
     def execute(self, words: list[bytes]) -> bytes:
         """Carry out a command; return its reply."""
@@ -60,6 +65,8 @@ class ProxyAdmin:
                 return b"VERSION %b\r\n" % SERVER_VERSION.encode()
             case b"verbosity":
                 return self._verbosity(words)
+            case b"config":
+                return self.discovery.config(words)
             case b"stats" if len(words) == 1:
                 return replies.stat_lines(self.stats())
             case b"stats" if words[1] == b"reset":

@@ -1,6 +1,7 @@
 """The nodes behind a proxy: which one has a key, and its connection."""
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -42,7 +43,10 @@ class Cluster:
         strict: whether a retrieval fails if one of its nodes fails.
 
     Attributes:
+        topology: the nodes' names, addresses and weights, and how keys are spread; None while that
+            is not known.
         nodes: the nodes.
+        version: of the topology, for clients: a number that rises with each change.
         gutter: what serves keys of nodes that are down; None for nothing.
         strict: as above.
         changes: how often the topology has changed.
@@ -62,7 +66,8 @@ class Cluster:
         *,
         strict: bool = False,
     ) -> None:
-        self._topology = topology
+        self.topology = topology
+        self.version = _version(0)
         self._scheduler = scheduler
         self._access = access
         self._refusing: Refusing | None = None
@@ -101,6 +106,11 @@ class Cluster:
         """Start counting from zero."""
         self.failures = self.failed_shards = self.multigets = 0
 
+    @property
+    def refusal(self) -> bytes | None:
+        """The reply to every request while the nodes are not known, else None."""
+        return None if self._refusing is None else self._refusing.error
+
     def start(self) -> None:
         """Connect to the nodes."""
         self._started = True
@@ -118,12 +128,13 @@ class Cluster:
         Nodes of the same name and address keep their connection. Others answer what they have been
         asked, and are then disconnected.
         """
-        if self._refusing is not None and self._topology is not None:
+        if self._refusing is not None and self.topology is not None:
             _log.info("requests are forwarded again")
         self._refusing = None
-        if topology == self._topology:
+        if topology == self.topology:
             return
-        self._topology, self._index = topology, topology.router().index
+        self.topology, self._index = topology, topology.router().index
+        self.version = _version(self.version)
         old, before = self.nodes, self.every_node
         self.nodes = self._taken_over(old, topology.nodes, topology, self._outages)
         for node in self.nodes:
@@ -210,3 +221,12 @@ class Cluster:
             due, self.due = self.due, []
             for executor in due:
                 executor.deliver()
+
+
+def _version(last: int) -> int:
+    """Return a version above the last one.
+
+    It is about the time of the change in seconds since 1970: clients ignore lower versions, and a
+    proxy that is started again does not know its last one.
+    """
+    return max(last + 1, int(time.time()))

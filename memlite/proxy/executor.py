@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from memlite.memory import Part
 from memlite.protocol import replies
 from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.discovery import CLUSTER_KEY
 from memlite.protocol.limits import LONGEST_GET
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed_32
@@ -252,6 +253,9 @@ class ProxyExecutor:
         cluster, data = self._cluster, self._request()
         node = cluster.node_of(keys[0])
         if len(keys) == 1:
+            if keys[0] == CLUSTER_KEY and name in _READS:
+                self._reply(self._admin.discovery.item(with_unique=name == "gets"))
+                return
             if name == "get" and len(data) <= LONGEST_GET and data == b"get %b\r\n" % keys[0]:
                 cluster.remember(data, node)
             self._forward(node, data, self._retrieval(name))

@@ -88,6 +88,11 @@ class Link(asyncio.Protocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
+    def ip(self) -> str:
+        """Return the node's IP address; empty for a UNIX socket."""
+        peer = self.transport.get_extra_info("peername")
+        return peer[0] if isinstance(peer, tuple) else ""
+
     def close(self) -> None:
         """Close the connection at once; nothing of the node is told."""
         self._closed = True

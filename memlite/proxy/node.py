@@ -104,6 +104,7 @@ class Node:
         refused: how many were refused because too many were waiting.
         timeouts: how often the deadline has passed.
         connects: how often a connection was opened.
+        ip: the IP address at which it was reached last; empty if it was not yet, or by a path.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
 
@@ -138,7 +139,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._retired = False
         self.requests = self.failed = self.refused = self.timeouts = self.connects = 0
-        self.error = ""
+        self.error = self.ip = ""
 
     @property
     def state(self) -> str:
@@ -304,6 +305,7 @@ class Node:
     def _serve(self, link: Link) -> None:
         self.connects += 1
         self._link = link
+        self.ip = link.ip()
         was_down = bool(self.error)
         self.error, self._refusal = "", b""
         if was_down:

@@ -14,13 +14,16 @@ class Refusing:
 
     Args:
         reason: why, in a few words.
+
+    Attributes:
+        error: the reply to every request.
     """
 
     def __init__(self, reason: str) -> None:
         self.reason: Final = reason
         text = " ".join(f"SERVER_ERROR {reason}".split())
-        self._error: Final = text.encode("ascii", "backslashreplace") + b"\r\n"
+        self.error: Final = text.encode("ascii", "backslashreplace") + b"\r\n"
 
     def send(self, _request: bytes, receiver: _Failing) -> None:
         """Refuse a request."""
-        receiver.fail(self._error)
+        receiver.fail(self.error)

@@ -8,6 +8,7 @@ and proxies do: libmemcached and twemproxy (``ketama``, ``ketama-fnv1a``), pymem
 from memlite.routing.choice import HASHES, make_router
 from memlite.routing.hash_tag import HashTag
 from memlite.routing.ketama import Ketama, Ring
+from memlite.routing.names import node_name
 from memlite.routing.router import Member, Placement, Router
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "Ring",
     "Router",
     "make_router",
+    "node_name",
 ]

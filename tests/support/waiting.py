@@ -1,9 +1,10 @@
 """Waiting for a condition in another process."""
 
+import asyncio
 import time
 from collections.abc import Callable
 
-__all__ = ["wait_until"]
+__all__ = ["eventually", "wait_until"]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20, every: float = 0.02) -> bool:
@@ -13,4 +14,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20, every: float 
         if condition():
             return True
         time.sleep(every)
+    return condition()
+
+
+async def eventually(
+    condition: Callable[[], bool], seconds: float = 20, every: float = 0.02
+) -> bool:
+    """Do the same in a coroutine."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        await asyncio.sleep(every)
     return condition()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memlite.client import ClusterClient
 from memlite.testing.gcs_emulator import emulator_thread
 from tests.support.program import run
 from tests.support.proxies import proxy
@@ -248,3 +249,19 @@ def test_without_its_store_a_node_stops_serving_when_its_lease_runs_out(
 def asked(front: RunningServer) -> bytes:
     with front.connect() as wire:
         return wire.ask(b"mg %b\r\n" % KEYS[0])
+
+
+async def test_clients_discover_nodes_that_have_joined(
+    url: str, join: Callable[..., RunningServer]
+) -> None:
+    with proxy(url) as front:
+        for request in (b"config get cluster\r\n", b"config get topology\r\n"):
+            with front.connect() as wire:
+                assert wire.ask(request).startswith(b"SERVER_ERROR the ")
+        for name in ("one", "two"):
+            join(name)
+        assert wait_until(lambda: nodes_up(front) == 2)
+        set_all(front)
+        async with ClusterClient(f"127.0.0.1:{front.port}") as cluster:
+            assert {node.name for node in cluster.map.nodes} == {"one", "two"}
+            assert len(await cluster.get_many(KEYS)) == len(KEYS)

@@ -1,0 +1,31 @@
+"""Auto discovery: replies that list a cluster's nodes, as those of Amazon ElastiCache."""
+
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["CLUSTER_KEY", "config_reply", "item_reply", "listing"]
+
+CLUSTER_KEY: Final = b"AmazonElastiCache:cluster"
+"""The key whose ``get`` is the old form of ``config get cluster``."""
+
+
+def listing(version: int, nodes: Iterable[tuple[str, str, int]]) -> bytes:
+    """Return the payload that lists nodes: a line with the version, and a line with the nodes.
+
+    Args:
+        version: a number that rises with each change.
+        nodes: the host name, the IP address (may be empty) and the port of each node.
+    """
+    shown = " ".join(f"{host}|{ip}|{port}" for host, ip, port in nodes)
+    return f"{version}\n{shown}\n".encode()
+
+
+def config_reply(name: bytes, payload: bytes) -> bytes:
+    """Return the reply to ``config get <name>``."""
+    return b"CONFIG %b 0 %d\r\n%b\r\nEND\r\n" % (name, len(payload), payload)
+
+
+def item_reply(payload: bytes, unique: int | None = None) -> bytes:
+    """Return the reply to a retrieval of `CLUSTER_KEY`; of ``gets``, with its cas unique."""
+    last = b"" if unique is None else b" %d" % unique
+    return b"VALUE %b 0 %d%b\r\n%b\r\nEND\r\n" % (CLUSTER_KEY, len(payload), last, payload)
