@@ -69,6 +69,11 @@ class Plan:
             most = max(most, round(self.knee.max_load))
         return most
 
+    @property
+    def most_connections(self) -> int:
+        """The highest number of connections: clients that know the nodes have one to each."""
+        return self.most_clients * max(target.connections_per_client for target in self.targets)
+
 
 def run(plan: Plan, display: ProgressDisplay) -> Results:
     """Run a plan.
@@ -104,7 +109,7 @@ class _Run:
         partial, failure = False, ""
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
-            raise_file_limit(plan.most_clients, plan.workers)
+            raise_file_limit(plan.most_connections, plan.workers)
             self._pool = stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
@@ -253,6 +258,7 @@ class _Run:
                     login=target.login,
                     tls=target.tls,
                     lite=target.lite,
+                    topology=target.topology,
                 )
             )
             self._next_client += connections
