@@ -13,15 +13,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from memlite.core.version import __version__
-from memlite.loadtest import files, selection, units
+from memlite.loadtest import files, scaling, selection, units
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.prices import Cost, Prices, assumptions, costs
 from memlite.loadtest.prices import load as load_prices
 from memlite.loadtest.recommendation import Choice, choices, recommendation
+from memlite.loadtest.report.cluster_plots import cluster_plots
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
 from memlite.loadtest.report.plots import Plot, PlotData, plots
 from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
 from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
+from memlite.loadtest.scaling import Row
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.verdict import findings, warnings
 
@@ -37,7 +39,7 @@ def write(runs: Sequence[Results], folder: Path, prices: Prices | None = None) -
     data = PlotData(results, costs(results, prices), prices)
     drawings: dict[str, str] = {}
     written: list[Path] = []
-    available = plots(data)
+    available = [*cluster_plots(data), *plots(data)]
     for plot in available:
         light = plot.draw(LIGHT)
         drawings[plot.name] = svg(light, plot.name)
@@ -76,6 +78,7 @@ def _page(
         choices=[_choice(one, data.prices) for one in available] if answer else [],
         sentences=findings(results),
         warnings=[*warnings(results), *comparison_warnings(runs)],
+        clusters=[_cluster(row) for row in scaling.rows(results)],
         targets=[_target(target) for target in results.targets],
         concurrent=selection.is_concurrent(results),
         with_rates=bool(selection.open_loop(results)),
@@ -235,6 +238,30 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
         "target": cost.target,
         "load": load,
         "throughput": units.grouped(cost.throughput),
+    }
+
+
+def _cluster(row: Row) -> dict[str, str]:
+    nodes = (
+        [units.percent(share) for share in (max(row.nodes), sum(row.nodes) / len(row.nodes))]
+        if row.nodes
+        else ["–"] * 2
+    )
+    demands = [
+        "–" if one is None else units.duration(one) for one in (row.proxy_demand, row.node_demand)
+    ]
+    return {
+        "target": row.target,
+        "size": units.size(row.point.value_size),
+        "clients": f"{row.point.clients:,}",
+        "throughput": _with_interval(row.point.throughput, 1, units.grouped),
+        "proxy": "–" if row.proxy is None else units.percent(row.proxy),
+        "busiest": nodes[0],
+        "mean": nodes[1],
+        "proxy_demand": demands[0],
+        "node_demand": demands[1],
+        "machine": "–" if row.machine is None else units.percent(row.machine),
+        "limit": row.limit or "–",
     }
 
 
