@@ -16,6 +16,7 @@ from memlite.client.tls import TlsSettings
 from memlite.config.parsers import MEGABYTE
 from memlite.core import signals
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
 from memlite.loadtest.clusters import clusters
 from memlite.loadtest.defaults import DIRECT
@@ -87,12 +88,13 @@ def _show_workload(name: str | None) -> int:
 def _report(options: argparse.Namespace) -> int:
     results = [load(path) for path in options.results]
     prices = price_table.load(options.prices)
+    machines = machine_table.load(options.machines)
     first, *others = options.results
     own_folder = first if first.is_dir() else first.parent
     # A comparison gets a new folder, so that it does not overwrite the first run's report.
     folder = options.out or (_new_folder() if others else own_folder)
     _prepare(folder)
-    _write_report(results, folder, prices)
+    _write_report(results, folder, prices, machines)
     return 0
 
 
@@ -108,7 +110,11 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             )
     if options.dialect == "lite":
         refuse_what_lite_lacks(options, workload)
-    prices = price_table.load(options.prices)  # what is wrong with it must not cost the results
+    # What is wrong with the tables must not cost the results.
+    prices = price_table.load(options.prices)
+    machines = machine_table.load(options.machines)
+    for name, _ in options.machine:
+        machines.find(name)
     folder = options.out or _new_folder()
     plan = Plan(
         title=options.title or _title(options, workload),
@@ -121,6 +127,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         client=options.client,
         verify=options.verify,
         timeout=options.timeout,
+        machines=_machines(options.machine),
         bursts=_with_bursts(options, workload),
         knee=_knee(options),
     )
@@ -138,7 +145,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if options.no_report:
         sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
     else:
-        _write_report([results], folder, prices)
+        _write_report([results], folder, prices, machines)
     if results.failure:
         raise StartError(f"bench: {results.failure}; the results up to then were saved")
     if results.partial:
@@ -163,11 +170,16 @@ def _prepare(folder: Path) -> None:
         raise StartError(f"bench: --out {folder}: {error.strerror}") from None
 
 
-def _write_report(results: Sequence[Results], folder: Path, prices: price_table.Prices) -> None:
+def _write_report(
+    results: Sequence[Results],
+    folder: Path,
+    prices: price_table.Prices,
+    machines: machine_table.MachineTable,
+) -> None:
     # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest.report import write_report
 
-    page, *_ = write_report(results, folder, prices)
+    page, *_ = write_report(results, folder, prices, machines)
     sys.stdout.write(f"\nreport: {page}\n")
 
 
@@ -179,6 +191,14 @@ def _title(options: argparse.Namespace, workload: Workload) -> str:
     else:
         targets = [*options.backends, *options.target]
     return f"{workload.name}: {', '.join(targets)}"
+
+
+def _machines(named: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return how many machines there are of each type."""
+    total: dict[str, int] = {}
+    for name, count in named:
+        total[name] = total.get(name, 0) + count
+    return total
 
 
 def _with_bursts(options: argparse.Namespace, workload: Workload) -> bool:

@@ -2,8 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from memlite.core.errors import StartError
@@ -44,6 +44,7 @@ class Plan:
         client: ``text`` or ``pymemcache``.
         verify: whether to check values.
         timeout: the longest wait for a reply, in seconds.
+        machines: what all servers run on: how many machines of each type. Empty if not known.
         bursts: whether to measure bursts of new clients as well.
         knee: the bounds of the search for the knee; None for no search.
     """
@@ -58,6 +59,7 @@ class Plan:
     client: str = "text"
     verify: bool = False
     timeout: float = 5.0
+    machines: Mapping[str, int] = field(default_factory=dict)
     bursts: bool = False
     knee: KneeSearch | None = None
 
@@ -113,7 +115,7 @@ class _Run:
             self._pool = stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
-                infos.append(target.info())
+                infos.append(replace(target.info(), machines=plan.machines))
                 if plan.knee is None:
                     target.check_clients(plan.most_clients)
             try:

@@ -185,6 +185,15 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     )
     add("--title", default="", help="title of the report")
     add("--out", type=Path, metavar="DIR", help="output directory (default: bench-results/<time>)")
+    add(
+        "--machine",
+        type=_checked(_machine),
+        action="append",
+        default=[],
+        metavar="NAME[:NUM]",
+        help="the machine that all servers run on, from the table of machines, for performance per "
+        "watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again",
+    )
     _add_prices(parser)
     add("--no-report", action="store_true", help="save the results without writing a report")
     add("-q", "--quiet", action="store_true", help="do not show progress")
@@ -371,6 +380,12 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
 
 def _add_prices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--machines",
+        type=Path,
+        metavar="FILE",
+        help="table of machines, their power and price (default: memlite's own)",
+    )
+    parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="price table (default: memlite's own)"
     )
 
@@ -397,6 +412,13 @@ def _some(text: str) -> list[str]:
     if not parts:
         raise ValueError("must not be empty")
     return parts
+
+
+def _machine(text: str) -> tuple[str, int]:
+    name, colon, count = text.partition(":")
+    if not name:
+        raise ValueError(f"not NAME or NAME:NUM: {text!r}")
+    return name, _positive(count) if colon else 1
 
 
 def _paths(text: str) -> list[str]:

@@ -275,6 +275,8 @@ class TargetInfo:
         server: the version it reports, such as ``1.6.18``.
         details: other relevant facts, such as durability or the emulator's latency profile.
         cluster: of a cluster, what it consists of.
+        machines: the types of the machines it ran on, as the user named them, and how many there
+            were of each. Empty if not named.
     """
 
     name: str
@@ -283,6 +285,7 @@ class TargetInfo:
     server: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
     cluster: ClusterInfo | None = None
+    machines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

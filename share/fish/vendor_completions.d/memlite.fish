@@ -97,6 +97,8 @@ complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurre
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench compare"' -l title -x -d 'title of the report'
 complete -c memlite -n '__memlite_at "bench compare"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench compare"' -l machine -x -d 'the machine that all servers run on, from the table of machines, for performance per watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again'
+complete -c memlite -n '__memlite_at "bench compare"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench compare"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench compare"' -l no-report -d 'save the results without writing a report'
 complete -c memlite -n '__memlite_at "bench compare"' -s q -l quiet -d 'do not show progress'
@@ -139,6 +141,8 @@ complete -c memlite -n '__memlite_at "bench run"' -l clients -x -d 'concurrent c
 complete -c memlite -n '__memlite_at "bench run"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench run"' -l title -x -d 'title of the report'
 complete -c memlite -n '__memlite_at "bench run"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench run"' -l machine -x -d 'the machine that all servers run on, from the table of machines, for performance per watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again'
+complete -c memlite -n '__memlite_at "bench run"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench run"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench run"' -l no-report -d 'save the results without writing a report'
 complete -c memlite -n '__memlite_at "bench run"' -s q -l quiet -d 'do not show progress'
@@ -179,6 +183,7 @@ complete -c memlite -n '__memlite_at "bench run"' -l most -x -d 'highest load to
 complete -c memlite -n '__memlite_at "bench report"' -F
 complete -c memlite -n '__memlite_at "bench report"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "bench report"' -l out -r -F -d 'output directory (default: that of the results; for several, bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench report"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench report"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent
