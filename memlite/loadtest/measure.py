@@ -97,7 +97,7 @@ def repetition_of(
         generator_cpu=round(recording.cpu / max(counts.operations, 1) * 1e6, 2),
         lateness=percentile(recording.lateness, 0.99),
         machine=machine,
-        processes=processes,
+        processes=dict(processes),
     )
 
 
