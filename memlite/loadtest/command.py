@@ -13,9 +13,13 @@ from typing import Any
 
 from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
+from memlite.config.parsers import MEGABYTE
 from memlite.core import signals
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
+from memlite.loadtest.clusters import clusters
+from memlite.loadtest.defaults import DIRECT
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import load, save
 from memlite.loadtest.knee import KneeSearch
@@ -39,6 +43,8 @@ _MAX_CLIENTS = 1024
 _MAX_RATE = 1_000_000
 # How many connections the servers that it starts accept, unless there are to be more clients.
 _CONNECTIONS = 8192
+# What an item takes besides its value, so that values of a megabyte can be measured.
+_ITEM_OVERHEAD = 4096
 
 
 def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -82,12 +88,13 @@ def _show_workload(name: str | None) -> int:
 def _report(options: argparse.Namespace) -> int:
     results = [load(path) for path in options.results]
     prices = price_table.load(options.prices)
+    machines = machine_table.load(options.machines)
     first, *others = options.results
     own_folder = first if first.is_dir() else first.parent
     # A comparison gets a new folder, so that it does not overwrite the first run's report.
     folder = options.out or (_new_folder() if others else own_folder)
     _prepare(folder)
-    _write_report(results, folder, prices)
+    _write_report(results, folder, prices, machines)
     return 0
 
 
@@ -97,9 +104,17 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
 
         refuse_what_it_cannot(workload, options.rate)
+        if options.command == "compare" and options.cluster and DIRECT in options.paths:
+            raise ConfigError(
+                "bench: --client pymemcache does not know the nodes: use --paths proxied"
+            )
     if options.dialect == "lite":
         refuse_what_lite_lacks(options, workload)
-    prices = price_table.load(options.prices)  # what is wrong with it must not cost the results
+    # What is wrong with the tables must not cost the results.
+    prices = price_table.load(options.prices)
+    machines = machine_table.load(options.machines)
+    for name, _ in options.machine:
+        machines.find(name)
     folder = options.out or _new_folder()
     plan = Plan(
         title=options.title or _title(options, workload),
@@ -112,7 +127,8 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         client=options.client,
         verify=options.verify,
         timeout=options.timeout,
-        bursts=options.command == "compare" and workload.kind == "steady" and not options.find_knee,
+        machines=_machines(options.machine),
+        bursts=_with_bursts(options, workload),
         knee=_knee(options),
     )
     _prepare(folder)
@@ -129,7 +145,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if options.no_report:
         sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
     else:
-        _write_report([results], folder, prices)
+        _write_report([results], folder, prices, machines)
     if results.failure:
         raise StartError(f"bench: {results.failure}; the results up to then were saved")
     if results.partial:
@@ -154,19 +170,41 @@ def _prepare(folder: Path) -> None:
         raise StartError(f"bench: --out {folder}: {error.strerror}") from None
 
 
-def _write_report(results: Sequence[Results], folder: Path, prices: price_table.Prices) -> None:
+def _write_report(
+    results: Sequence[Results],
+    folder: Path,
+    prices: price_table.Prices,
+    machines: machine_table.MachineTable,
+) -> None:
     # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest.report import write_report
 
-    page, *_ = write_report(results, folder, prices)
+    page, *_ = write_report(results, folder, prices, machines)
     sys.stdout.write(f"\nreport: {page}\n")
 
 
 def _title(options: argparse.Namespace, workload: Workload) -> str:
-    targets = (
-        [options.address] if options.command == "run" else [*options.backends, *options.target]
-    )
+    if options.command == "run":
+        targets = [options.address]
+    elif options.cluster:
+        targets = [f"clusters of {', '.join(map(str, options.cluster))} nodes", *options.target]
+    else:
+        targets = [*options.backends, *options.target]
     return f"{workload.name}: {', '.join(targets)}"
+
+
+def _machines(named: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return how many machines there are of each type."""
+    total: dict[str, int] = {}
+    for name, count in named:
+        total[name] = total.get(name, 0) + count
+    return total
+
+
+def _with_bursts(options: argparse.Namespace, workload: Workload) -> bool:
+    """Return whether to measure bursts of new clients as well."""
+    compares_backends = options.command == "compare" and not options.cluster
+    return compares_backends and workload.kind == "steady" and not options.find_knee
 
 
 def _workload(options: argparse.Namespace) -> Workload:
@@ -221,10 +259,14 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
         options.gcs_read_latency,
         options.gcs_write_latency,
         connections=max(_CONNECTIONS, *options.clients),
+        item_size=max(MEGABYTE, *(options.value_size or [0])) + _ITEM_OVERHEAD,
     )
     if options.data_dir and not options.data_dir.is_dir():
         raise ConfigError(f"bench: --data-dir {options.data_dir} is not a directory")
-    targets: list[Target] = [parse_backend(text, settings) for text in options.backends]
+    if options.cluster:
+        targets = clusters(options.cluster, options.paths, options.backends, settings)
+    else:
+        targets = [parse_backend(text, settings) for text in options.backends]
     targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]
     names = [target.name for target in targets]
     if len(set(names)) < len(names):

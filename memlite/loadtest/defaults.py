@@ -1,7 +1,15 @@
 """Defaults that the help shows, without the packages that measuring needs."""
 
-__all__ = ["READ_LATENCY", "WRITE_LATENCY"]
+__all__ = ["BACKENDS", "DIRECT", "PATHS", "PROXIED", "READ_LATENCY", "WRITE_LATENCY"]
 
 READ_LATENCY = "lognormal:median=15ms,p99=60ms"
 WRITE_LATENCY = "lognormal:median=30ms,p99=120ms"
 """Latencies of the emulated bucket: those of small objects in a bucket of the same region."""
+
+BACKENDS = ("memory", "file", "gcs")
+"""Those that are compared."""
+
+PROXIED = "proxied"
+DIRECT = "direct"
+PATHS = (PROXIED, DIRECT)
+"""How requests reach the nodes of a cluster."""

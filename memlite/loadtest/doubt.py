@@ -22,7 +22,7 @@ _MOST_SPREAD: Final = 0.1
 # A server that answers from memory and whose busiest thread uses less of a core than this is
 # waiting for something else.
 _BUSY: Final = 0.85
-_FROM_MEMORY: Final = ("memory", "server")
+_FROM_MEMORY: Final = ("memory", "server", "cluster")
 # Shares of the machine's processors that others may use without changing the figures much.
 _MOST_OTHER_LOAD: Final = 0.1
 _MOST_STEAL: Final = 0.05

@@ -2,8 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from memlite.core.errors import StartError
@@ -44,6 +44,7 @@ class Plan:
         client: ``text`` or ``pymemcache``.
         verify: whether to check values.
         timeout: the longest wait for a reply, in seconds.
+        machines: what all servers run on: how many machines of each type. Empty if not known.
         bursts: whether to measure bursts of new clients as well.
         knee: the bounds of the search for the knee; None for no search.
     """
@@ -58,6 +59,7 @@ class Plan:
     client: str = "text"
     verify: bool = False
     timeout: float = 5.0
+    machines: Mapping[str, int] = field(default_factory=dict)
     bursts: bool = False
     knee: KneeSearch | None = None
 
@@ -68,6 +70,11 @@ class Plan:
         if self.knee is not None and not self.levels[0].rate:
             most = max(most, round(self.knee.max_load))
         return most
+
+    @property
+    def most_connections(self) -> int:
+        """The highest number of connections: clients that know the nodes have one to each."""
+        return self.most_clients * max(target.connections_per_client for target in self.targets)
 
 
 def run(plan: Plan, display: ProgressDisplay) -> Results:
@@ -104,11 +111,11 @@ class _Run:
         partial, failure = False, ""
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
-            raise_file_limit(plan.most_clients, plan.workers)
+            raise_file_limit(plan.most_connections, plan.workers)
             self._pool = stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
-                infos.append(target.info())
+                infos.append(replace(target.info(), machines=plan.machines))
                 if plan.knee is None:
                     target.check_clients(plan.most_clients)
             try:
@@ -253,6 +260,7 @@ class _Run:
                     login=target.login,
                     tls=target.tls,
                     lite=target.lite,
+                    topology=target.topology,
                 )
             )
             self._next_client += connections

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from memlite.loadtest.limits import ClientRefusedError
 from memlite.loadtest.messages import Task
@@ -37,7 +38,7 @@ def measure(
     others = [*pool.processes, *target.helpers]
 
     def read() -> Reading:
-        return Reading(target.processes, others)
+        return Reading(target.processes, others, target.named)
 
     before, began, started = read(), time.perf_counter(), time.time()
 
@@ -63,6 +64,7 @@ def measure(
         started,
         after.server_use(before, seconds),
         after.machine_use(before, seconds),
+        after.uses(before, seconds),
     )
 
 
@@ -72,6 +74,7 @@ def repetition_of(
     started: float,
     server: ServerUse | None = None,
     machine: MachineUse | None = None,
+    processes: Mapping[str, ServerUse] = MappingProxyType({}),
 ) -> Repetition:
     """Convert a recording to the form in which it is saved."""
     counts = recording.counts
@@ -94,6 +97,7 @@ def repetition_of(
         generator_cpu=round(recording.cpu / max(counts.operations, 1) * 1e6, 2),
         lateness=percentile(recording.lateness, 0.99),
         machine=machine,
+        processes=dict(processes),
     )
 
 

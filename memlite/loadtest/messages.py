@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from memlite.client.login import TextLogin
 from memlite.client.tls import TlsSettings
+from memlite.cluster.topology import Topology
 from memlite.loadtest.workload import Workload
 
 __all__ = ["Failed", "MeasurementStarted", "ProgressUpdate", "Ready", "Task"]
@@ -29,6 +30,7 @@ class Task:
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
+        topology: the nodes, for clients that know them; None for clients of one server.
     """
 
     address: tuple[str, int] | str
@@ -45,6 +47,7 @@ class Task:
     login: TextLogin | None = None
     tls: TlsSettings | None = None
     lite: bool = False
+    topology: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
+from memlite.loadtest.defaults import BACKENDS, PATHS, READ_LATENCY, WRITE_LATENCY
 
 __all__ = ["PASSWORD_VARIABLE", "command_line", "parse"]
 
@@ -24,6 +24,7 @@ examples:
   memlite bench compare
   memlite bench compare --backends memory,file,gcs --clients 10:100:10
   memlite bench compare --backends memory --target 127.0.0.1:11211=memcached
+  memlite bench compare --cluster 1,2,4 --clients 5,20,100
   memlite bench run 127.0.0.1:11211 --workload ycsb-a --clients 50 --duration 10
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
   memlite bench report old/results.json new/results.json
@@ -49,7 +50,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
         # A search for the knee goes up from a single client, unless it is the rate that goes up.
         one = options.find_knee and not options.rate
         options.clients = _numbers("1" if one else options.usual_clients)
+    if options.command == "compare":
+        _complete_comparison(options)
     return options
+
+
+def _complete_comparison(options: argparse.Namespace) -> None:
+    """Add the defaults that depend on whether clusters are compared.
+
+    Raises:
+        ConfigError: there are paths without a cluster.
+    """
+    if options.paths and not options.cluster:
+        raise ConfigError("bench: --paths is for clusters: use --cluster as well")
+    options.paths = options.paths or list(PATHS)
+    if options.backends is None:
+        options.backends = ["memory"] if options.cluster else list(BACKENDS)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -68,10 +84,9 @@ def command_line() -> argparse.ArgumentParser:
     add(
         "--backends",
         type=_list,
-        default=["memory", "file", "gcs"],
         metavar="LIST",
         help="memory, file, gcs (an emulated bucket) or URLs such as gs://bucket/prefix, "
-        "each optionally followed by =NAME (default: memory,file,gcs)",
+        f"each optionally followed by =NAME (default: {','.join(BACKENDS)}; memory with --cluster)",
     )
     add(
         "--target",
@@ -101,6 +116,7 @@ def command_line() -> argparse.ArgumentParser:
         metavar="DIST",
         help="its write latency (default: %(default)s)",
     )
+    _add_cluster(compare)
     _add_measuring(compare, clients="10:100:10")
     run = _command(commands, "run", "measure one running server")
     run.add_argument("address", metavar="HOST:PORT[=NAME]", help="or the path of a UNIX socket")
@@ -134,6 +150,23 @@ def _command(
     )
 
 
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("clusters, in place of single servers").add_argument
+    add(
+        "--cluster",
+        type=_checked(_numbers),
+        metavar="LIST",
+        help="start clusters of so many nodes and compare them: 3, or 1,2,4, or first:last:step",
+    )
+    add(
+        "--paths",
+        type=_checked(_paths),
+        metavar="LIST",
+        help="how requests reach the nodes: proxied, through memlite proxy, or direct, from "
+        f"clients that know the nodes (default: {','.join(PATHS)})",
+    )
+
+
 def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     parser.set_defaults(usual_clients=clients)
     add = parser.add_argument
@@ -152,6 +185,15 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     )
     add("--title", default="", help="title of the report")
     add("--out", type=Path, metavar="DIR", help="output directory (default: bench-results/<time>)")
+    add(
+        "--machine",
+        type=_checked(_machine),
+        action="append",
+        default=[],
+        metavar="NAME[:NUM]",
+        help="the machine that all servers run on, from the table of machines, for performance per "
+        "watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again",
+    )
     _add_prices(parser)
     add("--no-report", action="store_true", help="save the results without writing a report")
     add("-q", "--quiet", action="store_true", help="do not show progress")
@@ -338,6 +380,12 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
 
 def _add_prices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--machines",
+        type=Path,
+        metavar="FILE",
+        help="table of machines, their power and price (default: memlite's own)",
+    )
+    parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="price table (default: memlite's own)"
     )
 
@@ -364,6 +412,21 @@ def _some(text: str) -> list[str]:
     if not parts:
         raise ValueError("must not be empty")
     return parts
+
+
+def _machine(text: str) -> tuple[str, int]:
+    name, colon, count = text.partition(":")
+    if not name:
+        raise ValueError(f"not NAME or NAME:NUM: {text!r}")
+    return name, _positive(count) if colon else 1
+
+
+def _paths(text: str) -> list[str]:
+    paths = list(dict.fromkeys(_some(text)))
+    for path in paths:
+        if path not in PATHS:
+            raise ValueError(f"{path!r} is not one of {', '.join(PATHS)}")
+    return paths
 
 
 def _latency(text: str) -> str:

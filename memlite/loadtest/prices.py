@@ -7,6 +7,7 @@
     reads   = share of reads × price of a class B operation × 1,000,000
     writes  = share of writes × price of a class A operation × 1,000,000
 
+A cluster has a machine for each node and one for its proxy.
 ``memory`` and other servers incur the cost of the machine, ``file`` that of the machine and the
 disk, and ``gcs`` that of the machine, reads and writes.
 """
@@ -21,7 +22,8 @@ from typing import Any
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest import selection, units
-from memlite.loadtest.results import Point, Results
+from memlite.loadtest.defaults import PROXIED
+from memlite.loadtest.results import Point, Results, TargetInfo
 
 __all__ = ["Cost", "Prices", "assumptions", "costs", "load"]
 
@@ -130,11 +132,11 @@ def costs(results: Results, prices: Prices) -> list[Cost]:
         results: the measurements; targets without a single successful operation are left out.
         prices: the price table.
     """
-    kinds = {target.name: target.kind for target in results.targets}
+    targets = {target.name: target for target in results.targets}
     points = selection.closed_loop(results) or selection.open_loop(results)
     groups = selection.by_target(results, selection.with_main_value_size(points))
     found = (
-        _cost(selection.highest_throughput(of_one), kinds.get(name, "server"), prices)
+        _cost(selection.highest_throughput(of_one), targets.get(name), prices)
         for name, of_one in groups.items()
     )
     return [cost for cost in found if cost is not None]
@@ -166,6 +168,12 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
             "doubles."
         ),
     ]
+    if "cluster" in used:
+        sentences.append(
+            "Each node of a cluster has a machine of its own, as has its proxy. Here they shared "
+            "one, so a cluster of that many machines may be much faster, and cheaper for each "
+            "operation."
+        )
     if "file" in used:
         sentences.append(
             f"The file backend has a {prices.disk} of {units.grouped(prices.disk_gib)} GiB at "
@@ -182,10 +190,13 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
     return sentences
 
 
-def _cost(point: Point, kind: str, prices: Prices) -> Cost | None:
+def _cost(point: Point, target: TargetInfo | None, prices: Prices) -> Cost | None:
     throughput = point.throughput.mean
     if throughput <= 0:
         return None
+    kind = target.kind if target is not None else "server"
+    cluster = target.cluster if target is not None else None
+    machines = 1 if cluster is None else cluster.nodes + (cluster.path == PROXIED)
     hours = _MILLION / throughput / 3600
     month = prices.disk_gib * prices.disk_gib_month
     reads, writes = _shares(point)
@@ -195,7 +206,7 @@ def _cost(point: Point, kind: str, prices: Prices) -> Cost | None:
         clients=point.clients,
         rate=point.rate,
         throughput=throughput,
-        machine=hours * prices.machine_hour,
+        machine=hours * prices.machine_hour * machines,
         disk=hours * month / _HOURS_PER_MONTH if kind == "file" else 0.0,
         reads=reads * prices.class_b * _MILLION / 1000 if in_bucket else 0.0,
         writes=writes * prices.class_a * _MILLION / 1000 if in_bucket else 0.0,

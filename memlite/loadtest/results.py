@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "FORMAT",
     "VERSION",
+    "ClusterInfo",
     "Interval",
     "Knee",
     "Latency",
@@ -148,6 +149,8 @@ class Repetition:
             their connection was free, in microseconds.
         machine: how busy the machine was with anything else; None if that is unknown, as in
             repetitions of less than half a second.
+        processes: of a cluster, the resources that each process used: ``proxy``, ``node-1``, ….
+            Empty for a single server.
     """
 
     number: int
@@ -167,6 +170,7 @@ class Repetition:
     generator_cpu: float = 0.0
     lateness: float = 0.0
     machine: MachineUse | None = None
+    processes: Mapping[str, ServerUse] = field(default_factory=dict)
 
     @property
     def throughput(self) -> float:
@@ -247,16 +251,32 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """What a cluster consists of, that the load tester launched.
+
+    Attributes:
+        nodes: number of nodes.
+        path: ``proxied``, requests pass a proxy, or ``direct``, clients know the nodes.
+    """
+
+    nodes: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class TargetInfo:
-    """A measured server.
+    """A measured server, or cluster.
 
     Attributes:
         name: its display name, unique among the targets.
         kind: ``memory``, ``file``, ``gcs`` or another scheme for servers launched by the load
-            tester, ``server`` for others.
-        address: the address it listened on.
+            tester, ``cluster`` for its clusters, ``server`` for others.
+        address: the address it listened on; of a cluster without a proxy, the first node's.
         server: the version it reports, such as ``1.6.18``.
         details: other relevant facts, such as durability or the emulator's latency profile.
+        cluster: of a cluster, what it consists of.
+        machines: the types of the machines it ran on, as the user named them, and how many there
+            were of each. Empty if not named.
     """
 
     name: str
@@ -264,6 +284,8 @@ class TargetInfo:
     address: str
     server: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
+    cluster: ClusterInfo | None = None
+    machines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

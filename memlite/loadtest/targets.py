@@ -17,6 +17,8 @@ import psutil
 from memlite.client import address as addresses
 from memlite.client.login import LoginRefusedError, TextLogin
 from memlite.client.tls import TlsSettings
+from memlite.cluster.topology import Topology
+from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.limits import (
@@ -32,8 +34,10 @@ from memlite.testing import process
 __all__ = [
     "BACKEND_NAMES",
     "LaunchSettings",
+    "LaunchedServer",
     "RunningServer",
     "Target",
+    "last_line",
     "parse_address",
     "parse_backend",
 ]
@@ -44,7 +48,6 @@ BACKEND_NAMES = ("memory", "file", "gcs")
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 _VERSION_TIMEOUT = 5.0  # seconds
-_MEMORY_MEGABYTES = 1024
 _BUCKET = "memlite-bench"
 
 
@@ -58,7 +61,9 @@ class Target:
         details: as in `TargetInfo`.
         connection_limit: how many connections it accepts; None if it does not tell.
         processes: those of a local server; valid inside the context.
+        named: of a cluster, those processes by their names; valid inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
+        topology: the nodes, for clients that know them; None for clients of one server.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
@@ -67,6 +72,7 @@ class Target:
     login: TextLogin | None = None
     tls: TlsSettings | None = None
     lite: bool = False
+    topology: Topology | None = None
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -75,6 +81,7 @@ class Target:
         self.details: dict[str, str] = {}
         self.connection_limit: int | None = None
         self.processes: list[psutil.Process] = []
+        self.named: dict[str, psutil.Process] = {}
         self.helpers: list[psutil.Process] = []
 
     def __enter__(self) -> Self:
@@ -82,6 +89,11 @@ class Target:
 
     def __exit__(self, *details: object) -> None:
         pass
+
+    @property
+    def connections_per_client(self) -> int:
+        """How many connections a client has."""
+        return 1
 
     def info(self) -> TargetInfo:
         """Describe the target, after asking the server for its version.
@@ -217,12 +229,16 @@ class LaunchSettings:
             gcs-emulator``; empty for none.
         write_latency: its write latency, likewise.
         connections: how many the server accepts.
+        memory: of the server, in megabytes.
+        item_size: the largest item that the server takes, in bytes.
     """
 
     folder: Path
     read_latency: str = READ_LATENCY
     write_latency: str = WRITE_LATENCY
     connections: int = 1024
+    memory: int = 1024
+    item_size: int = MEGABYTE
 
 
 class LaunchedServer(Target):
@@ -252,7 +268,8 @@ class LaunchedServer(Target):
             launched = process.server(
                 backend=self._backend_url(stack, scratch),
                 conn_limit=self._settings.connections,
-                memory_limit=_MEMORY_MEGABYTES,
+                memory_limit=self._settings.memory,
+                max_item_size=self._settings.item_size,
                 environment=os.environ,
                 start_timeout=_START_SECONDS,
                 stop_timeout=_STOP_SECONDS,
@@ -260,7 +277,7 @@ class LaunchedServer(Target):
             try:
                 self._server = stack.enter_context(launched)
             except process.ServerStartError as error:
-                raise StartError(f"bench: {self.name}: {_last_line(error.output)}") from None
+                raise StartError(f"bench: {self.name}: {last_line(error.output)}") from None
             self.address = self._server.address
             self.processes = [psutil.Process(self._server.process.pid)]
             self._stack = stack.pop_all()
@@ -295,7 +312,7 @@ class LaunchedServer(Target):
     def check(self) -> None:
         """Check that the server is still running."""
         if self._server is not None and self._server.process.poll() is not None:
-            raise StartError(f"bench: {self.name} has exited: {_last_line(self._server.output)}")
+            raise StartError(f"bench: {self.name} has exited: {last_line(self._server.output)}")
 
 
 @contextlib.contextmanager
@@ -327,10 +344,11 @@ def _emulator_message(emulator: subprocess.Popen[str]) -> str:
         emulator.wait(1)
     errors = emulator.errors  # type: ignore[attr-defined]
     errors.seek(0)
-    return _last_line(errors.read())
+    return last_line(errors.read())
 
 
-def _last_line(output: str) -> str:
+def last_line(output: str) -> str:
+    """Return the last line that a server has written, without its name."""
     messages = [line for line in output.split("\n") if line.strip()]
     return messages[-1].removeprefix("memlite: ") if messages else "it does not answer"
 

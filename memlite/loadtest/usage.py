@@ -1,7 +1,8 @@
 """What a measurement used of the machine: its own processes, and everything else."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 import psutil
@@ -33,45 +34,34 @@ class _Machine:
         return cls(total, busy, times.get("steal", 0.0))
 
 
-class Reading:
-    """Counters at one moment; the use between two moments is what they differ by.
+class _Processes:
+    """The counters of a server's processes.
 
-    Args:
-        server: the processes of a local server; none for a remote one.
-        others: the other processes that take part in the measurement.
+    Attributes:
+        seconds: their processor time so far; None if there are none, or one has ended.
     """
 
-    def __init__(
-        self, server: Sequence[psutil.Process], others: Iterable[psutil.Process] = ()
-    ) -> None:
-        self._machine = _Machine.read()
+    def __init__(self, processes: Iterable[psutil.Process]) -> None:
         self._threads: dict[int, float] = {}
         self._memory = 0
-        self._server: float | None = None
+        self.seconds: float | None = None
         try:
-            for process in server:
-                self._read_server(process)
+            for process in processes:
+                self._read(process)
         except psutil.Error:
-            self._server = None
-        self._own = (self._server or 0.0) + sum(map(_seconds, others))
+            self.seconds = None
 
-    def _read_server(self, process: psutil.Process) -> None:
+    def _read(self, process: psutil.Process) -> None:
         with process.oneshot():
-            self._server = (self._server or 0.0) + _seconds(process)
+            self.seconds = (self.seconds or 0.0) + _seconds(process)
             self._memory += process.memory_info().rss
             for thread in process.threads():
                 self._threads[thread.id] = thread.user_time + thread.system_time
 
-    def server_use(self, before: Self, seconds: float) -> ServerUse | None:
-        """Return what the server used since an earlier reading; None if that is unknown.
-
-        Args:
-            before: the earlier reading.
-            seconds: the time between the two.
-        """
-        if self._server is None or before._server is None:
+    def use(self, before: Self, seconds: float) -> ServerUse | None:
+        if self.seconds is None or before.seconds is None:
             return None
-        used = self._server - before._server
+        used = self.seconds - before.seconds
         busiest = max(
             (time - before._threads.get(thread, 0.0) for thread, time in self._threads.items()),
             default=used,
@@ -82,6 +72,49 @@ class Reading:
             memory_bytes=self._memory,
             thread_share=round(busiest / seconds, 4),
         )
+
+
+class Reading:
+    """Counters at one moment; the use between two moments is what they differ by.
+
+    Args:
+        server: the processes of a local server; none for a remote one.
+        others: the other processes that take part in the measurement.
+        named: those of the server's processes whose use is wanted for each, by name.
+    """
+
+    def __init__(
+        self,
+        server: Sequence[psutil.Process],
+        others: Iterable[psutil.Process] = (),
+        named: Mapping[str, psutil.Process] = MappingProxyType({}),
+    ) -> None:
+        self._machine = _Machine.read()
+        self._server = _Processes(server)
+        self._named = {name: _Processes([process]) for name, process in named.items()}
+        self._own = (self._server.seconds or 0.0) + sum(map(_seconds, others))
+
+    def server_use(self, before: Self, seconds: float) -> ServerUse | None:
+        """Return what the server used since an earlier reading; None if that is unknown.
+
+        Args:
+            before: the earlier reading.
+            seconds: the time between the two.
+        """
+        return self._server.use(before._server, seconds)
+
+    def uses(self, before: Self, seconds: float) -> dict[str, ServerUse]:
+        """Return what each of the named processes used, as far as that is known.
+
+        Args:
+            before: the earlier reading.
+            seconds: the time between the two.
+        """
+        found = {
+            name: processes.use(before._named[name], seconds)
+            for name, processes in self._named.items()
+        }
+        return {name: use for name, use in found.items() if use is not None}
 
     def machine_use(self, before: Self, seconds: float) -> MachineUse | None:
         """Return what others used since an earlier reading; None if that is unknown.

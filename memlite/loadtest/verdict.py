@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from memlite.loadtest import selection
+from memlite.loadtest import scaling, selection
 from memlite.loadtest.doubt import Comparison, compare, doubt_about_saturation, machine_doubt
 from memlite.loadtest.results import Knee, Latency, Point, Results
 from memlite.loadtest.units import duration, grouped, percent, size
@@ -42,6 +42,7 @@ def findings(results: Results) -> list[str]:
         return [*_concurrent(results)]
     return [
         *_closed_loop(results),
+        *scaling.findings(results),
         *_knees(results),
         *_open_loop(results),
         *_bursts(results),

@@ -10,14 +10,18 @@ from multiprocessing.connection import Connection
 from time import perf_counter_ns, process_time
 from typing import TYPE_CHECKING, Any
 
+from memlite.client.address import Address
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.burst import burst
+from memlite.loadtest.clients.nodes import Nodes
+from memlite.loadtest.clients.routed import RoutedClients
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.clients.text import TextClients
 from memlite.loadtest.limits import what_failed
 from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
 from memlite.loadtest.operations import Operation, Operations
+from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder, Recording
 from memlite.loadtest.supply import Supply
 from memlite.loadtest.tls import tls_context
@@ -94,6 +98,7 @@ class _Measurement:
         self._recorder = Recorder()
         self._progress = self._recorder.glance
         self._tls = tls_context(task.tls) if task.tls else None
+        self._nodes = Nodes(task.topology) if task.topology else None
 
     async def run(self) -> Recording:
         task = self._task
@@ -142,7 +147,7 @@ class _Measurement:
             tls=self._tls,
             lite=task.lite,
         )
-        clients = TextClients(settings, take, self._recorder)
+        clients = self._clients(settings, take)
         await clients.connect()
         if await self._go():
             self._recorder.begin(perf_counter_ns())
@@ -162,8 +167,9 @@ class _Measurement:
         if not await self._go():
             return self._recorder.end()
         cpu = self._begin()
+        everywhere = Address.of(task.address)
         await burst(
-            task.address,
+            self._nodes.address if self._nodes else lambda _: everywhere,
             requests,
             patience=task.timeout,
             recorder=self._recorder,
@@ -205,7 +211,7 @@ class _Measurement:
             tls=self._tls,
             lite=task.lite,
         )
-        clients = TextClients(settings, supply.take, self._recorder, supply.plain)
+        clients = self._clients(settings, supply.take, supply.plain)
         try:
             await clients.connect()
             if not await self._go():
@@ -239,6 +245,16 @@ class _Measurement:
             return self._end(cpu)
         finally:
             await clients.close()
+
+    def _clients(
+        self,
+        settings: Settings,
+        take: Callable[[int], list[Operation]],
+        plain: PlainOperations | None = None,
+    ) -> TextClients:
+        if self._nodes is not None:
+            return RoutedClients(settings, take, self._recorder, self._nodes, plain)
+        return TextClients(settings, take, self._recorder, plain)
 
     def _start(self, clients: TextClients, supply: Supply) -> None:
         if supply.arrivals is None:

@@ -30,6 +30,7 @@ Histograms are encoded by [HdrHistogram](http://hdrhistogram.org); decode them w
 CLASSES = (
     results.Results,
     results.TargetInfo,
+    results.ClusterInfo,
     results.Point,
     results.Repetition,
     results.Latency,

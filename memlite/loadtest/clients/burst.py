@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ __all__ = ["burst"]
 
 
 async def burst(
-    address: tuple[str, int] | str,
+    address_of: Callable[[bytes], Address],
     requests: "Sequence[tuple[Operation, Operation]]",
     *,
     patience: float,
@@ -36,7 +36,7 @@ async def burst(
     """Run a client for each element of `requests`, and return when all have disconnected.
 
     Args:
-        address: host and port, or the path of a UNIX socket.
+        address_of: returns where a request is to go.
         requests: each client's set and get.
         patience: seconds after which a client gives up.
         recorder: takes the measurements: ``connect``, ``set`` and ``get``.
@@ -53,7 +53,7 @@ async def burst(
         client = _Client(recorder, lite)
         try:
             async with asyncio.timeout(patience):
-                await client.run(Address.of(address), tls, login, store.request, read.request)
+                await client.run(address_of(store.request), tls, login, store.request, read.request)
         except ConnectionLostError as error:
             unreadable = isinstance(error.cause, ReplyError)
             client.failed(str(error.cause) if unreadable else "connection reset")

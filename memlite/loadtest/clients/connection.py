@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from memlite.client.replies import END, FENCE, Item, ReplyError, ReplyReader, Shape
 from memlite.client.scanner import ReplyScanner
@@ -13,15 +13,29 @@ from memlite.loadtest.clients.settings import Check
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
 
-__all__ = ["TextConnection", "TextOwner"]
+__all__ = ["Answer", "Batch", "Sender", "TextConnection", "TextOwner"]
 
 # Lines of commands that were carried out, if not always with the outcome hoped for.
 _FINE = frozenset(
     (b"STORED", b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"DELETED", b"TOUCHED", b"OK")
 )
 
-_Answer = int | tuple[Item, ...] | bytes
+Answer = int | tuple[Item, ...] | bytes
 """The items of a retrieval, or how many there are; any other reply's line."""
+
+
+@runtime_checkable
+class Sender(Protocol):
+    """What sends requests at given times: a connection, or a client with several.
+
+    Attributes:
+        connected: whether it is connected.
+    """
+
+    connected: bool
+
+    def send(self, operations: "list[Operation]", intended: int) -> None:
+        """Send requests."""
 
 
 class TextOwner(Owner, Protocol):
@@ -29,20 +43,22 @@ class TextOwner(Owner, Protocol):
 
     Attributes:
         take: returns so many operations, fewer when there are no more.
-        open_loop: whether requests are sent at given times.
     """
 
     take: "Callable[[int], list[Operation]]"
-    open_loop: bool
 
-    def freed(self, connection: "TextConnection", count: int) -> None:
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests are sent at given times."""
+
+    def freed(self, connection: Sender, count: int) -> None:
         """Reuse places in a connection's pipeline, in open loop."""
 
     def think(self, resume: Callable[[], None]) -> None:
         """Call `resume` after the think time."""
 
 
-class _Batch:
+class Batch:
     """Requests that were sent together.
 
     Attributes:
@@ -84,7 +100,7 @@ class TextConnection(MeasuredConnection):
     def __init__(self, owner: TextOwner) -> None:
         super().__init__(owner)
         self._owner: TextOwner = owner
-        self.window: deque[_Batch] = deque()
+        self.window: deque[Batch] = deque()
         self._thinking = False
         self._check = owner.settings.check
         self._pipeline = owner.settings.pipeline
@@ -134,7 +150,7 @@ class TextConnection(MeasuredConnection):
             # Its reply tells that they are done.
             data += FENCE
             operations = [operation for operation in operations if operation.replies]
-        batch = _Batch(operations, silent, intended or now, now)
+        batch = Batch(operations, silent, intended or now, now)
         self.window.append(batch)
         self._recorder.counts.sent += len(data)
         self._transport.write(data)
@@ -183,7 +199,7 @@ class TextConnection(MeasuredConnection):
         else:
             self.fill()
 
-    def _take_one(self, batch: _Batch, answer: _Answer, now: int) -> None:
+    def _take_one(self, batch: Batch, answer: Answer, now: int) -> None:
         number = batch.answered
         if number < len(batch.operations):
             batch.answered = number + 1
@@ -198,7 +214,7 @@ class TextConnection(MeasuredConnection):
             return
         batch.left -= 1
 
-    def _note(self, operation: "Operation", batch: _Batch, answer: _Answer, now: int) -> None:
+    def _note(self, operation: "Operation", batch: Batch, answer: Answer, now: int) -> None:
         recorder = self._recorder
         counts = recorder.counts
         if type(answer) is bytes:
@@ -232,13 +248,13 @@ class TextConnection(MeasuredConnection):
                 self._owner.failed("wrong value")
 
 
-def _item_reader(*, lite: bool) -> Callable[[bytes], Sequence[_Answer]]:
+def _item_reader(*, lite: bool) -> Callable[[bytes], Sequence[Answer]]:
     """Return a function that returns the replies that bytes complete, with their items."""
     # A reply to anything but a retrieval is a single line, which this shape includes.
     feed = ReplyReader(default=Shape.ITEM if lite else Shape.ITEMS).feed
 
-    def read(data: bytes) -> list[_Answer]:
-        answers: list[_Answer] = []
+    def read(data: bytes) -> list[Answer]:
+        answers: list[Answer] = []
         for reply in feed(data):
             parts = reply.parts
             if parts[-1] is END:

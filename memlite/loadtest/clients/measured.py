@@ -7,7 +7,33 @@ from typing import Protocol, cast
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.recorder import Recorder
 
-__all__ = ["MeasuredConnection", "Owner"]
+__all__ = ["MeasuredClient", "MeasuredConnection", "Owner"]
+
+
+class MeasuredClient(Protocol):
+    """A client that is measured: a connection, or one that has several.
+
+    Attributes:
+        connected: whether it is connected.
+    """
+
+    connected: bool
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is outstanding, or will be made after the think time."""
+
+    def waiting_since(self, moment: int) -> bool:
+        """Return whether a reply has been outstanding since `moment`, in nanoseconds, or longer."""
+
+    def fill(self) -> None:
+        """Send as many requests as may be outstanding."""
+
+    def give_up(self, kind: str) -> None:
+        """Close it; what is outstanding has failed with this kind of error."""
+
+    def close(self) -> None:
+        """Close it."""
 
 
 class Owner(Protocol):
@@ -16,20 +42,22 @@ class Owner(Protocol):
     Attributes:
         settings: how they behave.
         recorder: takes the measurements.
-        stopped: whether no more requests are to be made.
     """
 
     settings: Settings
     recorder: Recorder
-    stopped: bool
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no more requests are to be made."""
 
     def failed(self, kind: str, count: int = 1) -> None:
         """Count errors."""
 
-    def gained(self, connection: "MeasuredConnection") -> None:
+    def gained(self, connection: MeasuredClient) -> None:
         """Note that a connection can be used."""
 
-    def lost(self, connection: "MeasuredConnection") -> None:
+    def lost(self, connection: MeasuredClient) -> None:
         """Replace a connection."""
 
     def idle(self) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from memlite.client.address import Address
 from memlite.client.transport import open_transport
 from memlite.loadtest.clients.admission import Admission
-from memlite.loadtest.clients.connection import TextConnection
-from memlite.loadtest.clients.measured import MeasuredConnection
+from memlite.loadtest.clients.connection import Sender, TextConnection
+from memlite.loadtest.clients.measured import MeasuredClient, MeasuredConnection
 from memlite.loadtest.clients.plain import PlainConnection
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.limits import what_failed
@@ -57,14 +57,14 @@ class TextClients:
         self.stopped = False
         self._loop = asyncio.get_running_loop()
         self._admission = Admission(settings.login, settings.lite)
-        self._connections: list[MeasuredConnection] = []
+        self._connections: list[MeasuredClient] = []
         self._reconnecting: set[asyncio.Task[None]] = set()
         self._some_idle: asyncio.Event = asyncio.Event()
         self._arrivals: Iterator[int] = iter(())
         self._next = 0
         self._began = 0
         self._waiting: deque[int] = deque()
-        self._free: deque[TextConnection] = deque()
+        self._free: deque[Sender] = deque()
         self._watch: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
@@ -79,7 +79,7 @@ class TextClients:
             await self._connect()
         self._check_timeouts()
 
-    async def _connect(self) -> MeasuredConnection:
+    async def _connect(self) -> MeasuredClient:
         settings = self.settings
         async with asyncio.timeout(settings.timeout):
             return await open_transport(
@@ -101,7 +101,7 @@ class TextClients:
     def start_at(self, arrivals: Iterator[int], began: int) -> None:
         """Send requests at the times of `arrivals`, counted from `began`, in nanoseconds."""
         self.open_loop = True
-        able = [one for one in self._connections if isinstance(one, TextConnection)]
+        able = [one for one in self._connections if isinstance(one, Sender)]
         self._free.extend(able * self.settings.pipeline)
         self._arrivals, self._began = arrivals, began
         if self._has_next():
@@ -139,14 +139,14 @@ class TextClients:
         else:
             self._loop.call_soon(self._dispatch)
 
-    def _free_connection(self) -> TextConnection | None:
+    def _free_connection(self) -> Sender | None:
         while self._free:
             one = self._free.popleft()
             if one.connected:
                 return one
         return None
 
-    def _send_one(self, one: TextConnection, intended: int) -> bool:
+    def _send_one(self, one: Sender, intended: int) -> bool:
         operations = self.take(1)
         if operations:
             one.send(operations, intended)
@@ -161,7 +161,7 @@ class TextClients:
         microseconds = nanoseconds // 1000
         lateness[microseconds] = lateness.get(microseconds, 0) + 1
 
-    def freed(self, connection: TextConnection, count: int) -> None:
+    def freed(self, connection: Sender, count: int) -> None:
         """Reuse places in a connection's pipeline, in open loop."""
         for _ in range(count):
             if not self._waiting or not self._send_one(connection, self._waiting.popleft()):
@@ -223,11 +223,11 @@ class TextClients:
                 one.give_up("timeout")
         self._watch = self._loop.call_later(_LOOK_SECONDS, self._check_timeouts)
 
-    def gained(self, connection: MeasuredConnection) -> None:
+    def gained(self, connection: MeasuredClient) -> None:
         """Note that a connection can be used."""
         self._connections.append(connection)
 
-    def lost(self, connection: MeasuredConnection) -> None:
+    def lost(self, connection: MeasuredClient) -> None:
         """Replace a connection."""
         self._connections.remove(connection)
         task = self._loop.create_task(self._reconnect())
@@ -246,7 +246,7 @@ class TextClients:
                     self._waiting.clear()
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
-            if self.open_loop and isinstance(one, TextConnection):
+            if self.open_loop and isinstance(one, Sender):
                 self.freed(one, self.settings.pipeline)
             else:
                 one.fill()

@@ -13,15 +13,20 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from memlite.core.version import __version__
-from memlite.loadtest import files, selection, units
+from memlite.loadtest import files, scaling, selection, units
 from memlite.loadtest.doubt import machine_doubt
+from memlite.loadtest.efficiency import Efficiency, efficiencies
+from memlite.loadtest.machines import MachineTable
+from memlite.loadtest.machines import load as load_machines
 from memlite.loadtest.prices import Cost, Prices, assumptions, costs
 from memlite.loadtest.prices import load as load_prices
 from memlite.loadtest.recommendation import Choice, choices, recommendation
+from memlite.loadtest.report.cluster_plots import cluster_plots
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
 from memlite.loadtest.report.plots import Plot, PlotData, plots
 from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
 from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
+from memlite.loadtest.scaling import Row
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.verdict import findings, warnings
 
@@ -30,14 +35,21 @@ __all__ = ["PAGE_NAME", "write"]
 PAGE_NAME = "report.html"
 
 
-def write(runs: Sequence[Results], folder: Path, prices: Prices | None = None) -> list[Path]:
+def write(
+    runs: Sequence[Results],
+    folder: Path,
+    prices: Prices | None = None,
+    machines: MachineTable | None = None,
+) -> list[Path]:
     """Write the page and the images; see `memlite.loadtest.report.write_report`."""
     prices = load_prices() if prices is None else prices
+    machines = load_machines() if machines is None else machines
     results = combine(runs)
+    efficient = efficiencies(results, machines)  # before anything is written
     data = PlotData(results, costs(results, prices), prices)
     drawings: dict[str, str] = {}
     written: list[Path] = []
-    available = plots(data)
+    available = [*cluster_plots(data), *plots(data)]
     for plot in available:
         light = plot.draw(LIGHT)
         drawings[plot.name] = svg(light, plot.name)
@@ -48,7 +60,12 @@ def write(runs: Sequence[Results], folder: Path, prices: Prices | None = None) -
             written.append(folder / name)
             files.write(written[-1], png(figure))
     page = folder / PAGE_NAME
-    files.write(page, _page(runs, data, available, drawings).encode())
+    files.write(
+        page,
+        _page(
+            runs, data, available, drawings, [_efficiency(one, machines) for one in efficient]
+        ).encode(),
+    )
     return [page, *written]
 
 
@@ -57,6 +74,7 @@ def _page(
     data: PlotData,
     drawn: Sequence[Plot],
     drawings: Mapping[str, str],
+    efficient: Sequence[Mapping[str, str]],
 ) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -76,6 +94,8 @@ def _page(
         choices=[_choice(one, data.prices) for one in available] if answer else [],
         sentences=findings(results),
         warnings=[*warnings(results), *comparison_warnings(runs)],
+        clusters=[_cluster(row) for row in scaling.rows(results)],
+        efficiencies=efficient,
         targets=[_target(target) for target in results.targets],
         concurrent=selection.is_concurrent(results),
         with_rates=bool(selection.open_loop(results)),
@@ -235,6 +255,44 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
         "target": cost.target,
         "load": load,
         "throughput": units.grouped(cost.throughput),
+    }
+
+
+def _cluster(row: Row) -> dict[str, str]:
+    nodes = (
+        [units.percent(share) for share in (max(row.nodes), sum(row.nodes) / len(row.nodes))]
+        if row.nodes
+        else ["–"] * 2
+    )
+    demands = [
+        "–" if one is None else units.duration(one) for one in (row.proxy_demand, row.node_demand)
+    ]
+    return {
+        "target": row.target,
+        "size": units.size(row.point.value_size),
+        "clients": f"{row.point.clients:,}",
+        "throughput": _with_interval(row.point.throughput, 1, units.grouped),
+        "proxy": "–" if row.proxy is None else units.percent(row.proxy),
+        "busiest": nodes[0],
+        "mean": nodes[1],
+        "proxy_demand": demands[0],
+        "node_demand": demands[1],
+        "machine": "–" if row.machine is None else units.percent(row.machine),
+        "limit": row.limit or "–",
+    }
+
+
+def _efficiency(one: Efficiency, table: MachineTable) -> dict[str, str]:
+    names = (f"{count} × {name}" if count > 1 else name for name, count in one.machines.items())
+    return {
+        "target": one.target,
+        "machines": ", ".join(names),
+        "throughput": units.grouped(one.throughput),
+        "watts": "–" if one.watts is None else f"{units.grouped(one.watts)} W",
+        "per_joule": "–" if one.per_joule is None else units.grouped(one.per_joule),
+        "hour": "–" if one.hour is None else units.money(one.hour, table.currency),
+        "per_money": "–" if one.per_money is None else units.short(one.per_money),
+        "currency": table.currency,
     }
 
 

@@ -90,15 +90,19 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "bench compare"' -s h -l help -d 'show this help message and exit'
-complete -c memlite -n '__memlite_at "bench compare"' -l backends -x -d 'memory, file, gcs (an emulated bucket) or URLs such as gs://bucket/prefix, each optionally followed by =NAME (default: memory,file,gcs)'
+complete -c memlite -n '__memlite_at "bench compare"' -l backends -x -d 'memory, file, gcs (an emulated bucket) or URLs such as gs://bucket/prefix, each optionally followed by =NAME (default: memory,file,gcs; memory with --cluster)'
 complete -c memlite -n '__memlite_at "bench compare"' -l target -x -d 'a running server to compare with; may be repeated'
 complete -c memlite -n '__memlite_at "bench compare"' -l data-dir -r -F -d 'directory of the file backend\'s file, on the disk to be measured (default: --out)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-read-latency -x -d 'read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none (default: lognormal:median=15ms,p99=60ms)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-write-latency -x -d 'its write latency (default: lognormal:median=30ms,p99=120ms)'
+complete -c memlite -n '__memlite_at "bench compare"' -l cluster -x -d 'start clusters of so many nodes and compare them: 3, or 1,2,4, or first:last:step'
+complete -c memlite -n '__memlite_at "bench compare"' -l paths -x -d 'how requests reach the nodes: proxied, through memlite proxy, or direct, from clients that know the nodes (default: proxied,direct)'
 complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench compare"' -l title -x -d 'title of the report'
 complete -c memlite -n '__memlite_at "bench compare"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench compare"' -l machine -x -d 'the machine that all servers run on, from the table of machines, for performance per watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again'
+complete -c memlite -n '__memlite_at "bench compare"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench compare"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench compare"' -l no-report -d 'save the results without writing a report'
 complete -c memlite -n '__memlite_at "bench compare"' -s q -l quiet -d 'do not show progress'
@@ -141,6 +145,8 @@ complete -c memlite -n '__memlite_at "bench run"' -l clients -x -d 'concurrent c
 complete -c memlite -n '__memlite_at "bench run"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench run"' -l title -x -d 'title of the report'
 complete -c memlite -n '__memlite_at "bench run"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench run"' -l machine -x -d 'the machine that all servers run on, from the table of machines, for performance per watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again'
+complete -c memlite -n '__memlite_at "bench run"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench run"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench run"' -l no-report -d 'save the results without writing a report'
 complete -c memlite -n '__memlite_at "bench run"' -s q -l quiet -d 'do not show progress'
@@ -181,6 +187,7 @@ complete -c memlite -n '__memlite_at "bench run"' -l most -x -d 'highest load to
 complete -c memlite -n '__memlite_at "bench report"' -F
 complete -c memlite -n '__memlite_at "bench report"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "bench report"' -l out -r -F -d 'output directory (default: that of the results; for several, bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench report"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench report"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent

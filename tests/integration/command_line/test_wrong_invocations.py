@@ -75,6 +75,8 @@ FINE = {
     ("bench compare", "--gcs-write-latency", ""),
     ("bench report", "--prices", NOT_TO_BE_FOUND),  # the results are not there either
     ("bench report", "--prices", "/"),
+    ("bench report", "--machines", NOT_TO_BE_FOUND),
+    ("bench report", "--machines", "/"),
     ("cluster route", "--hash-tag", ""),
     ("proxy", "--hash-tag", ""),
     ("proxy", "--user", ""),

@@ -1,0 +1,182 @@
+"""How the throughput of clusters depends on the number of nodes, and what limits it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.loadtest import selection
+from memlite.loadtest.defaults import PROXIED
+from memlite.loadtest.results import ClusterInfo, Point, Repetition, Results, ServerUse
+from memlite.loadtest.units import duration, grouped, percent
+
+__all__ = ["PROXY", "Row", "findings", "rows"]
+
+PROXY: Final = "proxy"
+# A process that uses this share of a core, or a machine of its cores, is the limit.
+_BUSY: Final = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A cluster at its highest throughput for a size of values.
+
+    Processor times are means over the repetitions, and None if unknown.
+
+    Attributes:
+        target: its name.
+        label: its path, and in a comparison of runs that of the run.
+        cluster: what it consists of.
+        point: the measurement.
+        proxy: CPU utilisation of the proxy, 1.0 being one core; None without a proxy.
+        nodes: CPU utilisation of each node, in order.
+        proxy_demand: processor time of the proxy per operation, in microseconds.
+        node_demand: processor time of all nodes per operation, in microseconds.
+        machine: the share of this machine's cores that anything used.
+        limit: what limited throughput, in a few words; empty if nothing that is known.
+    """
+
+    target: str
+    label: str
+    cluster: ClusterInfo
+    point: Point
+    proxy: float | None
+    nodes: tuple[float, ...]
+    proxy_demand: float | None
+    node_demand: float | None
+    machine: float | None
+    limit: str
+
+
+def rows(results: Results) -> list[Row]:
+    """Return a row for each cluster and size of values.
+
+    Args:
+        results: those of one run, or of several combined; closed loops count, or if there are
+            none, open ones.
+    """
+    points = selection.closed_loop(results) or selection.open_loop(results)
+    found = []
+    for size in selection.value_sizes(points):
+        chosen = [point for point in points if point.value_size == size]
+        groups = selection.by_target(results, chosen)
+        for target in results.targets:
+            if target.cluster is not None and target.name in groups:
+                point = selection.highest_throughput(groups[target.name])
+                cores = float(results.machine.get("cores", 0))
+                found.append(_row(target.name, target.cluster, point, cores))
+    return found
+
+
+def _row(target: str, cluster: ClusterInfo, point: Point, cores: float) -> Row:
+    known = [one for one in point.repetitions if one.processes and one.operations]
+    shares = _means([_shares(one.processes) for one in known])
+    demands = _means([_demands(one) for one in known])
+    nodes = tuple(share for name, share in shares.items() if name != PROXY)
+    machine = _machine(known, cores)
+    return Row(
+        target=target,
+        label=target.partition(", ")[2] or target,
+        cluster=cluster,
+        point=point,
+        proxy=shares.get(PROXY),
+        nodes=nodes,
+        proxy_demand=demands.get(PROXY),
+        node_demand=demands.get("nodes"),
+        machine=machine,
+        limit=_limit(point, shares.get(PROXY), nodes, machine),
+    )
+
+
+def _shares(processes: Mapping[str, ServerUse]) -> dict[str, float]:
+    return {name: use.cpu_share for name, use in processes.items()}
+
+
+def _demands(one: Repetition) -> dict[str, float]:
+    total = {PROXY: 0.0, "nodes": 0.0}
+    for name, use in one.processes.items():
+        total[PROXY if name == PROXY else "nodes"] += use.cpu_seconds
+    if PROXY not in one.processes:
+        del total[PROXY]
+    return {name: seconds * 1e6 / one.operations for name, seconds in total.items()}
+
+
+def _means(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    if not several:
+        return {}
+    return {name: sum(one[name] for one in several) / len(several) for name in several[0]}
+
+
+def _machine(known: Sequence[Repetition], cores: float) -> float | None:
+    if not known or not cores:
+        return None
+    used = [
+        sum(use.cpu_share for use in one.processes.values()) / cores
+        + one.generator_cpu / 1e6 * one.throughput / cores
+        + (one.machine.other + one.machine.steal if one.machine else 0.0)
+        for one in known
+    ]
+    return min(1.0, sum(used) / len(used))
+
+
+def _limit(point: Point, proxy: float | None, nodes: Sequence[float], machine: float | None) -> str:
+    if proxy is not None and proxy >= _BUSY:
+        return "the proxy"
+    if max(nodes, default=0.0) >= _BUSY:
+        return "a node"
+    if point.generator_limited:
+        return "the load generator"
+    if machine is not None and machine >= _BUSY:
+        return "the machine"
+    return ""
+
+
+def findings(results: Results) -> list[str]:
+    """Return what was found about clusters, as sentences.
+
+    Args:
+        results: see `rows`.
+    """
+    main = {id(point) for point in selection.with_main_value_size(results.points)}
+    found = [row for row in rows(results) if id(row.point) in main]
+    by_label: dict[str, list[Row]] = {}
+    for row in sorted(found, key=lambda row: row.cluster.nodes):
+        by_label.setdefault(row.label, []).append(row)
+    sentences = [_growth(label, of_label) for label, of_label in by_label.items()]
+    return [*sentences, *_capacity(found), *_shared_machine(found)]
+
+
+def _growth(label: str, found: Sequence[Row]) -> str:
+    parts = [
+        f"{grouped(row.point.throughput.mean)} with {_nodes(row.cluster.nodes)}"
+        + (f" (limited by {row.limit})" if row.limit else "")
+        for row in found
+    ]
+    return f"Operations per second, {label}: {'; '.join(parts)}."
+
+
+def _capacity(found: Sequence[Row]) -> Iterator[str]:
+    """Say what a proxy with a core of its own could serve: what a crowded machine hides."""
+    proxied = [row for row in found if row.cluster.path == PROXIED and row.proxy_demand]
+    if not proxied:
+        return
+    demand = sum(row.proxy_demand or 0.0 for row in proxied) / len(proxied)
+    node = sum(row.node_demand or 0.0 for row in proxied) / len(proxied)
+    yield (
+        f"Behind the proxy, an operation takes {duration(demand)} of the proxy's processor time "
+        f"and {duration(node)} of a node's: a proxy with a core of its own serves at most about "
+        f"{grouped(1e6 / demand)} operations per second, whatever the number of nodes."
+    )
+
+
+def _shared_machine(found: Sequence[Row]) -> Iterator[str]:
+    busiest = max((row.machine or 0.0 for row in found), default=0.0)
+    if busiest >= _BUSY:
+        yield (
+            "All nodes, the proxy and the load generator shared this machine, whose processors "
+            f"were up to {percent(busiest)} busy: more nodes cannot be faster here. Measure on "
+            "several machines to see how a cluster scales."
+        )
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count > 1 else ''}"
