@@ -107,7 +107,10 @@ META_CASES: list[tuple[bytes, list[str]]] = [
     (b"mg a v\r\n", [get("a", "found", 1, 2)]),
     (b"ms a 1 ME\r\nx\r\n", [get("a", "found", 1, 2), store("a", "not_stored", "add", 0, 1, 1)]),
     (b"ms a 1 MA\r\nx\r\n", [get("a", "found", 1, 2), store("a", "stored", "append", 60, 1, 3)]),
-    (b"ms a 1 C999999999\r\nx\r\n", [get("a", "found", 1, 3), store("a", "exists", "cas", 0, 1, 1)]),
+    (
+        b"ms a 1 C999999999\r\nx\r\n",
+        [get("a", "found", 1, 3), store("a", "exists", "cas", 0, 1, 1)],
+    ),
     (b"mg new N30 v\r\n", [get("new")]),
     (b"ma n\r\n", [get("n")]),
     (b"ma n N0 J5\r\n", [get("n"), get("n"), store("n", "stored", "add", 0, 1, 1)]),
