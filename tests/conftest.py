@@ -1,13 +1,16 @@
 """Settings and options for all tests."""
 
+import gc
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 # The time that an example takes depends on the machine and on what has to be imported for it, more
-# than on what is tested.
-settings.register_profile("memlite", deadline=None)
+# than on what is tested. Each run draws other examples; .ci/run always draws the same.
+settings.register_profile("memlite", deadline=None, max_examples=50)
+settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
 settings.load_profile("memlite")
 
 
@@ -23,3 +26,50 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if mark is None or collection_path.suffix != ".py":
         return None
     return f"mark.{mark}" not in collection_path.read_text(encoding="utf-8") or None
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect without the garbage collector: what is made here stays until the end."""
+    gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have each worker of pytest-xdist begin with its share of the slow tests.
+
+    A worker begins with one of as many parts of the list as there are workers. With long tests at
+    its end, some would have nothing to do in the last minutes.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    fast = [item for item in items if not item.get_closest_marker("slow")]
+    share = -(-len(fast) // workers)
+    items[:] = [
+        item
+        for number in range(workers)
+        for part in (slow[number::workers], fast[number * share : (number + 1) * share])
+        for item in part
+    ]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Exempt what has been collected from garbage collection.
+
+    These are more than a million objects. Every full collection, and so every gc.collect() of a
+    test, would go through all of them.
+    """
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Append how many tests passed, failed and were skipped to the file MEMLITE_TEST_TALLY."""
+    path = os.environ.get("MEMLITE_TEST_TALLY")
+    if path is None or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    stats = terminalreporter.stats
+    passed, skipped = len(stats.get("passed", ())), len(stats.get("skipped", ()))
+    failed = len(stats.get("failed", ())) + len(stats.get("error", ()))
+    with Path(path).open("a", encoding="utf-8") as tally:
+        tally.write(f"{passed} {failed} {skipped}\n")

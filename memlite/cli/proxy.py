@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Final
 from memlite.cli.serve import Serving, serve
 from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
+from memlite.cluster.hot_keys import HotKey
 from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
-from memlite.cluster.topology import ON_RETURN, Topology
+from memlite.cluster.topology import ON_RETURN, Topology, check_replicas
 from memlite.config import Config, Settings, load
 from memlite.config.options import OPTIONS_BY_NAME
+from memlite.config.parsers import MEGABYTE, size
 from memlite.core.errors import ConfigError
+from memlite.proxy.unread import UNREAD_LIMIT
 from memlite.server.connections.listeners import Listener
 
 if TYPE_CHECKING:
     from memlite.proxy.node import Access
+    from memlite.proxy.trace import Tracing
     from memlite.server.connections.tls import Tls
 
 __all__ = ["OPTIONS_OF_A_SERVER", "command_line", "main"]
@@ -28,6 +32,7 @@ __all__ = ["OPTIONS_OF_A_SERVER", "command_line", "main"]
 PASSWORD_VARIABLE: Final = "MEMLITE_NODE_PASSWORD"  # noqa: S105 - its name
 
 _DEADLINE: Final = 1.0
+_MOST_WORKERS: Final = 16_384
 OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
@@ -67,6 +72,8 @@ def main(arguments: Sequence[str]) -> int:
             parser.error("--on-return is for --nodes; members of a cluster empty themselves")
         topology = None
         what = f"a proxy for the cluster in {options.cluster}"
+    if topology is not None and options.promote_hot_keys is not None:
+        _check_hot_keys(topology)
     settings = _settings(others)
     access = _access(options)
     assemble = partial(
@@ -77,6 +84,10 @@ def main(arguments: Sequence[str]) -> int:
         options.topology,
         options.cluster,
         options.strict,
+        options.unread_limit,
+        options.in_flight,
+        _tracing(parser, options),
+        options.promote_hot_keys,
     )
     return serve(settings, assemble, what)
 
@@ -88,6 +99,10 @@ def _proxy(
     file: Path | None,
     cluster: str | None,
     strict: bool,
+    unread_limit: int,
+    in_flight: int | None,
+    tracing: "Tracing | None",
+    promote: float | None,
     listeners: Sequence[Listener],
     tls: "Tls | None",
 ) -> Serving:
@@ -101,8 +116,12 @@ def _proxy(
         listeners,
         access=access,
         strict=strict,
+        unread_limit=unread_limit,
+        in_flight=in_flight,
+        tracing=tracing,
         file=file,
         store=store,
+        promote=promote,
         tls=tls,
     )
 
@@ -118,7 +137,21 @@ def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> T
         return topology
     if options.topology is not None:
         parser.error("--on-return is for --nodes; a topology file has on_return = ...")
-    return replace(topology, on_return=options.on_return)
+    topology = replace(topology, on_return=options.on_return)
+    check_replicas(topology)
+    return topology
+
+
+def _check_hot_keys(topology: Topology) -> None:
+    """Check that keys can be promoted.
+
+    Raises:
+        ConfigError: something else does not go with that.
+    """
+    try:
+        check_replicas(replace(topology, hot_keys=(HotKey(b"any"),)))
+    except ConfigError as error:
+        raise ConfigError(f"proxy: --promote-hot-keys: {error}") from None
 
 
 def _access(options: argparse.Namespace) -> "Access":
@@ -127,6 +160,7 @@ def _access(options: argparse.Namespace) -> "Access":
     Raises:
         ConfigError: an option is wrong, or a file cannot be used.
     """
+    from memlite.cluster.membership.lease import Lease
     from memlite.proxy.node import Access
 
     prefix = "proxy: --node-"
@@ -136,7 +170,9 @@ def _access(options: argparse.Namespace) -> "Access":
     files = (options.node_tls_ca_cert, options.node_tls_cert, options.node_tls_key)
     settings = TlsSettings(*files, verify=not options.node_tls_skip_verify)
     tls = read_tls(prefix, options.node_tls, settings)
-    return Access(options.deadline, None if tls is None else tls.context(), login)
+    # What is not read from a store is valid until something else is given.
+    lease = Lease.unlimited() if options.cluster is None else Lease()
+    return Access(options.deadline, None if tls is None else tls.context(), login, lease)
 
 
 def _settings(arguments: Sequence[str]) -> Settings:
@@ -151,8 +187,16 @@ def _settings(arguments: Sequence[str]) -> Settings:
         text = str(error).replace("memlite -h", "memlite proxy --help")
         raise ConfigError(f"proxy: {text}") from None
     if settings.actions:
-        raise ConfigError(f"proxy: {arguments[0]} is for servers (memlite proxy --help)")
+        action = min(settings.actions)
+        raise ConfigError(f"proxy: --{action} is for servers (memlite proxy --help)")
+    if settings.config.udp_port:
+        source = settings.sources["udp-port"]
+        raise ConfigError(
+            f"proxy: {source}: a proxy does not serve UDP; leave it out, or set it to 0"
+        )
     for name, source in settings.sources.items():
+        if name == "udp-port":
+            continue  # 0, which start scripts of memcached set
         if source != "default" and name not in OPTIONS_OF_A_SERVER:
             raise ConfigError(f"proxy: {source} is for servers (memlite proxy --help)")
     return settings
@@ -186,8 +230,62 @@ def command_line() -> argparse.ArgumentParser:
         action="store_true",
         help="fail a get of several keys if a node fails (default: its keys are misses)",
     )
+    parser.add_argument(
+        "--in-flight",
+        type=_workers,
+        metavar="N",
+        help="send the nodes at most N requests at a time; others wait in one queue, and fail"
+        " after --deadline (default: no limit)",
+    )
+    parser.add_argument(
+        "--unread-limit",
+        type=_size,
+        default=UNREAD_LIMIT,
+        metavar="SIZE",
+        help="how much all clients together may leave unread; beyond it, the ones with the most"
+        " replies to read are disconnected (default: 256m)",
+    )
+    parser.add_argument(
+        "--promote-hot-keys",
+        type=_percent,
+        metavar="PERCENT",
+        help="spread the reads of keys that make up so much of an average node's requests over all"
+        " nodes; without --cluster there must be no other proxy",
+    )
+    _add_trace(parser)
     _add_access(parser)
     return parser
+
+
+def _add_trace(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("trace").add_argument
+    add("--trace", type=Path, metavar="FILE", help="write a line of CSV for each request")
+    add(
+        "--trace-sample",
+        metavar="WHICH",
+        help="all, 1/100, failed, or slow:10ms: those that take at least so long (default: all)",
+    )
+    add("--trace-keys", action="store_true", help="name the keys (default: count them)")
+
+
+def _tracing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Tracing | None":
+    """Return what is traced; None for nothing.
+
+    Raises:
+        ConfigError: the options make no sense.
+    """
+    if options.trace is None:
+        for name, value in (("sample", options.trace_sample), ("keys", options.trace_keys)):
+            if value:
+                parser.error(f"--trace-{name} needs --trace FILE")
+        return None
+    from memlite.proxy.trace import Tracing, parse_sample
+
+    try:
+        sample = parse_sample(options.trace_sample or "all")
+    except ConfigError as error:
+        raise ConfigError(f"proxy: --trace-sample: {error}") from None
+    return Tracing(options.trace, sample, names=options.trace_keys)
 
 
 def _add_access(parser: argparse.ArgumentParser) -> None:
@@ -235,3 +333,29 @@ def _seconds(text: str) -> float:
     if not 0.01 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"must be seconds from 0.01 to 3600, not {text!r}")
     return seconds
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = 0
+    if not 1 <= percent <= 10_000:
+        raise argparse.ArgumentTypeError(f"must be percent from 1 to 10000, not {text!r}")
+    return percent
+
+
+def _size(text: str) -> int:
+    try:
+        value = size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if value < MEGABYTE:
+        raise argparse.ArgumentTypeError(f"must be at least 1m, not {text}")
+    return value
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"must be 1 to {_MOST_WORKERS}, not {text!r}")
+    return int(text)

@@ -132,7 +132,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
 
 
 def _server(config: Config, listeners: Sequence[sockets.Listener], tls: "Tls | None") -> Serving:
-    if config.join or config.name or config.advertise:
+    if config.join or config.name or config.advertise or config.spare:
         from memlite.cluster.membership.node import NodeServer  # other servers know no cluster
 
         return NodeServer(config, listeners, tls)

@@ -42,7 +42,7 @@ from memlite.client.replies import (
     Shape,
     is_error,
 )
-from memlite.client.scanner import Outcome, ReplyScanner, fixed_size_matcher
+from memlite.client.scanner import Outcome, ReplyScanner, fixed_size_matcher, split_gets
 from memlite.client.stream import ReplyStream
 from memlite.client.tls import TlsFileError, TlsSettings
 from memlite.client.transport import open_transport
@@ -83,6 +83,7 @@ __all__ = [
     "is_error",
     "open_transport",
     "parse_address",
+    "split_gets",
 ]
 
 

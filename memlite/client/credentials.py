@@ -7,7 +7,7 @@ from memlite.client.login import TextLogin
 from memlite.client.tls import TlsFileError, TlsSettings
 from memlite.core.errors import ConfigError
 
-__all__ = ["read_login", "read_tls"]
+__all__ = ["password_in", "read_login", "read_tls"]
 
 
 def read_login(
@@ -37,7 +37,7 @@ def read_login(
         source = variable
     else:
         try:
-            password = file.read_bytes().partition(b"\n")[0].removesuffix(b"\r")
+            password = password_in(file)
         except OSError as error:
             raise ConfigError(f"{prefix}password-file {file}: {error.strerror}") from None
         source = f"--{_option(prefix)}password-file {file}"
@@ -47,6 +47,15 @@ def read_login(
             + ("" if file else f"; set it, or give a --{_option(prefix)}password-file")
         )
     return TextLogin(user.encode("utf-8", "surrogateescape"), password)
+
+
+def password_in(file: Path) -> bytes:
+    """Return the first line of a file, which is a password.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    return file.read_bytes().partition(b"\n")[0].removesuffix(b"\r")
 
 
 def read_tls(prefix: str, given: bool, settings: TlsSettings) -> TlsSettings | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from memlite.client.replies import LINE_LENGTH, VALUE_LENGTH, Fault, ReplyError
 
-__all__ = ["Outcome", "ReplyScanner", "fixed_size_matcher"]
+__all__ = ["Outcome", "ReplyScanner", "fixed_size_matcher", "split_gets"]
 
 Outcome = int | bytes
 """What a reply says: how many items it contains, or its line without the line ending.
@@ -19,6 +19,7 @@ Outcome = int | bytes
 
 _V: Final = ord("V")
 _E: Final = ord("E")
+_END: Final = b"END\r\n"
 
 
 class ReplyScanner:
@@ -60,6 +61,49 @@ class ReplyScanner:
         Raises:
             ReplyError: this is not what a memcached server sends.
         """
+        if self._chunks or self._items:
+            return self._split_any(data)
+        # The fast path, at two thirds of the cost, for complete replies of the usual kinds: items
+        # of a `get`, `gets` or `mg`, and lines. From the first reply that is anything else,
+        # `_split_any` decides, errors included. Slices are compared, as calling `startswith` takes
+        # longer.
+        replies: list[bytes] = []
+        start = position = 0  # of the reply, and of its next line
+        size, find, most = len(data), data.find, self._value_length
+        while position < size:
+            end = find(b"\r\n", position)
+            if end < 0:
+                break
+            if data[position] == _V:
+                words = data[position:end].split(b" ")
+                retrieved = words[0] == b"VALUE" and 4 <= len(words) <= 5
+                if not retrieved and (words[0] != b"VA" or len(words) < 2):
+                    break
+                try:
+                    length = int(words[3] if retrieved else words[1])
+                except ValueError:
+                    break
+                if not 0 <= length <= most:
+                    break
+                after = end + 2 + length
+                if retrieved and data[after : after + 7] == b"\r\nEND\r\n":
+                    position = after + 7
+                elif data[after : after + 2] == b"\r\n":
+                    position = after + 2
+                    if retrieved:
+                        continue
+                else:
+                    break
+            else:
+                position = end + 2
+            replies.append(data[start:position])
+            start = position
+        if start < size:
+            replies += self._split_any(data[start:])
+        return replies
+
+    def _split_any(self, data: bytes) -> list[bytes]:
+        """Return the replies that `data` completes, whatever they are and however they arrive."""
         ends: list[int] = []
         self.feed(data, ends)
         data, self._data = self._data, b""
@@ -187,6 +231,47 @@ class ReplyScanner:
 
 def _not_a_reply(line: bytes) -> ReplyError:
     return ReplyError(Fault.FOREIGN, "not a memcached reply", line[:80])
+
+
+def split_gets(data: bytes) -> tuple[list[bytes], int]:
+    """Return the replies to gets of one key that `data` begins with, each without its ``END``.
+
+    It costs a quarter of `ReplyScanner.split`: the bytes are cut at every ``END``, and each piece
+    must be empty, a miss, or an item of just the length that it announces. So a value may contain
+    ``END`` without being cut: its piece would be too short.
+
+    Args:
+        data: what a server has sent, from the beginning of a reply.
+
+    Returns:
+        The replies, and where they end. The rest is another kind of reply, or a part of one.
+    """
+    pieces = data.split(_END)
+    size = len(data) - len(pieces.pop())
+    ending, more = b"", 0  # of the last line, and the bytes besides the line that it announces
+    for piece in pieces:
+        if not piece:
+            continue
+        line = piece.find(b"\r\n")
+        if piece[line - 4 : line] != ending:  # most values have lengths of three or less digits
+            number = piece[piece.rfind(b" ", 0, line) : line]
+            if not number[1:].isdigit():
+                break
+            more = int(number) + 4
+            ending = piece[line - 4 : line] if len(number) <= 4 else b""
+        if (
+            line + more != len(piece)
+            or piece[:6] != b"VALUE "
+            or piece.count(b" ", 0, line) != 3  # a fourth precedes a cas unique
+            or piece[-2:] != b"\r\n"
+        ):
+            break
+    else:
+        return pieces, size
+    first = pieces.index(piece)  # an equal one before it would have ended the loop as well
+    rest = pieces[first:]
+    del pieces[first:]
+    return pieces, size - sum(map(len, rest)) - len(_END) * len(rest)
 
 
 def fixed_size_matcher(size: int, *, lite: bool = False) -> Callable[[bytes], list[bytes]]:

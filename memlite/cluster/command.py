@@ -8,7 +8,9 @@ from typing import Final
 
 from memlite.client.address import PORT
 from memlite.cluster import route as routes
+from memlite.cluster.move_commands import add_move_commands
 from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
+from memlite.core.errors import ConfigError, StartError
 
 __all__ = ["command_line", "main"]
 
@@ -47,11 +49,45 @@ def _route(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from memlite.cluster.membership.reading import read_cluster  # which needs asyncio
+    from memlite.cluster.mover.reading import read_with_mover  # which needs asyncio
     from memlite.cluster.show import as_json, as_text
 
-    document = read_cluster(options.url, "cluster show")
-    sys.stdout.write((as_json if options.json else as_text)(document))
+    document, mover = read_with_mover(options.url, "cluster show")
+    sys.stdout.write((as_json if options.json else as_text)(document, mover))
+    sys.stdout.flush()
+
+
+def _promote(options: argparse.Namespace) -> None:
+    from memlite.cluster.membership.promoting import demote_keys, promote_keys  # need asyncio
+
+    change = promote_keys if options.promotes else demote_keys
+    try:
+        change(options.cluster, "--cluster", [os.fsencode(key) for key in options.keys])
+    except ConfigError as error:
+        raise ConfigError(f"{options.parser.prog.removeprefix('memlite ')}: {error}") from None
+
+
+def _plan(options: argparse.Namespace) -> None:
+    import asyncio
+
+    from memlite.cluster import plan as plans
+    from memlite.cluster.dump import survey_all  # which needs asyncio, too
+
+    if not options.add and not options.remove:
+        options.parser.error("one of --add and --remove is required")
+    before = topology_of(options.parser, options)
+    if before.move is not None:
+        raise StartError("cluster plan: keys are moving at the moment; wait until that is over")
+    try:
+        after = plans.changed(
+            before, options.add, options.remove, by_name=options.cluster is not None
+        )
+    except ConfigError as error:
+        raise ConfigError(f"cluster plan: {error}") from None
+    counted = plans.surveys(before, after)
+    asyncio.run(survey_all(before.nodes, counted))
+    show = plans.as_json if options.json else plans.as_text
+    sys.stdout.write(show(plans.plan_of(before, after, counted)))
     sys.stdout.flush()
 
 
@@ -76,6 +112,8 @@ def command_line() -> argparse.ArgumentParser:
     add_topology_options(route)
     route.add_argument("--json", action="store_true", help="show a JSON object for each key")
     route.set_defaults(parser=route, run=_route)
+    _add_plan(commands)
+    add_move_commands(commands)
     show = commands.add_parser(
         "show",
         help="list the nodes that have joined a cluster",
@@ -86,6 +124,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     show.add_argument("--json", action="store_true", help="show a JSON object")
     show.set_defaults(run=_show)
+    _add_promote(commands)
     trial = commands.add_parser(
         "try",
         help="run several nodes and a proxy on this machine",
@@ -112,6 +151,49 @@ def command_line() -> argparse.ArgumentParser:
     )
     trial.set_defaults(run=_try)
     return parser
+
+
+def _add_promote(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
+    for name, text in (
+        ("promote", "have all nodes of a cluster keep copies of hot keys"),
+        ("demote", "have keys read from their own node again"),
+    ):
+        parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        parser.add_argument("keys", nargs="+", metavar="KEY")
+        parser.add_argument(
+            "--cluster",
+            required=True,
+            metavar="URL",
+            help="where the nodes register with --join: gs://bucket/prefix or "
+            "memcached://host:port/prefix (memcacheds: with TLS)",
+        )
+        parser.set_defaults(parser=parser, run=_promote, promotes=name == "promote")
+
+
+def _add_plan(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="say how many items would change their node if nodes came or went",
+        description="Say how many items and bytes would change their node if nodes came or went. "
+        "The nodes are asked for their items; nothing is changed.",
+    )
+    add_topology_options(plan)
+    plan.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="[NAME=]HOST:PORT",
+        help="a node that would come; may be repeated",
+    )
+    plan.add_argument(
+        "--remove",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="the name or address of a node that would go; may be repeated",
+    )
+    plan.add_argument("--json", action="store_true", help="show a JSON object")
+    plan.set_defaults(parser=plan, run=_plan)
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

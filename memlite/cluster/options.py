@@ -1,10 +1,19 @@
 """Options that name the nodes, for every command that needs them."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import NoReturn
 
-from memlite.cluster.topology import DEFAULT_HASH, Topology, parse_nodes, read_topology
+from memlite.cluster.hot_keys import parse_hot_keys
+from memlite.cluster.topology import (
+    DEFAULT_HASH,
+    READ,
+    WRITE,
+    Topology,
+    parse_nodes,
+    read_topology,
+)
 from memlite.core.errors import ConfigError, StartError
 from memlite.routing import HASHES
 
@@ -35,7 +44,7 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
         "--cluster",
         metavar="URL",
         help="where the nodes register with --join: gs://bucket/prefix or "
-        "memcached://host:port/prefix",
+        "memcached://host:port/prefix (memcacheds: with TLS)",
     )
     parser.add_argument(
         "--hash",
@@ -47,6 +56,28 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
         metavar="{}",
         help="with --nodes: two characters around the part of a key that is hashed",
     )
+    parser.add_argument(
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="with --nodes: on how many nodes each item is (default: 1)",
+    )
+    parser.add_argument(
+        "--write",
+        choices=WRITE,
+        help="with --replicas: which nodes the reply to a change waits for (default: all)",
+    )
+    parser.add_argument(
+        "--read",
+        choices=READ,
+        help="with --replicas: which nodes answer reads (default: any)",
+    )
+    parser.add_argument(
+        "--hot-key",
+        action="append",
+        metavar="KEY",
+        help="with --nodes: a key whose reads are spread over all nodes; may be repeated",
+    )
 
 
 def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
@@ -57,8 +88,17 @@ def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         StartError: a cluster's store cannot be read, or no node has joined it.
     """
     if options.nodes is not None:
+        hot_keys = _hot_keys(parser, options)
         try:
-            return parse_nodes(options.nodes, options.hash or DEFAULT_HASH, options.hash_tag or "")
+            return parse_nodes(
+                options.nodes,
+                options.hash or DEFAULT_HASH,
+                options.hash_tag or "",
+                replicas=1 if options.replicas is None else options.replicas,
+                write=options.write or WRITE[0],
+                read=options.read or READ[0],
+                hot_keys=hot_keys,
+            )
         except ConfigError as error:
             raise ConfigError(f"{parser.prog.removeprefix('memlite ')}: --nodes: {error}") from None
     refuse_hash(parser, options)
@@ -72,14 +112,30 @@ def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     return topology
 
 
+def _hot_keys(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[bytes]:
+    keys = [os.fsencode(key) for key in options.hot_key or ()]
+    try:
+        parse_hot_keys(keys)
+    except ConfigError as error:
+        parser.error(f"--hot-key: {error}")
+    return keys
+
+
 def refuse_hash(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Refuse options that are for ``--nodes`` alone.
 
     Raises:
         ConfigError: there is one.
     """
-    for name in ("hash", "hash_tag"):
+    if options.hot_key is not None:
+        has = "a topology file has hot_keys = [...]"
+        if options.cluster is not None:
+            has = f"memlite cluster promote KEY --cluster {options.cluster}"
+        parser.error(f"--hot-key is for --nodes; {has}")
+    for name in ("hash", "hash_tag", "replicas", "write", "read"):
         if getattr(options, name) is not None:
             flag = name.replace("_", "-")
+            if options.cluster is not None and not name.startswith("hash"):
+                parser.error(f"--{flag} is for --nodes; a cluster's members have no replicas")
             has = "a topology file has" if options.topology else "a cluster's members have"
             parser.error(f"--{flag} is for --nodes; {has} {name} = ...")

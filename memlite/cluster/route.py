@@ -45,6 +45,14 @@ def as_text(topology: Topology, key: bytes, placement: Placement) -> str:
     if placement.hash is not None:
         rows.append(("hash", f"{placement.hash} ({_HASHED_WITH[topology.hash]})"))
     rows.append((placement.reason, f"{placement.value} ({_REASONS[placement.reason]})"))
+    if topology.replicas > 1:
+        others = topology.router().replicas(key, topology.replicas)[1:]
+        rows += [
+            ("replica", f"{topology.nodes[one].name} at {topology.nodes[one].address}")
+            for one in others
+        ]
+    if _is_hot(topology, key):
+        rows.append(("copies", "on all other nodes, as it is a hot key"))
     lines = [_shown(key), *(f"  {name:<7} {text}" for name, text in rows)]
     return "".join(f"{line}\n" for line in lines)
 
@@ -52,7 +60,7 @@ def as_text(topology: Topology, key: bytes, placement: Placement) -> str:
 def as_json(topology: Topology, key: bytes, placement: Placement) -> str:
     """Return a line with a JSON object."""
     node = topology.nodes[placement.node]
-    row = {
+    row: dict[str, object] = {
         "key": _shown(key),
         "node": node.name,
         "address": str(node.address),
@@ -62,7 +70,16 @@ def as_json(topology: Topology, key: bytes, placement: Placement) -> str:
         "hash": placement.hash,
         placement.reason: placement.value,
     }
+    if topology.replicas > 1:
+        others = topology.router().replicas(key, topology.replicas)[1:]
+        row["replicas"] = [topology.nodes[other].name for other in others]
+    if _is_hot(topology, key):
+        row["hot"] = True
     return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _is_hot(topology: Topology, key: bytes) -> bool:
+    return any(one.key == key and not one.demoted for one in topology.hot_keys)
 
 
 def _shown(key: bytes) -> str:

@@ -2,26 +2,35 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from memlite.client.address import Address, parse_address
+from memlite.cluster.hot_keys import HotKey, parse_hot_keys
 from memlite.core.errors import ConfigError
 from memlite.routing import HASHES, Member, Router, make_router, node_name
 
 __all__ = [
     "DEFAULT_HASH",
     "ON_RETURN",
+    "READ",
+    "WRITE",
     "Gutter",
+    "Move",
     "Node",
+    "Phase",
     "Topology",
+    "check_replicas",
     "parse_nodes",
     "read_topology",
 ]
 
 DEFAULT_HASH: Final = "ketama"
 ON_RETURN: Final = ("flush", "keep")
+WRITE: Final = ("all", "majority", "primary")
+READ: Final = ("any", "primary")
 _GUTTER_TTL: Final = 60
 _LONGEST_GUTTER_TTL: Final = 3600
 _MOST_NODES: Final = 1000
@@ -56,6 +65,38 @@ class Gutter:
     ttl: int = _GUTTER_TTL
 
 
+class Phase(Enum):
+    """How far a change of the nodes is, in which keys move between them.
+
+    They come in this order; `BACK` may follow `MOVE` in place of `SETTLE`. Each must be known to
+    all before the next one.
+    """
+
+    PREPARE = "prepare"
+    """Keys are where they were. All changes of keys that will move are conditional."""
+    MOVE = "move"
+    """Keys that move are frozen, and then at their new node."""
+    SETTLE = "settle"
+    """All keys are at their new nodes."""
+    BACK = "back"
+    """Keys are where they were; those that have moved are given up, as a new node is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of the nodes that is going on.
+
+    Attributes:
+        phase: how far it is.
+        nodes: the nodes there will be.
+        nonce: 32 hexadecimal digits, at random; see `memlite.cluster.moving.marks`.
+    """
+
+    phase: Phase
+    nodes: tuple[Node, ...]
+    nonce: str
+
+
 @dataclass(frozen=True, slots=True)
 class Topology:
     """The nodes of a cluster, and how keys are spread over them.
@@ -67,6 +108,11 @@ class Topology:
         on_return: what a proxy does with a node that may have missed changes, before it is used
             again; one of `ON_RETURN`.
         gutter: what serves keys of nodes that are down; None for nothing.
+        replicas: on how many nodes an item is, the key's own node included.
+        write: what the reply to a change waits for with replicas; one of `WRITE`.
+        read: which of these nodes answer reads; one of `READ`.
+        move: a change of the nodes that is going on, from `nodes` to its own; None for none.
+        hot_keys: keys whose items have copies on all nodes.
     """
 
     nodes: tuple[Node, ...]
@@ -74,6 +120,11 @@ class Topology:
     hash_tag: str = ""
     on_return: str = "flush"
     gutter: Gutter | None = None
+    replicas: int = 1
+    write: str = "all"
+    read: str = "any"
+    move: Move | None = None
+    hot_keys: tuple[HotKey, ...] = ()
 
     def router(self) -> Router:
         """Return a router, whose indexes are those of `nodes`.
@@ -81,7 +132,18 @@ class Topology:
         Raises:
             ConfigError: the topology is not possible.
         """
-        members = [Member(node.name, node.weight) for node in self.nodes]
+        return self._router(self.nodes)
+
+    def next_router(self) -> Router:
+        """Return the router for after the move, whose indexes are those of its nodes.
+
+        Raises:
+            ConfigError: the topology is not possible.
+        """
+        return self._router(self.nodes if self.move is None else self.move.nodes)
+
+    def _router(self, nodes: Sequence[Node]) -> Router:
+        members = [Member(node.name, node.weight) for node in nodes]
         return make_router(self.hash, members, self.hash_tag)
 
 
@@ -90,7 +152,16 @@ def default_name(address: Address, hash_name: str) -> str:
     return address.path or node_name(address.host, address.port, hash_name)
 
 
-def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") -> Topology:
+def parse_nodes(
+    text: str,
+    hash_name: str = DEFAULT_HASH,
+    hash_tag: str = "",
+    *,
+    replicas: int = 1,
+    write: str = "all",
+    read: str = "any",
+    hot_keys: Sequence[bytes] = (),
+) -> Topology:
     """Return the topology of nodes that are given by their addresses, separated by commas.
 
     Raises:
@@ -99,7 +170,8 @@ def parse_nodes(text: str, hash_name: str = DEFAULT_HASH, hash_tag: str = "") ->
     """
     addresses = [parse_address(part.strip()) for part in text.split(",")]
     nodes = tuple(Node(default_name(address, hash_name), address) for address in addresses)
-    return _checked(Topology(nodes, hash_name, hash_tag))
+    topology = Topology(nodes, hash_name, hash_tag, replicas=replicas, write=write, read=read)
+    return _checked(replace(topology, hot_keys=_hot_keys(hot_keys)))
 
 
 def read_topology(path: Path) -> Topology:
@@ -122,26 +194,42 @@ def read_topology(path: Path) -> Topology:
 
 
 def _topology(document: Mapping[str, Any]) -> Topology:
-    _refuse_unknown(document, ("hash", "hash_tag", "replicas", "on_return", "gutter", "nodes"))
+    _refuse_unknown(
+        document,
+        (
+            "hash", "hash_tag", "replicas", "write", "read", "hot_keys", "on_return", "gutter",
+            "nodes",
+        ),
+    )  # fmt: skip
     hash_name = _text(document, "hash", DEFAULT_HASH)
     if hash_name not in HASHES:
         raise ConfigError(f"hash: must be one of {', '.join(HASHES)}, not {hash_name!r}")
-    if _number(document, "replicas", 1) != 1:
-        raise ConfigError("replicas: more than 1 is not possible yet")
     tables = document.get("nodes", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigError("nodes: must be tables, each headed [[nodes]]")
     nodes = tuple(_node(table, index, hash_name) for index, table in enumerate(tables, 1))
-    on_return = _text(document, "on_return", "flush")
-    if on_return not in ON_RETURN:
-        raise ConfigError(f"on_return: must be one of {', '.join(ON_RETURN)}, not {on_return!r}")
+    on_return = _choice(document, "on_return", ON_RETURN)
     gutter = _gutter(document["gutter"], hash_name) if "gutter" in document else None
     if gutter is not None and on_return == "keep":
         raise ConfigError(
             'on_return: must be "flush" with a gutter, as nodes do not get what is changed there'
         )
     hash_tag = _text(document, "hash_tag", "")
-    return _checked(Topology(nodes, hash_name, hash_tag, on_return, gutter))
+    replicas = _number(document, "replicas", 1)
+    write, read = _choice(document, "write", WRITE), _choice(document, "read", READ)
+    keys = document.get("hot_keys", [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ConfigError('hot_keys: must be a list of keys, as ["front-page"]')
+    hot_keys = _hot_keys([key.encode() for key in keys])
+    topology = Topology(nodes, hash_name, hash_tag, on_return, gutter, replicas, write, read)
+    return _checked(replace(topology, hot_keys=hot_keys))
+
+
+def _hot_keys(keys: Sequence[bytes]) -> tuple[HotKey, ...]:
+    try:
+        return parse_hot_keys(keys)
+    except ConfigError as error:
+        raise ConfigError(f"hot_keys: {error}") from None
 
 
 def _gutter(table: object, hash_name: str) -> Gutter:
@@ -194,6 +282,14 @@ def _text(table: Mapping[str, Any], key: str, default: str) -> str:
     return value
 
 
+def _choice(table: Mapping[str, Any], key: str, choices: Sequence[str]) -> str:
+    """Return the text of a key, or the first of the choices if it is not there."""
+    value = _text(table, key, choices[0])
+    if value not in choices:
+        raise ConfigError(f"{key}: must be one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
 def _number(table: Mapping[str, Any], key: str, default: int) -> int:
     value = table.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -201,9 +297,37 @@ def _number(table: Mapping[str, Any], key: str, default: int) -> int:
     return value
 
 
+def check_replicas(topology: Topology) -> None:
+    """Check what goes together with replicas and hot keys.
+
+    Raises:
+        ConfigError: something does not.
+    """
+    replicas, nodes = topology.replicas, len(topology.nodes)
+    if replicas < 1 or (nodes and replicas > nodes):
+        raise ConfigError(
+            f"replicas: must be from 1 to the number of nodes, {nodes}, not {replicas}"
+        )
+    if topology.hot_keys and topology.read == "primary":
+        raise ConfigError('read: must be "any" with hot_keys, which are read from all nodes')
+    if replicas == 1 and not topology.hot_keys:
+        return
+    what = "replicas" if replicas > 1 else "hot_keys"
+    if topology.move is not None and replicas > 1:
+        raise ConfigError("replicas: must be 1 while keys move between nodes")
+    if topology.gutter is not None:
+        must = "must be 1" if replicas > 1 else "there must be none"
+        raise ConfigError(f"{what}: {must} with a gutter; replicas serve reads in its place")
+    if topology.on_return == "keep":
+        raise ConfigError(
+            f'on_return: must be "flush" with {what}, or a node would serve what it has missed'
+        )
+
+
 def _checked(topology: Topology) -> Topology:
     if len(topology.nodes) > _MOST_NODES:
         raise ConfigError(f"nodes: {len(topology.nodes)} are more than {_MOST_NODES}")
+    check_replicas(topology)
     seen: set[Address] = set()
     for node in (*topology.nodes, *(topology.gutter.nodes if topology.gutter else ())):
         if node.address in seen:

@@ -122,7 +122,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "join",
         "join a cluster, whose members are kept in gs://bucket/prefix or in one server, "
-        "memcached://host:port/prefix; the node starts without items",
+        "memcached://host:port/prefix (memcacheds: with TLS); the node starts without items",
         None,
         "URL",
         nonempty,
@@ -140,6 +140,10 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "HOST:PORT",
         nonempty,
+    ),
+    Option(
+        "spare",
+        "with --join: join without keys; memlite cluster add brings the node in",
     ),
     Option(
         "near-cache",

@@ -24,6 +24,7 @@ class Config:
     join: str | None = None
     name: str | None = None
     advertise: str | None = None
+    spare: bool = False
     near_cache: int = 0
     near_cache_ttl: float = 30
     write_back: bool = False

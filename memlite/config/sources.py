@@ -20,8 +20,14 @@ from memlite.core.errors import ConfigError
 __all__ = ["load"]
 
 _CONFIG_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
-# Variables of the build, the tests and the other commands.
-_FOREIGN_VARIABLES = ("MEMLITE_COMPILED", "MEMLITE_TEST_", "MEMLITE_BENCH_", "MEMLITE_SHELL_")
+# Variables of the build, the tests, the other commands and the store of a cluster.
+_FOREIGN_VARIABLES = (
+    "MEMLITE_COMPILED",
+    "MEMLITE_TEST_",
+    "MEMLITE_BENCH_",
+    "MEMLITE_SHELL_",
+    "MEMLITE_STORE_",
+)
 _OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 _ACTIONS = {"h": "help", "V": "version", "i": "license", None: "print-config"}
 

@@ -202,15 +202,21 @@ class Engine:
             self._observe_fetch(key, item, state)
         return item
 
-    def unique(self, item: Item) -> int:
+    def unique(self, item: Item, compared: int = 0) -> int:
         """Return the cas unique of an item for clients; always 0 with ``-C``.
 
-        It is also 0 until a backend has stored the item, see `awaits_version`.
+        It is also 0 until a backend has stored the item, see `awaits_version`. For `compared` see
+        `with_unique`.
         """
-        return self.with_unique(item).unique if self.cas_enabled else 0
+        return self.with_unique(item, compared).unique if self.cas_enabled else 0
 
-    def with_unique(self, item: Item) -> Item:
-        """Return the stored item, after assigning its cas unique if it has none."""
+    def with_unique(self, item: Item, compared: int = 0) -> Item:
+        """Return the stored item, after assigning its cas unique if it has none.
+
+        Args:
+            item: the item.
+            compared: what a client compares it with; it does not become the unique now.
+        """
         return item
 
     def awaits_version(self, item: Item) -> bool:
@@ -292,7 +298,7 @@ class Engine:
 
         def decide(current: Item | None, new: Content) -> Decision:
             if current is not None:
-                current = self.with_unique(current)
+                current = self.with_unique(current, unique)
             return semantics.cas(current, new, unique if self.cas_enabled else -1)
 
         outcome = self._store("cas", key, flags, exptime, value, decide)

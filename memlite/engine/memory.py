@@ -87,11 +87,12 @@ class MemoryEngine(MetaEngine):
                 return
         self._set_framed(key, old, exptime, wire)
 
-    def with_unique(self, item: Item) -> Item:
+    def with_unique(self, item: Item, compared: int = 0) -> Item:
         """Return the stored item, after assigning its cas unique if it has none.
 
         Assigned only when a client asks for it, as it takes 48 bytes of memory. Clients cannot tell
-        the difference: no cas can contain a unique that was never shown.
+        the difference: what they compare was not shown for this item, so it does not become its
+        unique. They may have guessed it, or have it from before a restart.
         """
         if item.version or not self.cas_enabled:
             return item
@@ -103,6 +104,8 @@ class MemoryEngine(MetaEngine):
         meta_flags = item.meta_flags
         if not item.version and (meta_flags is None or meta_flags.unique is None):
             self._version += 1
+            if self._version == compared:
+                self._version += 1
             item = self._items.set_version(item, self._version)
         return item
 

@@ -170,7 +170,7 @@ class MetaEngine(Engine):
         if compare and current is not None and not self.cas_enabled:
             compare = 0
         if compare is not None and current is not None:
-            current = self.with_unique(current)
+            current = self.with_unique(current, compare)
         decision = semantics.store(
             current,
             new,
@@ -232,7 +232,7 @@ class MetaEngine(Engine):
             counters.delete_misses += 1
             return Outcome.NOT_FOUND
         if compare is not None:
-            item = self.with_unique(item)
+            item = self.with_unique(item, compare)
             if self.unique(item) != compare:
                 counters.delete_misses += 1
                 return Outcome.EXISTS
@@ -290,7 +290,9 @@ class MetaEngine(Engine):
             self.look_up(key)  # once, as `incr` and `decr` do below
             return self._begin_count(key, initial, exptime, unique)
         # An empty value is not a number, regardless of its cas unique.
-        mismatch = current is not None and compare is not None and compare != self.unique(current)
+        mismatch = (
+            current is not None and compare is not None and compare != self.unique(current, compare)
+        )
         if current is not None and current.size and mismatch:
             self.look_up(key)
             return Counted(Outcome.EXISTS)

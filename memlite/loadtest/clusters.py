@@ -14,7 +14,7 @@ import psutil
 from memlite.client.address import Address
 from memlite.cluster.topology import Node, Topology
 from memlite.core.errors import ConfigError, StartError
-from memlite.loadtest.defaults import PROXIED
+from memlite.loadtest.defaults import ASKED, PROXIED, WITH_PROXY
 from memlite.loadtest.results import ClusterInfo, TargetInfo
 from memlite.loadtest.targets import LaunchedServer, LaunchSettings, Target, last_line
 from memlite.testing import process
@@ -28,7 +28,7 @@ _LEAST_MEMORY: Final = 64  # megabytes of a node
 
 
 class Cluster(Target):
-    """Nodes and, for the path ``proxied``, a proxy, launched for the measurement.
+    """Nodes and, for the paths `WITH_PROXY`, a proxy, launched for the measurement.
 
     All clusters have the same memory in total, so that more nodes do not mean more hits. Nodes are
     hashed by names that are the same in every run, so that keys are spread in the same way.
@@ -61,13 +61,15 @@ class Cluster(Target):
                     for name, node in zip(self.named, self._nodes, strict=True)
                 )
             )
-            if self._info.path == PROXIED:
+            if self._info.path in WITH_PROXY:
                 self._proxy = self._start_proxy(stack, topology)
                 self.named = {"proxy": psutil.Process(self._proxy.process.pid), **self.named}
                 self.address = self._proxy.address
             else:
-                self.topology = topology
                 self.address = self._nodes[0].address
+            self.asks = self._info.path == ASKED
+            if self._info.path != PROXIED:
+                self.topology = topology
             self.processes = list(self.named.values())
             self.details["nodes"] = ", ".join(str(node.address) for node in topology.nodes)
             self.details["backend"] = self._backend

@@ -19,7 +19,7 @@ from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
 from memlite.loadtest.clusters import clusters
-from memlite.loadtest.defaults import DIRECT
+from memlite.loadtest.defaults import PROXIED
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import load, save
 from memlite.loadtest.knee import KneeSearch
@@ -104,7 +104,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
 
         refuse_what_it_cannot(workload, options.rate)
-        if options.command == "compare" and options.cluster and DIRECT in options.paths:
+        if options.command == "compare" and options.cluster and set(options.paths) - {PROXIED}:
             raise ConfigError(
                 "bench: --client pymemcache does not know the nodes: use --paths proxied"
             )

@@ -1,6 +1,16 @@
 """Defaults that the help shows, without the packages that measuring needs."""
 
-__all__ = ["BACKENDS", "DIRECT", "PATHS", "PROXIED", "READ_LATENCY", "WRITE_LATENCY"]
+__all__ = [
+    "ASKED",
+    "BACKENDS",
+    "COMPARED_PATHS",
+    "DIRECT",
+    "PATHS",
+    "PROXIED",
+    "READ_LATENCY",
+    "WITH_PROXY",
+    "WRITE_LATENCY",
+]
 
 READ_LATENCY = "lognormal:median=15ms,p99=60ms"
 WRITE_LATENCY = "lognormal:median=30ms,p99=120ms"
@@ -11,5 +21,10 @@ BACKENDS = ("memory", "file", "gcs")
 
 PROXIED = "proxied"
 DIRECT = "direct"
-PATHS = (PROXIED, DIRECT)
+ASKED = "asked"
+PATHS = (PROXIED, DIRECT, ASKED)
 """How requests reach the nodes of a cluster."""
+COMPARED_PATHS = (PROXIED, DIRECT)
+"""Those that are compared unless told otherwise."""
+WITH_PROXY = (PROXIED, ASKED)
+"""Those for which there is a proxy."""

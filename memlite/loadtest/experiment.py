@@ -261,6 +261,7 @@ class _Run:
                     tls=target.tls,
                     lite=target.lite,
                     topology=target.topology,
+                    asks=target.asks,
                 )
             )
             self._next_client += connections

@@ -31,6 +31,7 @@ class Task:
         tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
         topology: the nodes, for clients that know them; None for clients of one server.
+        asks: whether clients ask the server at `address` for the nodes when they connect.
     """
 
     address: tuple[str, int] | str
@@ -48,6 +49,7 @@ class Task:
     tls: TlsSettings | None = None
     lite: bool = False
     topology: Topology | None = None
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.defaults import BACKENDS, PATHS, READ_LATENCY, WRITE_LATENCY
+from memlite.loadtest.defaults import BACKENDS, COMPARED_PATHS, PATHS, READ_LATENCY, WRITE_LATENCY
 
 __all__ = ["PASSWORD_VARIABLE", "command_line", "parse"]
 
@@ -63,7 +63,7 @@ def _complete_comparison(options: argparse.Namespace) -> None:
     """
     if options.paths and not options.cluster:
         raise ConfigError("bench: --paths is for clusters: use --cluster as well")
-    options.paths = options.paths or list(PATHS)
+    options.paths = options.paths or list(COMPARED_PATHS)
     if options.backends is None:
         options.backends = ["memory"] if options.cluster else list(BACKENDS)
 
@@ -162,8 +162,9 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         "--paths",
         type=_checked(_paths),
         metavar="LIST",
-        help="how requests reach the nodes: proxied, through memlite proxy, or direct, from "
-        f"clients that know the nodes (default: {','.join(PATHS)})",
+        help="how requests reach the nodes: proxied, through memlite proxy; direct, from clients "
+        "that know the nodes; or asked, from clients that ask the proxy for them when they connect "
+        f"(default: {','.join(COMPARED_PATHS)})",
     )
 
 

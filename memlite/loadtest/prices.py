@@ -22,7 +22,7 @@ from typing import Any
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest import selection, units
-from memlite.loadtest.defaults import PROXIED
+from memlite.loadtest.defaults import WITH_PROXY
 from memlite.loadtest.results import Point, Results, TargetInfo
 
 __all__ = ["Cost", "Prices", "assumptions", "costs", "load"]
@@ -196,7 +196,7 @@ def _cost(point: Point, target: TargetInfo | None, prices: Prices) -> Cost | Non
         return None
     kind = target.kind if target is not None else "server"
     cluster = target.cluster if target is not None else None
-    machines = 1 if cluster is None else cluster.nodes + (cluster.path == PROXIED)
+    machines = 1 if cluster is None else cluster.nodes + (cluster.path in WITH_PROXY)
     hours = _MILLION / throughput / 3600
     month = prices.disk_gib * prices.disk_gib_month
     reads, writes = _shares(point)

@@ -256,7 +256,8 @@ class ClusterInfo:
 
     Attributes:
         nodes: number of nodes.
-        path: ``proxied``, requests pass a proxy, or ``direct``, clients know the nodes.
+        path: ``proxied``, requests pass a proxy; ``direct``, clients know the nodes; or
+            ``asked``, they ask a proxy for them when they connect.
     """
 
     nodes: int

@@ -64,6 +64,7 @@ class Target:
         named: of a cluster, those processes by their names; valid inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
         topology: the nodes, for clients that know them; None for clients of one server.
+        asks: whether clients ask the server at `address` for the nodes.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
         lite: whether to speak the lite dialect.
@@ -73,6 +74,7 @@ class Target:
     tls: TlsSettings | None = None
     lite: bool = False
     topology: Topology | None = None
+    asks: bool = False
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name

@@ -14,7 +14,7 @@ from memlite.client.address import Address
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.burst import burst
-from memlite.loadtest.clients.nodes import Nodes
+from memlite.loadtest.clients.nodes import Nodes, ask
 from memlite.loadtest.clients.routed import RoutedClients
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.clients.text import TextClients
@@ -164,6 +164,11 @@ class _Measurement:
         for client in range(task.first_client, end):
             store, read = self._operations(client, end).take(2)
             requests.append((store, read))
+        if task.asks:
+            settings = Settings(
+                task.address, 1, timeout=task.timeout, login=task.login, tls=self._tls
+            )
+            self._nodes = await ask(settings)
         if not await self._go():
             return self._recorder.end()
         cpu = self._begin()
@@ -253,7 +258,9 @@ class _Measurement:
         plain: PlainOperations | None = None,
     ) -> TextClients:
         if self._nodes is not None:
-            return RoutedClients(settings, take, self._recorder, self._nodes, plain)
+            return RoutedClients(
+                settings, take, self._recorder, self._nodes, plain, asks=self._task.asks
+            )
         return TextClients(settings, take, self._recorder, plain)
 
     def _start(self, clients: TextClients, supply: Supply) -> None:

@@ -3,10 +3,16 @@
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["CLUSTER_KEY", "config_reply", "item_reply", "listing"]
+from memlite.protocol import packets, replies
+from memlite.protocol.packets import BinaryRequest, Status
+
+__all__ = ["CLUSTER_KEY", "CONFIG_GET", "config_packet", "config_reply", "item_reply", "listing"]
 
 CLUSTER_KEY: Final = b"AmazonElastiCache:cluster"
 """The key whose ``get`` is the old form of ``config get cluster``."""
+
+CONFIG_GET: Final = 0x60
+"""The opcode of ``config get`` in the binary protocol. memcached does not know it."""
 
 
 def listing(version: int, nodes: Iterable[tuple[str, str, int]]) -> bytes:
@@ -29,3 +35,19 @@ def item_reply(payload: bytes, unique: int | None = None) -> bytes:
     """Return the reply to a retrieval of `CLUSTER_KEY`; of ``gets``, with its cas unique."""
     last = b"" if unique is None else b" %d" % unique
     return b"VALUE %b 0 %d%b\r\n%b\r\nEND\r\n" % (CLUSTER_KEY, len(payload), last, payload)
+
+
+def config_packet(request: BinaryRequest, reply: bytes) -> bytes:
+    """Return the reply to a packet with `CONFIG_GET`, whose key says what is asked for.
+
+    Args:
+        request: the packet.
+        reply: the reply to the same command as text.
+    """
+    if reply.startswith(b"CONFIG "):
+        payload = reply[reply.index(b"\r\n") + 2 : -len(b"\r\nEND\r\n")]
+        return packets.hit_head(request, 0, b"", len(payload), 0) + payload
+    if reply == replies.ERROR:
+        return packets.failure(request, Status.UNKNOWN_COMMAND)
+    text = reply.removeprefix(b"SERVER_ERROR ").removesuffix(b"\r\n")
+    return packets.failure(request, Status.INTERNAL_ERROR, text)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memlite.core.clock import Clock
 from memlite.core.version import SERVER_VERSION
@@ -11,8 +11,14 @@ from memlite.protocol.numbers import unsigned
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.discovery import Discovery
 from memlite.proxy.node import Node
+from memlite.proxy.times import times
+from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
+
+if TYPE_CHECKING:
+    from memlite.proxy.queue import RequestQueue
+    from memlite.proxy.trace import Trace
 
 __all__ = ["ProxyAdmin"]
 
@@ -32,9 +38,12 @@ class ProxyAdmin:
         cluster: the nodes.
         counters: the counters of the connections.
         register: the open connections.
+        unread_replies: what is held for clients that do not read.
         clock: the clock.
         set_verbosity: sets the log level, 0 to 3.
         authenticates: whether clients must authenticate.
+        queue: what requests pass on their way; None if they go to the nodes at once.
+        trace: the trace; None if there is none.
 
     Attributes:
         discovery: tells clients of the nodes.
@@ -45,15 +54,21 @@ class ProxyAdmin:
         cluster: Cluster,
         counters: Counters,
         register: Register,
+        unread_replies: UnreadReplies,
         clock: Clock,
         set_verbosity: Callable[[int], None],
         *,
         authenticates: bool,
+        queue: "RequestQueue | None" = None,
+        trace: "Trace | None" = None,
     ) -> None:
         self.authenticates = authenticates
         self._cluster = cluster
+        self._queue = queue
+        self._trace = trace
         self._counters = counters
         self._register = register
+        self._unread_replies = unread_replies
         self._clock = clock
         self._set_verbosity = set_verbosity
         self.discovery = Discovery(cluster)
@@ -69,9 +84,13 @@ class ProxyAdmin:
                 return self.discovery.config(words)
             case b"stats" if len(words) == 1:
                 return replies.stat_lines(self.stats())
+            case b"stats" if words[1] == b"proxy":
+                return replies.stat_lines(self.times())
             case b"stats" if words[1] == b"reset":
                 self._counters.reset()
                 self._cluster.reset()
+                if self._queue is not None:
+                    self._queue.reset()
                 return replies.RESET
             case word if word == b"stats" or word in _OF_NODES:
                 return _NOT_HERE
@@ -84,6 +103,10 @@ class ProxyAdmin:
         self._set_verbosity(min(level, _MAX_VERBOSITY))
         return replies.OK
 
+    def times(self) -> Iterator[tuple[str, object]]:
+        """Yield the names and values of the group ``stats proxy``."""
+        return times(self._cluster, self._queue, self._trace)
+
     def stats(self) -> Iterator[tuple[str, object]]:
         """Yield the names and values of the proxy's statistics."""
         cluster, counters, clock = self._cluster, self._counters, self._clock
@@ -95,11 +118,24 @@ class ProxyAdmin:
         yield "rejected_connections", counters.rejected_connections
         yield "bytes_read", counters.bytes_read
         yield "bytes_written", counters.bytes_written
+        yield "proxy_unread_bytes", self._unread_replies.size
+        yield "proxy_unread_disconnects", self._unread_replies.disconnected
         yield "proxy_multigets", cluster.multigets
         yield "proxy_failed_requests", cluster.failures
         yield "proxy_failed_shards", cluster.failed_shards
         yield "proxy_nodes", len(cluster.nodes)
         yield "proxy_nodes_up", sum(node.state == "up" for node in cluster.nodes)
+        hot = cluster.hot.stats()
+        changes = cluster.replicated
+        if cluster.replicas is not None or hot or changes.holds:
+            yield "proxy_replica_reads", changes.replica_reads
+            yield "proxy_fills", changes.fills
+            yield "proxy_holds", changes.holds
+            yield "proxy_holds_left", changes.left
+        if cluster.moving is not None:
+            yield "proxy_moving_phase", cluster.moving.phase.value
+        yield "proxy_moving_requests", cluster.moving_requests
+        yield from hot
         for node in cluster.nodes:
             yield from _stats_of(f"node:{node.name}", node)
         if cluster.gutter is not None:

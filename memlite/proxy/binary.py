@@ -7,13 +7,16 @@ from memlite.core.version import SERVER_VERSION
 from memlite.memory import Part
 from memlite.protocol import packets, replies
 from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.discovery import CLUSTER_KEY, CONFIG_GET, config_packet
 from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
 from memlite.proxy import binary_replies, binary_requests
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.binary_replies import Decode
 from memlite.proxy.binary_requests import MODES, UnsendableKeyError
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.executor import ForwardingClient, ProxyExecutor
+from memlite.proxy.executor import ProxyExecutor
+from memlite.proxy.ordering import ForwardingClient
+from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Flush, Origin, Request
 
 __all__ = ["BinaryProxyExecutor"]
@@ -46,7 +49,7 @@ _QUIET_RETRIEVALS: Final = frozenset(
 )
 _FLUSHES: Final = frozenset(map(int, (Opcode.FLUSH, Opcode.FLUSHQ)))
 _SASL: Final = frozenset(map(int, (Opcode.SASL_LIST_MECHS, Opcode.SASL_AUTH, Opcode.SASL_STEP)))
-_LONG_KEY: Final = b"a key with a space or line feed has at most 186 bytes through a proxy"
+_LONG_KEY: Final = b"a key with a space, line feed or NUL has at most 186 bytes through a proxy"
 _UNREADABLE: Final = b"the node's reply is not one of memcached"
 
 
@@ -61,12 +64,18 @@ class BinaryProxyExecutor(ProxyExecutor):
         admin: carries out commands that are not about keys.
         client: the connection.
         out: the list to which replies are appended.
+        recognizer: see `ProxyExecutor`.
     """
 
     def __init__(
-        self, cluster: Cluster, admin: ProxyAdmin, client: ForwardingClient, out: list[Part]
+        self,
+        cluster: Cluster,
+        admin: ProxyAdmin,
+        client: ForwardingClient,
+        out: list[Part],
+        recognizer: Recognizer | None = None,
     ) -> None:
-        super().__init__(cluster, admin, client, out)
+        super().__init__(cluster, admin, client, out, recognizer)
         self._special = {
             "binary_admin": self._administer_packet,
             "binary_reject": self._reject_packet,
@@ -83,6 +92,10 @@ class BinaryProxyExecutor(ProxyExecutor):
             self._translate(arguments[0], translation)
 
     def _translate(self, asked: BinaryRequest, translation: _Translation) -> None:
+        if translation.reads and asked.key == CLUSTER_KEY:
+            listed = self._admin.discovery.item(with_unique=True)
+            self._reply(translation.decode(asked, listed))
+            return
         try:
             data = translation.encode(asked)
         except UnsendableKeyError:
@@ -102,6 +115,10 @@ class BinaryProxyExecutor(ProxyExecutor):
     def _reject_packet(self, asked: BinaryRequest, status: Status) -> None:
         """Answer a malformed or unknown command."""
         unknown = status is Status.UNKNOWN_COMMAND
+        if unknown and asked.opcode == CONFIG_GET:
+            reply = self._admin.execute([b"config", b"get", asked.key])
+            self._reply(config_packet(asked, reply))
+            return
         if unknown and asked.opcode in _SASL and self._admin.authenticates:
             status = Status.AUTH_ERROR  # clients may not authenticate twice
         self._reply(packets.failure(asked, status))
@@ -124,6 +141,8 @@ class BinaryProxyExecutor(ProxyExecutor):
     def _statistics(self, asked: BinaryRequest) -> bytes:
         if not asked.key:
             return packets.stat_packets(asked, self._admin.stats())
+        if asked.key == b"proxy":
+            return packets.stat_packets(asked, self._admin.times())
         reply = self._admin.execute([b"stats", asked.key])
         if reply == replies.RESET:
             return packets.stat_packets(asked, ())
@@ -132,10 +151,7 @@ class BinaryProxyExecutor(ProxyExecutor):
     def _flush_nodes(self, asked: BinaryRequest) -> None:
         data, nodes = binary_requests.flushing(asked), self._cluster.targets
         whole = _FlushPacket(self, len(nodes), asked)
-        self._begin(whole)
-        for index, node in enumerate(nodes):
-            node.send(data, whole.part(index))
-        self._end(whole)
+        self._forward_all(whole, [(node, data) for node in nodes])
 
 
 class _Translated(Request):

@@ -1,7 +1,7 @@
 """Binary requests as requests to nodes, which are asked in text: one request for each.
 
-Keys with a space or a line feed are sent in base64. Values are read with ``gets`` and ``gats``,
-as a meta get of a stale item would take the right to recache it.
+Keys with a space, a line feed or a NUL are sent in base64. Values are read with ``gets`` and
+``gats``, as a meta get of a stale item would take the right to recache it.
 """
 
 from typing import Final
@@ -45,6 +45,10 @@ class UnsendableKeyError(Exception):
     """The key cannot be sent to a node: it needs base64, in which it is too long."""
 
 
+def _is_word(key: bytes) -> bool:
+    return nameable(key) and b"\0" not in key  # at which a line ends for older memcacheds
+
+
 def _key(request: BinaryRequest) -> tuple[bytes, bytes]:
     """Return the key as it is sent, and the flag that says how.
 
@@ -52,7 +56,7 @@ def _key(request: BinaryRequest) -> tuple[bytes, bytes]:
         UnsendableKeyError: see the class.
     """
     key = request.key
-    if nameable(key):
+    if _is_word(key):
         return key, b""
     key = encode_key(key)
     if len(key) > _LONGEST_KEY:
@@ -68,7 +72,7 @@ def _exptime(exptime: int) -> int:
 def getting(request: BinaryRequest) -> bytes:
     """Return the request for GET and its variants."""
     key = request.key
-    if nameable(key):
+    if _is_word(key):
         return b"gets %b\r\n" % key
     return b"mg %b%b c f v\r\n" % _key(request)
 

@@ -1,16 +1,23 @@
 """The nodes behind a proxy: which one has a key, and its connection."""
 
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
+from memlite.proxy.changes import Changes
 from memlite.proxy.gutter import Gutter
+from memlite.proxy.merge import Merger
+from memlite.proxy.moving import Moving
 from memlite.proxy.node import Access, Node, Receiver
 from memlite.proxy.outages import Outages
-from memlite.proxy.refusing import Refusing
+from memlite.proxy.promotions import Promotions
+from memlite.proxy.refusing import NO_NUL, Refusing
+from memlite.proxy.replicas import ReplicaSet, ReplicaSets
 from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
 
@@ -19,6 +26,8 @@ __all__ = ["Cluster", "Target"]
 _log = logging.getLogger("memlite")
 
 # Nodes by key, which takes a tenth of the time of finding them. The memory for that is bounded.
+# Seconds in which nodes mostly answer all of a pipeline: one write to the client is enough then.
+_SHORTLY: Final = 0.001
 _MOST_REMEMBERED: Final = 32_768
 
 
@@ -49,13 +58,21 @@ class Cluster:
         version: of the topology, for clients: a number that rises with each change.
         gutter: what serves keys of nodes that are down; None for nothing.
         strict: as above.
+        replicas: finds the nodes of a key if it has several; None if each has one.
+        replicated: the changes of keys with replicas.
+        moving: the move of keys between nodes that is going on; None for none.
+        hot: the keys that have copies on all nodes.
         changes: how often the topology has changed.
+        merger: merges the nodes' replies to the parts of a retrieval.
         due: the executors that have replies to deliver.
+        known_nodes: the nodes of some keys, for reading. It may lack any key; see `node_of`. Keys
+            with a NUL are never in there.
         by_line: the nodes of the keys of gets, by the whole request line. What is in there is a
-            valid get of one key.
+            valid get of one key, or an ``mg``; see `remember_meta`.
         failures: requests, or parts of one, that were answered with an error of the proxy.
         failed_shards: the parts of retrievals whose keys were misses because a node failed.
         multigets: retrievals that several nodes were asked for.
+        retire: called with each node that is gone; it stops once it has answered.
     """
 
     def __init__(
@@ -76,19 +93,33 @@ class Cluster:
         self._started = False
         self.nodes: list[Node] = []
         self.gutter: Gutter | None = None
+        self.replicas: ReplicaSets | None = None
+        # Well over the deadline, after which a change is still made by a node that was paused.
+        self.replicated = Changes(max(30, math.ceil(10 * access.deadline)))
+        self.moving: Moving | None = None
+        self._ending: Moving | None = None  # is over, but may have requests in progress
+        self._moved = 0  # requests of moves that are over
+        self.by_line: dict[bytes, Node | ReplicaSet] = {}
+        self._has_meta_lines = False
+        self.known_nodes: dict[bytes, Node | ReplicaSet] = {}
+        self.hot = Promotions(self.replicated, access.deadline, self._forget)
         if topology is None:
             self._refusing = Refusing("the nodes are not known yet")
         else:
-            self._index = topology.router().index
+            self._router = topology.router()
             # Nodes are taken as they are by a proxy that starts.
             self.nodes = [
-                self._node(node, topology, self._outages, missed=False) for node in topology.nodes
+                self._node(node, topology, self._outages, missed=False)
+                for node in _nodes_of(topology)
             ]
             self._set_gutter(topology)
+            self._set_replicas(topology)
+            self._set_move(topology)
+        self._shortly: list[Callable[[], object]] = []
         self.changes = 0
+        self.merger = Merger()
+        self.retire: Callable[[Node], None] = Node.retire
         self.due: list[_Delivering] = []
-        self.by_line: dict[bytes, Node] = {}
-        self._by_key: dict[bytes, Node] = {}
         self.reset()
 
     def _node(
@@ -105,6 +136,7 @@ class Cluster:
     def reset(self) -> None:
         """Start counting from zero."""
         self.failures = self.failed_shards = self.multigets = 0
+        self.replicated.reset()
 
     @property
     def refusal(self) -> bytes | None:
@@ -128,27 +160,38 @@ class Cluster:
         Nodes of the same name and address keep their connection. Others answer what they have been
         asked, and are then disconnected.
         """
-        if self._refusing is not None and self.topology is not None:
+        suspended = self._refusing is not None
+        if suspended and self.topology is not None:
             _log.info("requests are forwarded again")
-        self._refusing = None
-        if topology == self.topology:
+        if topology.move is not None and topology.replicas > 1:
+            self.suspend("keys with replicas cannot be moved between nodes")
             return
-        self.topology, self._index = topology, topology.router().index
+        self._refusing = None
+        before, self.topology = self.topology, topology
+        if before is not None and replace(before, hot_keys=topology.hot_keys) == topology:
+            if suspended or topology.hot_keys != before.hot_keys:
+                self._set_hot_keys(topology)
+            return
+        self._router = topology.router()
+        self._take_over(topology)
+
+    def _take_over(self, topology: Topology) -> None:
         self.version = _version(self.version)
         old, before = self.nodes, self.every_node
-        self.nodes = self._taken_over(old, topology.nodes, topology, self._outages)
+        self.nodes = self._taken_over(old, _nodes_of(topology), topology, self._outages)
         for node in self.nodes:
             node.returning.empties = topology.on_return == "flush"
         self._set_gutter(topology)
-        self._by_key.clear()
-        self.by_line.clear()
+        self._set_replicas(topology)
+        self._set_move(topology)
+        self._forget_all()
         self.changes += 1
         now = self.every_node
         if self._started:
             for node in set(now).difference(before):
                 node.start()
         for node in set(before).difference(now):
-            node.retire()
+            self.retire(node)
         added, gone = len(set(self.nodes).difference(old)), len(set(old).difference(self.nodes))
         _log.info("topology: %d nodes, %d of them new, %d gone", len(self.nodes), added, gone)
 
@@ -182,38 +225,168 @@ class Cluster:
         self._outages_of_gutter.watch(self.gutter.nodes if self.gutter is not None else ())
         self._outages.watch(self.nodes, self.gutter)
 
+    def _set_replicas(self, topology: Topology) -> None:
+        self.replicas = None
+        if topology.replicas > 1:
+            router = self._router
+            self.replicas = ReplicaSets(
+                self.nodes,
+                lambda key: router.replicas(key, topology.replicas),
+                self.replicated,
+                topology.write,
+                spreads=topology.read == "any",
+            )
+        self._set_hot_keys(topology)
+
+    def _set_hot_keys(self, topology: Topology) -> None:
+        if topology.hot_keys or self.hot.active:
+            router, count = self._router, topology.replicas
+            self.hot.update(
+                topology.hot_keys,
+                self.nodes,
+                lambda key: router.replicas(key, count),
+                topology.write,
+                moving=topology.move is not None,
+            )
+
+    def _forget(self, key: bytes) -> None:
+        """Have the node of a key looked up again."""
+        self.known_nodes.pop(key, None)
+        if self._has_meta_lines:  # with flags that nobody knows here
+            self.by_line.clear()
+            self._has_meta_lines = False
+        else:
+            self.by_line.pop(b"get %b\r\n" % key, None)
+
+    def _set_move(self, topology: Topology) -> None:
+        moving = self.moving
+        if moving is not None and moving.goes_on_as(topology):
+            _log.info("keys move between nodes: phase %s", moving.phase.value)
+            return
+        if moving is not None:
+            self._moved += moving.requests
+            self._ending, self.moving = moving, None
+            _log.info("no keys move between nodes any more")
+        if topology.move is None:
+            return
+        found = {(node.name, node.address): node for node in self.nodes}
+        self.moving = Moving(
+            topology,
+            [found[node.name, node.address] for node in topology.nodes],
+            [found[node.name, node.address] for node in topology.move.nodes],
+            lease=self._access.lease,
+            scheduler=self._scheduler,
+            delivered=self.deliver,
+            forget=self._forget_all,
+        )
+        _log.info("keys move between nodes: phase %s", self.moving.phase.value)
+
+    @property
+    def moving_requests(self) -> int:
+        """How many requests were for keys that moved at that time."""
+        return self._moved + (0 if self.moving is None else self.moving.requests)
+
     def suspend(self, reason: str) -> None:
         """Refuse all requests until the topology is known again."""
         if self._refusing is None or self._refusing.reason != reason:
             _log.warning("no request is forwarded: %s", reason)
         self._refusing = Refusing(reason)
-        self._by_key.clear()
+        self.hot.suspend()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self.known_nodes.clear()
         self.by_line.clear()
 
     @property
     def targets(self) -> "Sequence[Target]":
         """What to send a request for all nodes to."""
-        return self.every_node if self._refusing is None else [self._refusing]
+        if self._refusing is not None:
+            return [self._refusing]
+        if self.moving is not None:
+            return [self.moving.flushing]
+        if self.replicas is not None:
+            return [self.replicas.flushing]
+        return [self.hot.flushing] if self.hot.active else self.every_node
 
     def node_of(self, key: bytes) -> "Target":
         """Return the node that has a key."""
-        node = self._by_key.get(key)
+        node = self.known_nodes.get(key)
         if node is None:
             if self._refusing is not None:
                 return self._refusing
-            node = self.nodes[self._index(key)]
-            if len(self._by_key) >= _MOST_REMEMBERED:
-                self._by_key.clear()
-            self._by_key[key] = node
+            if self.moving is not None or self._ending is not None:
+                target = self._moving_target(key)
+                if target is not None:
+                    return target  # it is not remembered, so that gets do not pass it by
+            node = self._found(key)
+            if b"\0" in key:
+                return node  # see `node_of_word`
+            if len(self.known_nodes) >= _MOST_REMEMBERED:
+                self.known_nodes.clear()
+            self.known_nodes[key] = node
         return node
+
+    def node_of_line(self, line: bytes, key: bytes) -> "Target":
+        """Return the node that has the key of a get, and remember it by the whole line."""
+        node = self.known_nodes.get(key)
+        if node is None:
+            odd = b"\0" in key or self._refusing is not None
+            if odd or self.moving is not None or self._ending is not None:
+                return self.node_of_word(key)
+            node = self._found(key)
+        self.remember(line, node)
+        return node
+
+    def _found(self, key: bytes) -> Node | ReplicaSet:
+        """Return the node that has a key, without the memory of earlier requests."""
+        hot = self.hot.of(key)
+        if hot is not None:
+            return hot
+        sets = self.replicas
+        return self.nodes[self._router.index(key)] if sets is None else sets.of(key)
+
+    def _moving_target(self, key: bytes) -> "Target | None":
+        """Return what has a key that moves, or did until now; None for a key that stays."""
+        if self._ending is not None:
+            # A request for the key must not overtake an earlier one.
+            target = self._ending.ending(key)
+            if target is not None:
+                return target
+            if self._ending.idle:
+                self._ending = None
+        return None if self.moving is None else self.moving.target(key)
+
+    def node_of_word(self, key: bytes) -> "Target":
+        """Return the node that has a key which is sent as a word of a line."""
+        node = self.known_nodes.get(key)
+        if node is not None:
+            return node
+        return NO_NUL if b"\0" in key else self.node_of(key)
+
+    def remember_meta(self, line: bytes, node: "Target") -> None:
+        """Note that a line is an ``mg`` that changes nothing, is not quiet, and has no opaque."""
+        self._has_meta_lines = True
+        self.remember(line, node)
 
     def remember(self, line: bytes, node: "Target") -> None:
         """Note that a line is a get of one key, which a node has."""
-        if not isinstance(node, Node):
+        if not isinstance(node, Node | ReplicaSet):
             return
         if len(self.by_line) >= _MOST_REMEMBERED:
             self.by_line.clear()
         self.by_line[line] = node
+
+    def call_shortly(self, function: Callable[[], object]) -> None:
+        """Call a function in a millisecond; one timer is for all functions."""
+        if not self._shortly:
+            self._scheduler.call_later(_SHORTLY, self._call_all)
+        self._shortly.append(function)
+
+    def _call_all(self) -> None:
+        functions, self._shortly = self._shortly, []
+        for function in functions:
+            function()
 
     def deliver(self) -> None:
         """Send the replies that are due."""
@@ -221,6 +394,16 @@ class Cluster:
             due, self.due = self.due, []
             for executor in due:
                 executor.deliver()
+
+
+def _nodes_of(topology: Topology) -> list[NodeAddress]:
+    """Return all nodes: those before a move, in order, and those that it adds."""
+    following = () if topology.move is None else topology.move.nodes
+    known = {(node.name, node.address) for node in topology.nodes}
+    return [
+        *topology.nodes,
+        *(node for node in following if (node.name, node.address) not in known),
+    ]
 
 
 def _version(last: int) -> int:

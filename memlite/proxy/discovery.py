@@ -1,16 +1,25 @@
 """What a proxy says of its nodes, so that clients can go to them directly."""
 
-import ipaddress
-import json
 from typing import Final
 
+from memlite.cluster.discovery import description_of, listing_of
+from memlite.cluster.topology import Topology
 from memlite.protocol import replies
-from memlite.protocol.discovery import config_reply, item_reply, listing
+from memlite.protocol.discovery import config_reply, item_reply
 from memlite.proxy.cluster import Cluster
 
 __all__ = ["Discovery"]
 
 _NOT_LISTED: Final = b"SERVER_ERROR nodes on UNIX sockets cannot be listed\r\n"
+_WITH_REPLICAS: Final = (
+    b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+)
+_MOVING: Final = (
+    b"SERVER_ERROR nodes are not listed while keys move: requests have to pass a proxy\r\n"
+)
+_WITH_HOT_KEYS: Final = (
+    b"SERVER_ERROR nodes are not listed with hot keys: changes have to pass a proxy\r\n"
+)
 
 
 class Discovery:
@@ -29,7 +38,7 @@ class Discovery:
             case [b"get", b"cluster"]:
                 return self._refusal() or config_reply(b"cluster", self._listing())
             case [b"get", b"topology"]:
-                return self._cluster.refusal or config_reply(b"topology", self._description())
+                return self._hidden() or config_reply(b"topology", self._description())
         return replies.ERROR
 
     def item(self, *, with_unique: bool) -> bytes:
@@ -44,31 +53,30 @@ class Discovery:
         """
         if any(node.address.path for node in self._cluster.nodes):
             return _NOT_LISTED
-        return self._cluster.refusal
+        return self._hidden()
+
+    def _hidden(self) -> bytes | None:
+        """Return why no client may go to the nodes; None if it may.
+
+        One that changes a key at its primary alone would leave old copies on the replicas, and one
+        that changes a key while it moves would lose the change.
+        """
+        if self._cluster.replicas is not None:
+            return _WITH_REPLICAS
+        if self._cluster.moving is not None:
+            return self._cluster.refusal or _MOVING
+        return _WITH_HOT_KEYS if self._cluster.hot.active else self._cluster.refusal
 
     def _listing(self) -> bytes:
         """Return what plain clients understand."""
-        nodes = []
-        for node in self._cluster.nodes:
-            host, port = node.address.host, node.address.port
-            nodes.append((host, _ip(host) or node.ip, port))
-        return listing(self._cluster.version, nodes)
+        ips = {node.name: node.ip for node in self._cluster.nodes}
+        return listing_of(self._cluster.version, self._topology(), lambda node: ips[node.name])
 
     def _description(self) -> bytes:
         """Return what `memlite.client.ClusterClient` needs to place keys as the proxy does."""
+        return description_of(self._cluster.version, self._topology())
+
+    def _topology(self) -> Topology:
         topology = self._cluster.topology
         assert topology is not None  # noqa: S101 - the cluster does not refuse
-        nodes = [
-            {"name": node.name, "address": str(node.address), "weight": node.weight}
-            for node in topology.nodes
-        ]
-        text = json.dumps({"hash": topology.hash, "hash_tag": topology.hash_tag, "nodes": nodes})
-        return f"{self._cluster.version}\n{text}\n".encode()
-
-
-def _ip(host: str) -> str:
-    """Return the host if it is an IP address, else nothing."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return ""
+        return topology

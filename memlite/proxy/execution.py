@@ -1,14 +1,19 @@
 """The choice of a connection's executor, by the protocol it speaks."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from memlite.memory import Part
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol import Limits
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.executor import ForwardingClient, ProxyExecutor
+from memlite.proxy.executor import ProxyExecutor
+from memlite.proxy.ordering import ForwardingClient
+from memlite.proxy.recognizer import Recognizer
 from memlite.server.execution.dialects import BINARY, Dialect
 from memlite.server.execution.execution import ExecutingClient
+
+if TYPE_CHECKING:
+    from memlite.proxy.queue import RequestQueue
 
 __all__ = ["ForwardingExecution"]
 
@@ -19,21 +24,36 @@ class ForwardingExecution:
     Args:
         cluster: the nodes.
         admin: carries out commands that are not about keys.
+        limits: the limits on what clients may send.
+        queue: what requests pass on their way; None if they go to the nodes at once.
     """
 
     fast_gets = None
     waits = True
-    longest_ready = LONGEST_GET
+    longest_ready = 0  # connections use `take`
 
-    def __init__(self, cluster: Cluster, admin: ProxyAdmin) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        admin: ProxyAdmin,
+        limits: Limits,
+        queue: "RequestQueue | None" = None,
+    ) -> None:
+        self._recognizer = Recognizer(cluster, limits)
         self._cluster = cluster
         self._admin = admin
+        self._queue = queue
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> ProxyExecutor:
         """Return an executor for a client."""
         forwarding = cast("ForwardingClient", client)
+        if self._queue is not None:
+            from memlite.proxy.queued import QueuedBinaryExecutor, QueuedTextExecutor
+
+            kind = QueuedBinaryExecutor if dialect is BINARY else QueuedTextExecutor
+            return kind(self._cluster, self._admin, forwarding, out, self._recognizer, self._queue)
         if dialect is BINARY:
             from memlite.proxy.binary import BinaryProxyExecutor  # few clients need it
 
             return BinaryProxyExecutor(self._cluster, self._admin, forwarding, out)
-        return ProxyExecutor(self._cluster, self._admin, forwarding, out)
+        return ProxyExecutor(self._cluster, self._admin, forwarding, out, self._recognizer)

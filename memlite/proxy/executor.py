@@ -1,8 +1,7 @@
 """Execution by forwarding: commands go to the nodes that have their keys."""
 
-from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, cast
 
 from memlite.memory import Part
 from memlite.protocol import replies
@@ -12,7 +11,13 @@ from memlite.protocol.limits import LONGEST_GET
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed_32
 from memlite.proxy.admin import ProxyAdmin
+from memlite.proxy.batch import Batch
 from memlite.proxy.cluster import Cluster, Target
+from memlite.proxy.node import Node
+from memlite.proxy.ordering import MOST_REQUESTS, ForwardingClient, OrderedReplies
+from memlite.proxy.plain import WORDS, delete_of, plain, without_quiet
+from memlite.proxy.recognizer import Recognizer
+from memlite.proxy.refusing import NO_NUL
 from memlite.proxy.requests import (
     Flush,
     MultiGet,
@@ -23,14 +28,12 @@ from memlite.proxy.requests import (
     Replaced,
     Request,
     Silent,
+    Whole,
 )
 from memlite.server.execution.command_set import CommandObserver
 
-__all__ = ["ForwardingClient", "ProxyExecutor"]
+__all__ = ["ProxyExecutor"]
 
-# Limits at which a connection stops reading, as in `PipelinedExecutor`.
-_MOST_REQUESTS: Final = 64
-_MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
 _RETRIEVALS: Final = frozenset(("get", "gets", "gat", "gats"))
 _READS: Final = frozenset(("get", "gets"))
 """Those that change nothing."""
@@ -43,33 +46,8 @@ _HIDDEN: Final = {
 """What the replies to quiet meta commands begin with that are not sent."""
 
 
-class _KeepingParser(Protocol):
-    @property
-    def request(self) -> bytes: ...
-
-
-class ForwardingClient(Protocol):
-    """A client whose requests are forwarded.
-
-    Attributes:
-        out: receives the replies, in order.
-        parser: has the bytes of the request that is being carried out.
-    """
-
-    out: list[Part]
-
-    @property
-    def parser(self) -> _KeepingParser: ...  # noqa: D102 - see the class
-
-    def settle(self) -> None:
-        """Send the replies in `out`."""
-
-    def close(self) -> None:
-        """Close once all replies are sent."""
-
-
-class ProxyExecutor:
-    """Forwards one connection's commands, and sends the replies in order of arrival.
+class ProxyExecutor(OrderedReplies):
+    """Forwards one connection's commands.
 
     Each node gets the commands for it in order, so that commands on the same key stay in order.
 
@@ -78,6 +56,7 @@ class ProxyExecutor:
         admin: carries out commands that are not about keys.
         client: the connection.
         out: the list to which replies are appended.
+        recognizer: finds the requests that need no parser; None for none.
 
     Attributes:
         ended: whether the client has sent ``quit``; any further input is discarded.
@@ -87,15 +66,17 @@ class ProxyExecutor:
     had_to_wait = False
 
     def __init__(
-        self, cluster: Cluster, admin: ProxyAdmin, client: ForwardingClient, out: list[Part]
+        self,
+        cluster: Cluster,
+        admin: ProxyAdmin,
+        client: ForwardingClient,
+        out: list[Part],
+        recognizer: Recognizer | None = None,
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, client, out)
+        self._by_line = cluster.by_line.get
+        self._recognizer = recognizer
         self._admin = admin
-        self._client: ForwardingClient | None = client
-        self._out = out
-        self._queue: deque[Request] = deque()
-        self._observer: CommandObserver | None = None  # of the command being submitted
-        self._due = False
         self.ended = False
         self._special: dict[str, Callable[..., None]] = {
             "admin": self._administer,
@@ -106,44 +87,99 @@ class ProxyExecutor:
             "too_large": self._too_large,
         }
 
-    @property
-    def pending(self) -> bool:
-        """Whether there are commands still to be answered."""
-        return bool(self._queue)
-
-    @property
-    def full(self) -> bool:
-        """Whether so much is in progress that no more input should be read."""
-        queue = self._queue
-        if len(queue) >= _MOST_REQUESTS:
-            return True
-        return (
-            len(queue) > 1
-            and sum(len(request.reply or b"") for request in queue) > _MOST_WAITING_BYTES
-        )
-
-    def detach(self) -> None:
-        """Disconnect from a lost connection; the nodes still answer."""
-        self._client = None
-
     # Called by parsers and by the connection
 
-    def ready_reply(self, line: bytes) -> bytes | None:
-        r"""Forward a known ``get <key>\r\n``, and return no bytes: the reply follows.
+    def take(self, data: bytes) -> int:
+        """Forward requests of the usual kinds, if the input begins with them.
 
         Returns:
-            None if the line must be parsed.
+            The number of bytes that were taken; the others must be parsed.
         """
-        node = self._cluster.by_line.get(line)
-        if node is None or len(self._queue) >= _MOST_REQUESTS:
-            return None
-        request = Read(self)
-        self._queue.append(request)
-        node.send(line, request)
-        if request.reply is not None and self._queue[0] is request:
-            self._queue.popleft()
-            return request.reply
-        return b""
+        if len(data) <= LONGEST_GET:
+            node = self._by_line(data)
+            if node is not None:
+                if self._queue or self._alone:
+                    if len(self._queue) >= MOST_REQUESTS:
+                        return 0
+                    self._forward(node, data, Read(self))
+                else:
+                    self._alone = self.reads = True
+                    node.send(data, self)
+                return len(data)
+        if data[:4] == b"set " and not (self._queue or self._alone) and self._recognizer:
+            target = self._recognizer.lone_set(data)
+            if target is not None:
+                self._alone, self.reads = True, False
+                target.send(data, self)
+                return len(data)
+        return self._take_others(data)
+
+    def _take_others(self, data: bytes) -> int:
+        room = MOST_REQUESTS
+        if self._queue:
+            room -= sum(request.count for request in self._queue)
+        if self._recognizer is None or room < 2:
+            return 0
+        taken, reads = len(data), True
+        requests: list[bytes] = []
+        targets: list[Target] = []
+        if data[:4] == b"get ":
+            requests = data.splitlines(keepends=True)
+            if len(requests) == 1 and data.find(b" ", 4) > 0:
+                return self._take_multiget(data)
+            try:
+                targets = [self._cluster.by_line[line] for line in requests]
+            except KeyError:
+                requests = []
+        if not targets or len(targets) > room:
+            requests, targets = [], []
+            taken, reads = self._recognizer.scan(data, room, requests, targets)
+        if len(targets) > 1:
+            return taken if self._forward_batch(requests, targets, reads=reads) else 0
+        if not targets:
+            return 0
+        if self._queue or self._alone:
+            self._forward(targets[0], requests[0], Read(self) if reads else Request(self))
+        else:
+            self._alone, self.reads = True, reads
+            targets[0].send(requests[0], self)
+        return taken
+
+    def _take_multiget(self, data: bytes) -> int:
+        if self._recognizer is None or data[-2:] != b"\r\n":
+            return 0
+        keys = data[4:-2].split(b" ")
+        nodes: list[Target | None] = list(map(self._cluster.known_nodes.get, keys))
+        if None in nodes:
+            lengths = list(map(len, keys))
+            if not min(lengths) or max(lengths) > self._recognizer.longest_key:
+                return 0
+            nodes = list(map(self._cluster.node_of_word, keys))
+        self._retrieve_several("get", keys, cast("list[Target]", nodes), b"get", data)
+        return len(data)
+
+    def _forward_batch(
+        self, requests: Sequence[bytes], targets: Sequence[Target], *, reads: bool
+    ) -> bool:
+        """Send each node its requests at once, unless something is unusual."""
+        parts: dict[Target, list[bytes]] = {}
+        for target, request in zip(targets, requests, strict=True):
+            if target in parts:
+                parts[target].append(request)
+            elif type(target) is Node and target.takes_batches:
+                parts[target] = [request]
+            else:
+                return False
+        batch = Batch(self, targets)
+        self._begin(batch)
+        for node, of_node in parts.items():
+            part = batch.part(node, len(of_node), reads=reads)
+            cast("Node", node).send_batch(b"".join(of_node), part)
+        return True
+
+    def ready_reply(self, line: bytes) -> bytes | None:
+        """Return None: connections use `take`."""
+        return None
 
     def hit(self, line: bytes) -> bool:
         """Forward a known ``get <key>``."""
@@ -160,9 +196,9 @@ class ProxyExecutor:
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
         """Forward a set, which has no surplus words."""
         data = self._request()
-        node = self._cluster.node_of(key)
+        node = self._cluster.node_of_word(key)
         if noreply:
-            self._forward(node, _plain(data), Silent(self))
+            self._forward(node, plain(data), Silent(self))
         else:
             self._forward(node, data, Request(self))
 
@@ -201,7 +237,7 @@ class ProxyExecutor:
         request = Request(self)
         request.closes = True
         request.reply = b""
-        self._queue.append(request)
+        self._begin(request)
         if self._queue[0] is request:
             self.deliver()
 
@@ -216,42 +252,29 @@ class ProxyExecutor:
         node.send(data, request)
         self._end(request)
 
-    def _begin(self, request: Request) -> None:
-        request.observer = self._observer
-        self._queue.append(request)
-
-    def _end(self, request: Request) -> None:
-        """Send at once what was answered at once; the connection flushes after the parser."""
-        if request.reply is not None and self._queue[0] is request:
-            self._out_of_queue()
-
-    def _reply(self, reply: bytes) -> None:
-        """Answer without a node."""
-        if not self._queue and self._observer is None:
-            if reply:
-                self._out.append(reply)
-            return
-        request = Request(self)
-        request.reply = reply
-        self._begin(request)
-        self._end(request)
+    def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
+        """Send each node its part of a request."""
+        self._begin(whole)
+        for index, (node, data) in enumerate(parts):
+            node.send(data, whole.part(index))
+        self._end(whole)
 
     def _change(self, key: bytes, noreply: bool) -> None:
         data = self._request()
         if noreply:
             request: Request = Silent(self)
-            data = _plain(data)
+            data = plain(data)
         else:
             request = Request(self)
-            words = _WORDS.get(data[: data.find(b" ")], 5)
+            words = WORDS.get(data[: data.find(b" ")], 5)
             if data.count(b" ", 0, data.find(b"\n")) >= words:
-                data = _plain(data)
-        self._forward(self._cluster.node_of(key), data, request)
+                data = plain(data)
+        self._forward(self._cluster.node_of_word(key), data, request)
 
     def _retrieve(self, name: str, arguments: Arguments) -> None:
         keys: list[bytes] = arguments[-1]
         cluster, data = self._cluster, self._request()
-        node = cluster.node_of(keys[0])
+        node = cluster.node_of_word(keys[0])
         if len(keys) == 1:
             if keys[0] == CLUSTER_KEY and name in _READS:
                 self._reply(self._admin.discovery.item(with_unique=name == "gets"))
@@ -260,39 +283,63 @@ class ProxyExecutor:
                 cluster.remember(data, node)
             self._forward(node, data, self._retrieval(name))
             return
-        parts: dict[Target, int] = {}
-        asked: list[list[bytes]] = []
-        owned: list[tuple[bytes, int]] = []
-        for key in keys:
-            node = cluster.node_of(key)
-            index = parts.setdefault(node, len(asked))
-            if index == len(asked):
-                asked.append([])
-            asked[index].append(key)
-            owned.append((key, index))
+        words = [name.encode(), *(b"%d" % number for number in arguments[:-1])]
+        nodes = list(map(cluster.node_of_word, keys))
+        self._retrieve_several(name, keys, nodes, b" ".join(words), data)
+
+    def _retrieve_several(
+        self,
+        name: str,
+        keys: Sequence[bytes],
+        nodes: Sequence[Target],
+        command: bytes,
+        data: bytes,
+    ) -> None:
+        """Ask each node for its keys.
+
+        Args:
+            name: of the command.
+            keys: all keys.
+            nodes: the node of each.
+            command: the request up to the first key.
+            data: the request.
+        """
+        cluster = self._cluster
+        parts: dict[Target, list[bytes]] = {}
+        for node, key in zip(nodes, keys, strict=True):
+            if node in parts:
+                parts[node].append(key)
+            else:
+                parts[node] = [key]
         if len(parts) == 1:
-            self._forward(node, data, self._retrieval(name))
+            self._forward(nodes[0], data, self._retrieval(name))
             return
         cluster.multigets += 1
-        words = [name.encode(), *(b"%d" % number for number in arguments[:-1])]
         kind = MultiGet if name in _READS else MultiTouch
-        whole = kind(self, len(parts), owned, strict=cluster.strict)
-        self._begin(whole)
-        for node, index in parts.items():
-            node.send(b" ".join([*words, *asked[index]]) + b"\r\n", whole.part(index))
-        self._end(whole)
+        whole = kind(self, parts, nodes, strict=cluster.strict)
+        self._forward_all(
+            whole,
+            [(node, b"%b %b\r\n" % (command, b" ".join(own))) for node, own in parts.items()],
+        )
 
     def _retrieval(self, name: str) -> Request:
         return Read(self) if name in _READS else Request(self)
 
     def _forward_meta(self, name: str, meta: MetaRequest) -> None:
-        node, data = self._cluster.node_of(meta.key), self._request()
+        data = self._request()
+        # Except for the key, only an opaque can contain one.
+        nul = b"\0" in data and b"\0" in data[: data.index(b"\n")]
+        node = NO_NUL if nul else self._cluster.node_of(meta.key)
         reads = name == "meta_get" and meta.touch is None and meta.vivify is None
         if meta.quiet:
-            data = _without_quiet(data, 3 if name == "meta_set" else 2)
+            data = without_quiet(data, 3 if name == "meta_set" else 2)
             kind = QuietRead if reads else Quiet
             self._forward(node, data, kind(self, _HIDDEN[name]))
         else:
+            if (
+                reads and len(data) <= LONGEST_GET and b" O" not in data
+            ):  # an opaque is not repeated
+                self._cluster.remember_meta(data, node)
             self._forward(node, data, Read(self) if reads else Request(self))
 
     def _too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
@@ -300,7 +347,7 @@ class ProxyExecutor:
         reply = b"" if noreply else replies.TOO_LARGE
         if command in (b"set", b"ms"):
             node = self._cluster.node_of(key)
-            self._forward(node, _delete(key), Replaced(self, reply))
+            self._forward(node, delete_of(key), Replaced(self, reply))
         else:
             self._reply(reply)
 
@@ -324,48 +371,7 @@ class ProxyExecutor:
             data = b"flush_all %d\r\n" % exptime
         nodes = self._cluster.targets
         whole = _SilentFlush(self, len(nodes)) if noreply else Flush(self, len(nodes))
-        self._begin(whole)
-        for index, node in enumerate(nodes):
-            node.send(data, whole.part(index))
-        self._end(whole)
-
-    # Replies
-
-    def answered(self) -> None:
-        """Note that a request was answered."""
-        if not self._due:
-            self._due = True
-            self._cluster.due.append(self)
-
-    def count_failure(self) -> None:
-        """Count a request, or a part of one, that failed."""
-        self._cluster.failures += 1
-
-    def count_failed_shards(self, number: int) -> None:
-        """Count parts of a retrieval whose keys are misses because a node failed."""
-        self._cluster.failed_shards += number
-
-    def deliver(self) -> None:
-        """Send the replies that are due, in one write."""
-        self._due = False
-        self._out_of_queue()
-        if self._client is not None:
-            self._client.settle()
-
-    def _out_of_queue(self) -> None:
-        queue, client = self._queue, self._client
-        while queue and queue[0].reply is not None:
-            request = queue.popleft()
-            reply = request.reply
-            if request.observer is not None and reply is not None:
-                request.observer.ready()
-                request.observer.replied([reply] if reply else [])
-            if client is None:
-                continue
-            if reply:
-                self._out.append(reply)
-            if request.closes:
-                client.close()
+        self._forward_all(whole, [(node, data) for node in nodes])
 
 
 class _SilentFlush(Flush):
@@ -375,32 +381,3 @@ class _SilentFlush(Flush):
 
     def combined(self) -> bytes:
         return b""
-
-
-def _delete(key: bytes) -> bytes:
-    from memlite.protocol.meta import encode_key  # rarely needed
-
-    return b"md %b b\r\n" % encode_key(key)
-
-
-_WORDS: Final = {b"cas": 6, b"delete": 2, b"incr": 3, b"decr": 3, b"touch": 3}
-"""The words of a command without surplus ones; of other storage commands there are 5."""
-
-
-def _plain(data: bytes) -> bytes:
-    """Return a change without ``noreply`` and other surplus words, so that it has one reply."""
-    line, _, rest = data.partition(b"\n")
-    words = [word for word in line.rstrip(b"\r").split(b" ") if word]
-    if words[0] == b"delete":
-        # The 0, which old clients send, keeps the key "noreply" from being taken for the option.
-        return b"delete %b 0\r\n" % words[1]
-    return b" ".join(words[: _WORDS.get(words[0], 5)]) + b"\r\n" + rest
-
-
-def _without_quiet(data: bytes, first: int) -> bytes:
-    """Return a meta request without the flag q; `first` is the index of its first flag."""
-    line, _, rest = data.partition(b"\n")
-    words = line.rstrip(b"\r").split(b" ")
-    words = [word for word in words if word]
-    flags = [word for word in words[first:] if word[:1] != b"q"]
-    return b" ".join([*words[:first], *flags]) + b"\r\n" + rest

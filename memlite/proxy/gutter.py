@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from memlite.protocol import replies
 from memlite.proxy.gutter_requests import keys_of, rewritten, with_keys
-from memlite.proxy.merge import merge
+from memlite.proxy.merge import Merger
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.returning import FLUSH
 
@@ -141,7 +141,7 @@ class _Merging:
         if self._error:
             self._receiver.fail(self._error)
         else:
-            self._receiver.answer(merge(self._keys, self._replies))
+            self._receiver.answer(Merger().merge(self._keys, self._replies))
 
 
 class _Part:

@@ -4,7 +4,7 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-__all__ = ["keys_of", "rewritten", "with_keys"]
+__all__ = ["META", "keys_of", "rewritten", "with_keys"]
 
 _RELATIVE_UP_TO: Final = 30 * 24 * 3600
 _Words: TypeAlias = list[bytes]
@@ -21,7 +21,7 @@ def keys_of(request: bytes) -> Sequence[bytes]:
         return words[2:]
     if name == b"flush_all":
         return ()
-    if name in _META and b"b" in words[_META[name] :]:
+    if name in META and b"b" in words[META[name] :]:
         return [b64decode(words[1])]
     return words[1:2]
 
@@ -81,7 +81,7 @@ def _with_exptime(position: int) -> _Change:
     return change
 
 
-_META: Final = {b"mg": 2, b"ms": 3, b"md": 2, b"ma": 2}
+META: Final = {b"mg": 2, b"ms": 3, b"md": 2, b"ma": 2}
 """Where the flags of meta commands begin."""
 _REFUSED_FLAGS: Final = frozenset(b"cCE")
 _EXPTIMES: Final = frozenset(b"NT")
@@ -89,7 +89,7 @@ _BUILDING_MODES: Final = frozenset((b"MA", b"Ma", b"MP", b"Mp"))
 
 
 def _meta(words: _Words, ttl: int, now: float) -> _Words | None:
-    first = _META[words[0]]
+    first = META[words[0]]
     flags = []
     for flag in words[first:]:
         if flag[0] in _REFUSED_FLAGS or (words[0] == b"ms" and flag in _BUILDING_MODES):

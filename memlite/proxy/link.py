@@ -4,11 +4,15 @@ import asyncio
 import contextlib
 import socket
 import struct
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
-from memlite.client import ReplyError, ReplyScanner
+from memlite.client import ReplyError, ReplyScanner, split_gets
 
 __all__ = ["Link", "LinkOwner", "NodeLostError"]
+
+
+_STORED: Final = b"STORED\r\n"
+_OF_GETS: Final = frozenset(b"VE")  # the first letters of replies: items and misses
 
 
 class NodeLostError(Exception):
@@ -16,10 +20,29 @@ class NodeLostError(Exception):
 
 
 class LinkOwner(Protocol):
-    """Takes what arrives on a connection."""
+    """Takes what arrives on a connection.
 
-    def replies_received(self, replies: list[bytes]) -> None:
-        """Take replies, in the order of the requests."""
+    Attributes:
+        in_batch: whether the next reply is to one of a batch of requests.
+    """
+
+    @property
+    def in_batch(self) -> bool: ...  # noqa: D102 - see the class
+
+    def items_received(self, data: bytes) -> int:
+        """Take replies to retrievals of several keys, if what arrived begins with them.
+
+        Returns:
+            The number of bytes that were taken; the others must be split into replies.
+        """
+
+    def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
+        """Take replies, in the order of the requests.
+
+        Args:
+            replies: the replies.
+            bare: whether they are those to gets, without the ``END`` that each of them ends with.
+        """
 
     def link_lost(self, reason: str, *, down: bool) -> None:
         """Note that the connection can no longer be used.
@@ -49,7 +72,8 @@ class Link(asyncio.Protocol):
 
     def __init__(self, owner: LinkOwner) -> None:
         self._owner = owner
-        self._split = ReplyScanner().split
+        self._scanner = ReplyScanner()
+        self._split = self._scanner.split
         self._asking: asyncio.Future[None] | None = None
         self._expected = b""
         self._closed = False
@@ -120,6 +144,22 @@ class Link(asyncio.Protocol):
         """Take a part of the replies."""
         if self._closed:
             return
+        if self._asking is None and not self._scanner.in_reply:
+            taken = self._owner.items_received(data)
+            if taken:
+                if taken == len(data) or self._closed:
+                    return
+                data = data[taken:]
+            if data[0] == _STORED[0] and data == _STORED * (len(data) // len(_STORED)):
+                self._owner.replies_received([_STORED] * (len(data) // len(_STORED)))
+                return
+            if data[0] in _OF_GETS and self._owner.in_batch:
+                bare, end = split_gets(data)
+                if bare:
+                    self._owner.replies_received(bare, bare=True)
+                    if end == len(data) or self._closed:
+                        return
+                    data = data[end:]
         try:
             replies = self._split(data)
         except ReplyError as error:

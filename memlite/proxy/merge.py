@@ -3,29 +3,103 @@
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["merge"]
+__all__ = ["Merger"]
 
 _END: Final = b"END\r\n"
+# The memory for headers is bounded.
+_MOST_REMEMBERED: Final = 32_768
 
 
-def merge(keys: Sequence[tuple[bytes, int]], replies: Sequence[bytes]) -> bytes:
-    r"""Return the items of several replies in the order in which they were asked for.
+class Merger:
+    """Merges replies.
 
-    Args:
-        keys: each key with the index of the reply that has it, in the order of the request. The
-            items of a reply come in the same order, and may lack some.
-        replies: ``VALUE …\r\n<value>\r\n`` for each item, then ``END\r\n``. One that begins with
-            something else counts as one without items.
+    An item's header, its ``VALUE`` line, is remembered: the same bytes in the same place are that
+    header again, and need not be parsed. That takes a third of the time.
     """
-    positions = [0] * len(replies)
-    parts: list[bytes] = []
-    for key, index in keys:
-        reply, position = replies[index], positions[index]
-        if reply.startswith(b"VALUE %b " % key, position):
-            line_end = reply.index(b"\r\n", position)
-            size = int(reply[position:line_end].split(b" ", 4)[3])
-            end = line_end + 2 + size + 2
-            parts.append(reply[position:end])
-            positions[index] = end
-    parts.append(_END)
-    return b"".join(parts)
+
+    def __init__(self) -> None:
+        # For each key its last header, its length, and the size of an item with this header.
+        self._headers: dict[bytes, tuple[bytes, int, int]] = {}
+
+    def merge(self, keys: Sequence[tuple[bytes, int]], replies: Sequence[bytes]) -> bytes:
+        r"""Return the items of several replies in the order in which they were asked for.
+
+        Args:
+            keys: each key with the index of the reply that has it, in the order of the request. The
+                items of a reply come in the same order, and may lack some.
+            replies: ``VALUE …\r\n<value>\r\n`` for each item, then ``END\r\n``. One that begins
+                with something else counts as one without items.
+        """
+        of_replies: list[list[bytes]] = [[] for _ in replies]
+        for key, index in keys:
+            of_replies[index].append(key)
+        items = [
+            iter(self.items(own, reply)[0]) for own, reply in zip(of_replies, replies, strict=True)
+        ]
+        return b"".join([*(next(items[index]) for _, index in keys), _END])
+
+    def items(
+        self, keys: Sequence[bytes], reply: bytes, position: int = 0
+    ) -> tuple[Sequence[bytes], int]:
+        """Find the items of a reply.
+
+        Args:
+            keys: the keys that were asked for.
+            reply: what begins with the items, in the order of the keys; some may be missing. It may
+                end anywhere.
+            position: where it begins.
+
+        Returns:
+            The item of each key, empty if it is missing, and where the last of them ends. If
+            ``END`` does not begin there, this is not a whole reply.
+        """
+        remembered = self._headers.get
+        found: list[bytes] = []
+        add = found.append
+        looked_at, there = -1, b""  # a position, and the key of the item there
+        for key, known in zip(keys, map(remembered, keys), strict=True):
+            if known is not None:
+                header, length, size = known
+                item = reply[position : position + size]
+                if item[:length] == header and item[-2:] == b"\r\n":
+                    add(item)
+                    position += size
+                    continue
+            if position != looked_at:
+                looked_at, there = position, _key_at(reply, position)
+            if key != there:
+                if not there:
+                    break
+                add(b"")
+                continue
+            size = self._parse(key, reply, position)
+            item = reply[position : position + size]
+            if item[-2:] != b"\r\n":  # or empty
+                break
+            add(item)
+            position += size
+        found += [b""] * (len(keys) - len(found))
+        return found, position
+
+    def _parse(self, key: bytes, reply: bytes, position: int) -> int:
+        """Return the size of an item, and remember its header.
+
+        It is 0 if there is no header, or not all of it.
+        """
+        end = reply.find(b"\r\n", position) + 2
+        header = reply[position:end]
+        words = header.split()
+        if end < 2 or len(words) not in (4, 5) or not words[3].isdigit():
+            return 0
+        if len(self._headers) >= _MOST_REMEMBERED:
+            self._headers.clear()
+        size = len(header) + int(words[3]) + 2
+        self._headers[key] = header, len(header), size
+        return size
+
+
+def _key_at(reply: bytes, position: int) -> bytes:
+    """Return the key of the item at a position; empty if there is none."""
+    if reply[position : position + 6] != b"VALUE ":
+        return b""
+    return reply[position + 6 : reply.find(b" ", position + 6)]

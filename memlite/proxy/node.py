@@ -4,18 +4,26 @@ import asyncio
 import contextlib
 import random
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
+from memlite.cluster.membership.lease import Lease
 from memlite.cluster.topology import Node as NodeAddress
+from memlite.protocol.replies import END
+from memlite.proxy.batch import BatchPart
 from memlite.proxy.link import Link, NodeLostError
+from memlite.proxy.requests import KeysPart
 from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
+from memlite.telemetry.counters import LatencyHistogram
 
-__all__ = ["Access", "Node", "Receiver", "Surroundings"]
+__all__ = ["MOST_IN_BATCH", "Access", "Node", "Receiver", "Surroundings"]
+
+MOST_IN_BATCH: Final = 64
 
 # What may wait for a node; requests beyond are refused.
 _MOST_PENDING: Final = 16_384
@@ -23,6 +31,10 @@ _MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
 # Deadlines are kept for groups of requests: one is noticed late by up to this share of it.
 _COARSENESS: Final = 0.1
+# Seconds from one write that is timed to the next, at least: timing each takes a twentieth of the
+# time of a small request.
+_BETWEEN_TIMES: Final = 0.001
+_TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
 
 
 class Receiver(Protocol):
@@ -50,11 +62,13 @@ class Access:
         deadline: seconds within which a request must be answered.
         tls: encrypts connections; None for plain text.
         login: is carried out first; None for none.
+        lease: until when what is known of the cluster is valid.
     """
 
     deadline: float
     tls: ssl.SSLContext | None = None
     login: TextLogin | None = None
+    lease: Lease = field(default_factory=Lease.unlimited)
 
 
 class Surroundings(Protocol):
@@ -104,6 +118,8 @@ class Node:
         refused: how many were refused because too many were waiting.
         timeouts: how often the deadline has passed.
         connects: how often a connection was opened.
+        service: the time from a write to the reply to its last request, of one write at a time,
+            and of one in a millisecond.
         ip: the IP address at which it was reached last; empty if it was not yet, or by a path.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
@@ -129,14 +145,24 @@ class Node:
         self._again = asyncio.Event()
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
+        # What takes the replies; a part of a batch takes several.
         self._pending: deque[Receiver] = deque()
+        self._answered = 0  # requests, failed ones included
         self._queue: list[bytes] = []
         self._queued = 0  # bytes
+        self._last_sent = 0  # the number of the last request that was written
         self._flush_due = False
+        self._lease = access.lease
+        self._until = 0.0  # until when the requests in the queue may be sent
         # Groups of requests: the number of the last one, and when the group is overdue.
-        self._groups: deque[tuple[int, float]] = deque()
+        self._groups: deque[list[float]] = deque()
+        self._group: list[float] = []  # the last of them
         self._group_ends = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        # The write that is timed: when, in nanoseconds, or 0, and the number of its last request.
+        self._timed = self._last_timed = 0
+        self._next_timed = 0.0
+        self.service = LatencyHistogram()
         self._retired = False
         self.requests = self.failed = self.refused = self.timeouts = self.connects = 0
         self.error = self.ip = ""
@@ -156,7 +182,12 @@ class Node:
     @property
     def pending(self) -> int:
         """How many requests have no reply yet."""
-        return len(self._pending)
+        return self.requests - self._answered
+
+    @property
+    def _sent(self) -> int:
+        """How many requests were written and have no reply yet."""
+        return self._last_sent - self._answered
 
     def start(self) -> None:
         """Begin to connect."""
@@ -191,18 +222,42 @@ class Node:
         if self._refusal:
             self._refuse(request, receiver)
             return
-        pending = self._pending
-        if len(pending) >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
+        if self.requests - self._answered >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
             self.refused += 1
             self.failed += 1
             receiver.fail(_error_line(self.name, "too many requests are waiting for it"))
             return
-        pending.append(receiver)
+        self._pending.append(receiver)
         self.requests += 1
         self._queue.append(request)
         self._queued += len(request)
         if not self._flush_due:
             self._flush_due = True
+            if len(self._queue) == 1:
+                self._until = self._lease.until
+            self._scheduler.loop.call_soon(self._flush)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether `send_batch` can be used now."""
+        room = self.pending < _MOST_PENDING - MOST_IN_BATCH
+        return room and self._queued < _MOST_QUEUED_BYTES and not self._refusal
+
+    def send_batch(self, requests: bytes, part: BatchPart) -> None:
+        """Send several requests, if `takes_batches`.
+
+        Args:
+            requests: their bytes.
+            part: takes their replies; `MOST_IN_BATCH` at most.
+        """
+        self._pending.append(part)
+        self.requests += part.missing
+        self._queue.append(requests)
+        self._queued += len(requests)
+        if not self._flush_due:
+            self._flush_due = True
+            if len(self._queue) == 1:
+                self._until = self._lease.until
             self._scheduler.loop.call_soon(self._flush)
 
     def _refuse(self, request: bytes, receiver: Receiver) -> None:
@@ -216,33 +271,64 @@ class Node:
         queue = self._queue
         if not queue:
             return
-        self._note_deadline()
+        now = self._scheduler.loop.time()
+        self._note_deadline(now)
         link = self._link
         if link is None or link.paused:
+            return
+        if time.monotonic() >= self._until:
+            self._refuse_unsent()
             return
         data = queue[0] if len(queue) == 1 else b"".join(queue)
         queue.clear()
         self._queued = 0
+        self._last_sent = self.requests
+        if not self._timed and now >= self._next_timed:
+            self._timed, self._last_timed = time.monotonic_ns(), self.requests
+            self._next_timed = now + _BETWEEN_TIMES
         link.transport.write(data)
+
+    def _refuse_unsent(self) -> None:
+        """Refuse what was not sent in time: the process was stopped, or the node read nothing.
+
+        The key may have another node by now.
+        """
+        unsent = self.requests - self._last_sent
+        self._queue.clear()
+        self._queued = 0
+        self.requests = self._last_sent
+        for group in self._groups:
+            group[0] = min(group[0], self.requests)
+        self.refused += unsent
+        self.failed += unsent
+        receivers = []
+        while unsent > 0:
+            receiver = self._pending.pop()
+            receivers.append(receiver)
+            unsent -= receiver.missing if type(receiver) is BatchPart else 1
+        for receiver in reversed(receivers):
+            receiver.fail(_TOO_LATE)
+        self._delivered()
+        if self._retired and not self._pending:
+            self.stop()
 
     # Deadlines
 
-    def _note_deadline(self) -> None:
-        now = self._scheduler.loop.time()
+    def _note_deadline(self, now: float) -> None:
         if self._groups and now < self._group_ends:
-            self._groups[-1] = self.requests, self._groups[-1][1]
+            self._group[0] = self.requests
             return
         self._group_ends = now + self._deadline * _COARSENESS
         overdue = self._group_ends + self._deadline
-        self._groups.append((self.requests, overdue))
+        self._group = [self.requests, overdue]
+        self._groups.append(self._group)
         if self._timer is None:
             self._timer = self._scheduler.loop.call_at(overdue, self._check_deadline)
 
     def _check_deadline(self) -> None:
         self._timer = None
-        answered = self.requests - len(self._pending)
         groups = self._groups
-        while groups and groups[0][0] <= answered:
+        while groups and groups[0][0] <= self._answered:
             groups.popleft()
         if not groups:
             return
@@ -314,7 +400,7 @@ class Node:
 
     def _leave_link(self) -> None:
         """Give up the connection, on which the node may still carry out requests."""
-        link, sent = self._link, len(self._pending) - len(self._queue)
+        link, sent = self._link, self._sent
         if link is not None and sent:
             self._link = None
             self.returning.overdue(link, sent)
@@ -338,11 +424,14 @@ class Node:
         pending, self._pending = self._pending, deque()
         self._queue.clear()
         self._queued = 0
+        self._last_sent = self.requests
         self._groups.clear()
+        self._timed = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.failed += len(pending)
+        self.failed += self.requests - self._answered
+        self._answered = self.requests
         self.returning.failed(pending)
         error = _error_line(self.name, reason)
         for receiver in pending:
@@ -353,17 +442,58 @@ class Node:
 
     # Called by the connection
 
-    def replies_received(self, replies: list[bytes]) -> None:
-        """Hand out replies."""
+    @property
+    def in_batch(self) -> bool:
+        """Whether the next reply is to one of a batch of requests."""
         pending = self._pending
-        if len(replies) > len(pending):
+        return bool(pending) and type(pending[0]) is BatchPart
+
+    def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
+        """Hand out replies; see `LinkOwner`."""
+        count = len(replies)
+        if count > self._sent:
             self._lose("more replies than requests", down=True)
             return
-        for reply in replies:
-            pending.popleft().answer(reply)
+        if self._timed and self._answered + count >= self._last_timed:
+            self._note_time()
+        self._answered += count
+        next_receiver = self._pending.popleft
+        index = 0
+        while index < count:
+            receiver = next_receiver()
+            if type(receiver) is BatchPart:
+                index = receiver.take(replies, index, bare=bare)
+                if receiver.missing:
+                    self._pending.appendleft(receiver)
+                    receiver.batch.progressed()
+            else:
+                receiver.answer(replies[index] + END if bare else replies[index])
+                index += 1
         self._delivered()
-        if self._retired and not pending:
+        if self._retired and not self._pending:
             self.stop()
+
+    def items_received(self, data: bytes) -> int:
+        """Hand out replies to retrievals of several keys; see `LinkOwner`."""
+        pending, position = self._pending, 0
+        while pending and type(part := pending[0]) is KeysPart and self._sent:
+            end = part.take_items(data, position)
+            if not end:
+                break
+            position = end
+            pending.popleft()
+            self._answered += 1
+        if position:
+            if self._timed and self._answered >= self._last_timed:
+                self._note_time()
+            self._delivered()
+            if self._retired and not pending:
+                self.stop()
+        return position
+
+    def _note_time(self) -> None:
+        self.service.record(time.monotonic_ns() - self._timed)
+        self._timed = 0
 
     def link_lost(self, reason: str, *, down: bool) -> None:
         """Note that the connection can no longer be used."""

@@ -15,9 +15,11 @@ from memlite.core.errors import StartError
 from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
+from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.execution import ForwardingExecution
 from memlite.proxy.node import Access
 from memlite.proxy.topology_file import TopologyFile
+from memlite.proxy.unread import UNREAD_LIMIT, UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
@@ -30,9 +32,11 @@ from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
 from memlite.server.upkeep.ticker import Ticker
 from memlite.telemetry.counters import Counters
+from memlite.telemetry.hotkeys import HotKeys
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
+    from memlite.proxy.trace import Trace, Tracing
     from memlite.server.auth.auth import Authenticator
     from memlite.server.connections.tls import Tls
 
@@ -52,9 +56,15 @@ class Proxy:
         topology: the nodes; None if they are found in `store`.
         listeners: bound sockets for connections; the proxy closes them.
         access: how nodes are reached.
+        unread_limit: bytes of replies that all clients together may have yet to read; see
+            `UnreadReplies`.
         strict: whether a retrieval fails if one of its nodes fails.
+        in_flight: how many requests are with the nodes at a time; None for no limit.
+        tracing: which requests are traced, and where; None for none.
         file: the topology file, which is read again when it changes; None if there is none.
         store: where a cluster's members register; None if there are none.
+        promote: the share of an average node's requests, in percent, from which on a key is
+            promoted; None for no automatic promotion.
         tls: the TLS settings of clients' connections; None without TLS.
         owns_process: whether the process is the proxy's alone; see `Lifecycle`.
 
@@ -71,9 +81,13 @@ class Proxy:
         listeners: Sequence[Listener],
         *,
         access: Access,
+        unread_limit: int = UNREAD_LIMIT,
         strict: bool = False,
+        in_flight: int | None = None,
+        tracing: "Tracing | None" = None,
         file: Path | None = None,
         store: Store | None = None,
+        promote: float | None = None,
         tls: "Tls | None" = None,
         owns_process: bool = True,
     ) -> None:
@@ -86,29 +100,62 @@ class Proxy:
             None
             if store is None
             else Follower(
-                store, lambda topology, _: self.cluster.change(topology), self.cluster.suspend
+                store,
+                lambda topology, _: self.cluster.change(topology),
+                self.cluster.suspend,
+                lease=access.lease,
             )
         )
+        self._trace: Trace | None = None
+        if tracing is not None:
+            self._trace = _trace(tracing, self.cluster, self.scheduler, in_flight)
+        self._queue = None
+        if in_flight is not None or tracing is not None:
+            from memlite.proxy.queue import RequestQueue
+
+            self._queue = RequestQueue(
+                self.cluster,
+                self.scheduler,
+                in_flight=in_flight,
+                deadline=access.deadline,
+                tracer=self._trace,
+                every=1 if tracing is None else tracing.sample.every,
+            )
         self._auth = _authenticator(config, counters)
-        instrumentation = Instrumentation(counters, Sampler(), config.verbose)
+        sampler = Sampler()
+        self._promoter = None
+        if store is not None or promote is not None:
+            from memlite.proxy.promoter import Promoter
+
+            hot_keys = HotKeys(clock, sampler.interval)
+            if promote is not None:
+                sampler = Sampler(
+                    hot_keys.record, sampler.interval, record_changes=hot_keys.record_changes
+                )
+            self._promoter = Promoter(self.cluster, access, store, promote, hot_keys)
+        instrumentation = Instrumentation(counters, sampler, config.verbose)
         self._register = Register(config.conn_limit, counters, clock, instrumentation, self._auth)
+        # Twice the largest item: a reply has a header as well, and TLS adds its own.
+        self._unread_replies = UnreadReplies(unread_limit, spared=2 * config.max_item_size)
         admin = ProxyAdmin(
             self.cluster,
             counters,
             self._register,
+            self._unread_replies,
             clock,
             instrumentation.set_verbosity,
             authenticates=self._auth is not None,
+            queue=self._queue,
+            trace=self._trace,
         )
+        limits = Limits(item_size=config.max_item_size, commands_per_read=config.max_reqs_per_event)
         self._services = ConnectionServices(
             counters=counters,
             clock=clock,
-            limits=Limits(
-                item_size=config.max_item_size, commands_per_read=config.max_reqs_per_event
-            ),
+            limits=limits,
             dialect=BINARY if config.protocol == "binary" else FORWARDED,
             negotiates=config.protocol == "auto",
-            execution=ForwardingExecution(self.cluster, admin),
+            execution=ForwardingExecution(self.cluster, admin, limits, self._queue),
             instrumentation=instrumentation,
             register=self._register,
             scheduler=self.scheduler,
@@ -159,11 +206,17 @@ class Proxy:
 
     def _services_of(self, ticker: Ticker) -> list[Service]:
         services: list[Service] = [_Ticking(ticker), self.cluster]
-        return services if self._follower is None else [*services, self._follower]
+        if self._follower is not None:
+            services.append(self._follower)
+        if self._promoter is not None:
+            services.append(self._promoter)
+        if self._trace is not None:
+            services.append(self._trace)  # the last, as the end of the others is traced
+        return services
 
     def connect(self) -> Connection:
         """Return the protocol for a new connection."""
-        return Connection(self._services)
+        return ProxyConnection(self._services, self._unread_replies)
 
     def _readers(self, tls: "Tls | None") -> list[tuple[str, Callable[[], None]]]:
         """Return what SIGHUP reloads."""
@@ -172,12 +225,14 @@ class Proxy:
             readers.append(("topology", self._file.read))
         if self._auth is not None:
             readers.append(("users", self._auth.reload))
+        if self._trace is not None:
+            readers.append(("trace", self._trace.reopen))
         if tls is not None:
             readers.append(("certificates", tls.reload))
         return readers
 
     def _ticker(self, clock: Clock, config: Config) -> Ticker:
-        duties: list[Callable[[int], None]] = []
+        duties: list[Callable[[int], None]] = [lambda _second: self.cluster.hot.tick()]
         if self._file is not None:
             duties.append(self._file.read_if_changed)
         if self._auth is not None:
@@ -186,6 +241,15 @@ class Proxy:
         if timeout:
             duties.append(lambda second: self._register.close_idle(second - timeout))
         return Ticker(clock, self.scheduler, self._register.excuse_pause, duties)
+
+
+def _trace(
+    tracing: "Tracing", cluster: Cluster, scheduler: Scheduler, in_flight: int | None
+) -> "Trace":
+    from memlite.proxy.trace import Trace
+
+    every = 1 if in_flight is None else tracing.sample.every  # otherwise the queue counts
+    return Trace(tracing, cluster, scheduler, every)
 
 
 def _authenticator(config: Config, counters: Counters) -> "Authenticator | None":

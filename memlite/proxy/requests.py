@@ -1,14 +1,15 @@
 """Requests whose replies are due, and how the nodes' replies become the client's."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
 
 from memlite.protocol import replies
-from memlite.proxy.merge import merge
+from memlite.proxy.merge import Merger
 from memlite.server.execution.command_set import CommandObserver
 
 __all__ = [
     "Flush",
+    "KeysPart",
     "MultiGet",
     "MultiTouch",
     "Origin",
@@ -18,6 +19,7 @@ __all__ = [
     "Replaced",
     "Request",
     "Silent",
+    "Whole",
 ]
 
 
@@ -33,6 +35,13 @@ class Origin(Protocol):
     def count_failed_shards(self, number: int) -> None:
         """Count parts of a retrieval whose keys are misses because a node failed."""
 
+    def progressed(self) -> None:
+        """Note that a part of the replies to a batch is there."""
+
+    @property
+    def merger(self) -> Merger:
+        """What finds the items in replies."""
+
 
 class Request:
     """A request of a client; the node's reply is the client's.
@@ -45,11 +54,15 @@ class Request:
         reply: the reply; None while there is none; empty if none is to be sent.
         observer: is told of its progress; None if it is not observed.
         closes: whether the connection is to be closed after it.
+        count: how many requests it stands for.
+        waits: whether it stands for several, of which some have a reply that was not sent.
     """
 
     __slots__ = ("_executor", "closes", "observer", "reply")
 
     reads = False
+    count = 1
+    waits = False
 
     def __init__(self, executor: Origin) -> None:
         self._executor = executor
@@ -66,6 +79,10 @@ class Request:
         """Take the error that stands for the reply."""
         self._executor.count_failure()
         Request.answer(self, error)
+
+    def available(self) -> bytes:
+        """Return the replies that can be sent before others are there; see `Batch`."""
+        return b""
 
 
 class Read(Request):
@@ -143,7 +160,7 @@ class _Part:
 
     __slots__ = ("_index", "_whole")
 
-    def __init__(self, whole: "_Whole", index: int) -> None:
+    def __init__(self, whole: "Whole", index: int) -> None:
         self._whole = whole
         self._index = index
 
@@ -158,7 +175,7 @@ class _Part:
         self._whole.take(self._index, error, failed=True)
 
 
-class _Whole(Request):
+class Whole(Request):
     """A request that concerns several nodes.
 
     Args:
@@ -193,36 +210,94 @@ class _Whole(Request):
         raise NotImplementedError
 
 
-class MultiGet(_Whole):
+class KeysPart(_Part):
+    """What one node was asked for a retrieval of keys that several nodes have."""
+
+    __slots__ = ("_keys", "_merger")
+
+    def __init__(
+        self, whole: "MultiGet", index: int, keys: Sequence[bytes], merger: Merger
+    ) -> None:
+        super().__init__(whole, index)
+        self._keys = keys
+        self._merger = merger
+
+    def take_items(self, data: bytes, position: int) -> int:
+        """Take the reply if all of it is there, and if it is the usual one.
+
+        Args:
+            data: what the node has sent.
+            position: where the reply begins.
+
+        Returns:
+            Where it ends; 0 if it was not taken.
+        """
+        items, end = self._merger.items(self._keys, data, position)
+        if data[end : end + 5] != replies.END:
+            return 0
+        cast("MultiGet", self._whole).take_items(self._index, items)
+        return end + 5
+
+
+class MultiGet(Whole):
     """A retrieval of keys that several nodes have.
 
     Args:
         executor: the client's.
-        nodes: how many nodes.
-        keys: each key with the number of its node's part, in order.
+        keys: the keys of each node, in order.
+        nodes: the node of each key of the request.
         strict: whether it fails if a node fails. Otherwise the keys of that node are misses, unless
             all nodes fail.
     """
 
-    __slots__ = ("_keys", "_strict")
+    __slots__ = ("_items", "_keys", "_nodes", "_parts", "_strict")
 
     reads = True
 
     def __init__(
-        self, executor: Origin, nodes: int, keys: Sequence[tuple[bytes, int]], *, strict: bool
+        self,
+        executor: Origin,
+        keys: Mapping[Any, Sequence[bytes]],
+        nodes: Sequence[object],
+        *,
+        strict: bool,
     ) -> None:
-        super().__init__(executor, nodes)
-        self._keys = keys
+        super().__init__(executor, len(keys))
+        self._keys = list(keys.values())
+        self._parts = keys
+        self._nodes = nodes
         self._strict = strict
+        self._items: list[Sequence[bytes] | None] = [None] * len(keys)
+
+    def part(self, index: int) -> _Part:
+        """Return the receiver for one of the nodes."""
+        return KeysPart(self, index, self._keys[index], self._executor.merger)
+
+    def take_items(self, index: int, items: Sequence[bytes]) -> None:
+        """Take a node's reply as one item for each of its keys, empty for those it lacks."""
+        self._items[index] = items
+        self.take(index, replies.END, failed=False)
 
     def combined(self) -> bytes:
         """Return the items in the order of the keys."""
-        found = [reply.startswith((b"VALUE ", b"END\r\n")) for reply in self._replies]
-        if not any(found) or (self._strict and not all(found)):
-            return self._replies[found.index(False)]
-        if not all(found):
-            self._executor.count_failed_shards(len(found) - sum(found))
-        return merge(self._keys, self._replies)
+        if None in self._items:
+            found = [reply.startswith((b"VALUE ", replies.END)) for reply in self._replies]
+            if not all(found):
+                if not any(found) or self._strict:
+                    return self._replies[found.index(False)]
+                self._executor.count_failed_shards(len(found) - sum(found))
+            self._find_items()
+        of_nodes = dict(
+            zip(self._parts, map(iter, cast("list[Sequence[bytes]]", self._items)), strict=True)
+        )
+        return b"".join([*map(next, [of_nodes[node] for node in self._nodes]), replies.END])
+
+    def _find_items(self) -> None:
+        """Find the items in replies that were not taken as such."""
+        find = self._executor.merger.items
+        for index, items in enumerate(self._items):
+            if items is None:
+                self._items[index] = find(self._keys[index], self._replies[index])[0]
 
 
 class MultiTouch(MultiGet):
@@ -233,7 +308,7 @@ class MultiTouch(MultiGet):
     reads = False
 
 
-class Flush(_Whole):
+class Flush(Whole):
     """A command for all nodes."""
 
     __slots__ = ()

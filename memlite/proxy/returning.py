@@ -100,6 +100,8 @@ class _Late:
     connection. Their replies show that it has carried them out.
     """
 
+    in_batch = False
+
     def __init__(self, link: Link, requests: int) -> None:
         self._link = link
         self._missing = requests
@@ -116,7 +118,10 @@ class _Late:
         self._over.set()
         self._link.close()
 
-    def replies_received(self, replies: list[bytes]) -> None:
+    def items_received(self, _data: bytes) -> int:
+        return 0
+
+    def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
         self._missing -= len(replies)
         if self._missing <= 0:
             self.close()

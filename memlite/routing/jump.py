@@ -47,3 +47,8 @@ class Jump:
         value = md5_long(hashed)
         bucket = jump(value, len(self._owners))
         return Placement(self._owners[bucket], hashed, value, "bucket", bucket)
+
+    def replicas(self, key: bytes, count: int) -> list[int]:
+        """Return the nodes after that of the key as well, in order; the first follows the last."""
+        first, nodes = self.index(key), self._owners[-1] + 1
+        return [(first + number) % nodes for number in range(count)]

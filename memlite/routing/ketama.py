@@ -39,6 +39,7 @@ class Ring:
     Attributes:
         points: the points.
         owners: for each point the index of its node.
+        owners_in_turn: the same, and once more the first.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -52,6 +53,9 @@ class Ring:
         pairs.sort()
         self.points = [point for point, _ in pairs]
         self.owners = [index for _, index in pairs]
+
+        # Ends with the owner of what comes after the last point.
+        self.owners_in_turn = [*self.owners, *self.owners[:1]]
 
     def at(self, value: int) -> int:
         """Return the index of the first point from `value` on, which is 0 after the last."""
@@ -73,13 +77,17 @@ class Ketama:
         self, members: Sequence[Member], tag: HashTag, hash_key: Callable[[bytes], int]
     ) -> None:
         self._tag = tag
+        self._tagged = bool(tag)
         self._hash = hash_key
+        self._nodes = len(members)
         self.ring = Ring(members)
 
     def index(self, key: bytes) -> int:
         """Return the index of the node that has `key`."""
         ring = self.ring
-        return ring.owners[ring.at(self._hash(self._tag.part(key)))]
+        if self._tagged:
+            key = self._tag.part(key)
+        return ring.owners_in_turn[bisect_left(ring.points, self._hash(key))]
 
     def place(self, key: bytes) -> Placement:
         """Return the same, with the reasons."""
@@ -87,3 +95,17 @@ class Ketama:
         value = self._hash(hashed)
         at = self.ring.at(value)
         return Placement(self.ring.owners[at], hashed, value, "point", self.ring.points[at])
+
+    def replicas(self, key: bytes, count: int) -> list[int]:
+        """Return the nodes of the next points as well.
+
+        Nodes without points come last, in order.
+        """
+        owners, nodes = self.ring.owners, self._nodes
+        at = self.ring.at(self._hash(self._tag.part(key)))
+        found: dict[int, None] = {}
+        for position in range(at, at + len(owners)):
+            found[owners[position % len(owners)]] = None
+            if len(found) == count:
+                return list(found)
+        return [*found, *(node for node in range(nodes) if node not in found)][:count]

@@ -40,16 +40,34 @@ class Rendezvous:
     def place(self, key: bytes) -> Placement:
         """Return the same, with the reasons."""
         hashed = self._tag.part(key)
-        data = hashed if hashed.isascii() else _low_bytes(_text(hashed))
+        data = _data(hashed)
         best: float = -1
         winner = 0
         for _, index, prefix, weight in self._nodes:
             score: float = murmur3_32(prefix + data)
             if self._weighted:
-                score = weight / -math.log((score + 0.5) / 2**32)
+                score = _by_weight(score, weight)
             if score > best:
                 best, winner = score, index
         return Placement(winner, hashed, None, "score", best)
+
+    def replicas(self, key: bytes, count: int) -> list[int]:
+        """Return the nodes with the highest scores."""
+        data = _data(self._tag.part(key))
+        scores = []
+        for _, index, prefix, weight in self._nodes:
+            score: float = murmur3_32(prefix + data)
+            scores.append((_by_weight(score, weight) if self._weighted else score, index))
+        scores.sort(key=lambda scored: -scored[0])  # which keeps the order of equal scores
+        return [index for _, index in scores[:count]]
+
+
+def _by_weight(score: float, weight: int) -> float:
+    return weight / -math.log((score + 0.5) / 2**32)
+
+
+def _data(hashed: bytes) -> bytes:
+    return hashed if hashed.isascii() else _low_bytes(_text(hashed))
 
 
 def _text(key: bytes) -> str:

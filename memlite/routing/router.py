@@ -44,3 +44,11 @@ class Router(Protocol):
 
     def place(self, key: bytes) -> Placement:
         """Return the same, with the reasons."""
+
+    def replicas(self, key: bytes, count: int) -> list[int]:
+        """Return the indexes of the first `count` nodes for `key`, that of `index` first.
+
+        Args:
+            key: the key.
+            count: at most the number of nodes.
+        """

@@ -128,7 +128,9 @@ class Server:
             self.engine.observe(self.prefixes, None)
         interval = _MEMORY_SAMPLE_INTERVAL if self.backend is None else _BACKEND_SAMPLE_INTERVAL
         self.hotkeys = HotKeys(self.clock, interval)
-        self.sampler = Sampler(self.hotkeys.record, interval)
+        self.sampler = Sampler(
+            self.hotkeys.record, interval, record_changes=self.hotkeys.record_changes
+        )
         self.instrumentation = Instrumentation(self.counters, self.sampler, config.verbose)
         self.register = Register(
             config.conn_limit, self.counters, self.clock, self.instrumentation, self.auth

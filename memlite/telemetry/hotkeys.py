@@ -1,7 +1,7 @@
 """Detection of the most requested keys in bounded memory (``stats hotkeys``)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from heapq import heapify, heappush, heapreplace
 from random import Random
 from typing import TYPE_CHECKING
@@ -78,6 +78,10 @@ class SpaceSaving:
         }
         self._rebuild_heap()
 
+    def keys(self) -> KeysView[bytes]:
+        """Return the keys that have counters."""
+        return self._counts.keys()
+
     def top(self) -> list[tuple[bytes, float, float]]:
         """Return keys, counts and the maximum error of each count, the highest count first."""
         found = [(key, count, error) for key, (count, error) in self._counts.items()]
@@ -103,17 +107,20 @@ class HotKeys:
 
     _MAX_KEYS = 64  # keys to count per command; a get may have a million
     _MAX_WEIGHT = 2.0**64
+    _MOST_CHANGES = 1024  # keys; those that have no counter are forgotten then
 
     def __init__(self, clock: Clock, interval: int) -> None:
         self._clock = clock
         self._interval = interval
         self._random = Random()  # noqa: S311 - no secret
         self._sketch = SpaceSaving()
+        self._changes: dict[bytes, float] = {}
         self.clear()
 
     def clear(self) -> None:
         """Discard all counts (``stats reset``)."""
         self._sketch.clear()
+        self._changes.clear()
         self._since = self._origin = self._clock.now()
         self._weight_as_of = -1
 
@@ -121,13 +128,27 @@ class HotKeys:
         """Copy the counts, so that a thousand small objects do not pin as many memory pages."""
         self._sketch.compact()
 
-    def record(self, keys: Sequence[bytes]) -> None:
-        """Count the keys of a sampled command."""
+    def record_changes(self, keys: Sequence[bytes]) -> None:
+        """Count the keys of a sampled command that does not only read, in addition to `record`."""
+        changes = self._changes
+        if len(changes) > self._MOST_CHANGES:
+            counted = self._sketch.keys()
+            for key in [key for key in changes if key not in counted]:
+                del changes[key]
+        weight = self._weight_now()
+        for key in keys[: self._MAX_KEYS]:
+            changes[key] = changes.get(key, 0.0) + weight
+
+    def _weight_now(self) -> float:
         second = self._clock.second
         if second != self._weight_as_of:
             self._present_weight = self._weight()
             self._weight_as_of = second
-        weight = self._present_weight
+        return self._present_weight
+
+    def record(self, keys: Sequence[bytes]) -> None:
+        """Count the keys of a sampled command."""
+        weight = self._weight_now()
         if len(keys) > self._MAX_KEYS:
             weight *= len(keys) / self._MAX_KEYS
             keys = self._random.sample(keys, self._MAX_KEYS)
@@ -139,6 +160,7 @@ class HotKeys:
         weight: float = 2.0 ** min((self._clock.now() - self._origin) / self.HALF_LIFE, 1000.0)
         if weight > self._MAX_WEIGHT:
             self._sketch.scale(1 / weight)
+            self._changes = {key: count / weight for key, count in self._changes.items()}
             self._origin = self._clock.now()
             self._weight_as_of = -1
             return 1.0
@@ -170,6 +192,7 @@ class HotKeys:
                 HotKey(
                     key=key,
                     requests=count * scale,
+                    changes=min(self._changes.get(key, 0.0), count) * scale,
                     error=error * scale,
                     per_second=count * scale / seconds,
                     percent=100 * count / sketch.total,

@@ -340,6 +340,7 @@ def hot_keys(stats: HotKeysStats) -> Iterator[tuple[str, object]]:
     for rank, hot in enumerate(stats.keys, 1):
         yield f"hotkeys:{rank}:key", uri_encoded(hot.key)
         yield f"hotkeys:{rank}:requests", round(hot.requests)
+        yield f"hotkeys:{rank}:changes", round(hot.changes)
         yield f"hotkeys:{rank}:error", round(hot.error)
         yield f"hotkeys:{rank}:per_second", f"{hot.per_second:.1f}"
         yield f"hotkeys:{rank}:share", f"{hot.percent:.2f}"

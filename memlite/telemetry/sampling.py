@@ -13,6 +13,7 @@ class Sampler:
 
     Args:
         record_keys: called with the keys of each sampled command.
+        record_changes: called with the same, before that, if the command is none that only reads.
         interval: one read in this many is sampled, on average.
 
     Attributes:
@@ -22,11 +23,16 @@ class Sampler:
     """
 
     def __init__(
-        self, record_keys: Callable[[Sequence[bytes]], None] = lambda keys: None, interval: int = 64
+        self,
+        record_keys: Callable[[Sequence[bytes]], None] = lambda keys: None,
+        interval: int = 64,
+        *,
+        record_changes: Callable[[Sequence[bytes]], None] = lambda keys: None,
     ) -> None:
         self.reset()
         self.interval = interval
         self._record_keys = record_keys
+        self._record_changes = record_changes
         self._random = Random().random  # noqa: S311 - no secret
 
     def reset(self) -> None:
@@ -52,4 +58,6 @@ class Sampler:
         """
         self.histograms[command_class].record(nanoseconds)
         if keys:
+            if command_class != "get":
+                self._record_changes(keys)
             self._record_keys(keys)

@@ -324,6 +324,7 @@ class HotKey:
     Attributes:
         key: the key.
         requests: the estimated number of requests for it, with old ones weighing less.
+        changes: how many of them did not only read.
         error: by how much that number may be too high.
         per_second: the estimated rate.
         percent: its share of all requests.
@@ -331,6 +332,7 @@ class HotKey:
 
     key: bytes
     requests: float
+    changes: float
     error: float
     per_second: float
     percent: float

@@ -11,16 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from memlite.config.keywords import flags
 from memlite.core.errors import ConfigError, StartError
 
-__all__ = ["ServerProcess", "ServerStartError", "TlsFiles", "server"]
+__all__ = ["ServerProcess", "ServerStartError", "TlsFiles", "server", "start_process"]
 
 _LOOPBACK = "127.0.0.1"
 _PORT_FILE = "MEMCACHED_PORT_FILENAME"
@@ -141,6 +141,27 @@ class ServerProcess:
         return self.process.wait()
 
 
+def start_process(
+    line: Sequence[str], output: BinaryIO, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a program.
+
+    Args:
+        line: its command line.
+        output: the file that takes its standard output and its standard error.
+        environment: all of its variables.
+    """
+    return subprocess.Popen(  # noqa: S603 - what the caller asked for
+        line,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=environment,
+        # Out of reach of Ctrl-C: it must outlive the tests that use it.
+        start_new_session=True,
+    )
+
+
 @contextlib.contextmanager
 def server(
     *arguments: str,
@@ -152,6 +173,9 @@ def server(
     environment: Mapping[str, str] | None = None,
     start_timeout: float = 30,
     stop_timeout: float = 10,
+    start: Callable[
+        [Sequence[str], BinaryIO, Mapping[str, str]], subprocess.Popen[bytes]
+    ] = start_process,
     **settings: object,
 ) -> Iterator[ServerProcess]:
     """Run a server as a process while the context lasts.
@@ -173,6 +197,7 @@ def server(
         environment: variables besides those of this process.
         start_timeout: seconds it may take to start.
         stop_timeout: seconds it may take to stop before it is killed.
+        start: what starts the process, such as `start_process`.
         settings: those of `Config` by their names, as `memlite.serve` takes them.
 
     Yields:
@@ -200,15 +225,7 @@ def server(
         line += [*flags(settings), *arguments]
         ports = folder / "ports"
         with (folder / "log").open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603 - what the caller asked for
-                line,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=_environment(ports, environment or {}),
-                # Out of reach of Ctrl-C: it must outlive the tests that use it.
-                start_new_session=True,
-            )
+            process = start(line, output, _environment(ports, environment or {}))
         running = ServerProcess(process, folder, "" if path else host, path=path, tls_files=tls)
         try:
             # A foreign server may write no file when it listens at a path.

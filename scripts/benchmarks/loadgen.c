@@ -45,7 +45,7 @@ struct options {
     long port, connections, operations, gets, sets, value_size, keys, pipeline, multiget, seed;
     long key_size, exptime;
     double seconds, rate;
-    int prefill, refusals;
+    int prefill, refusals, meta, deletes;
 };
 
 struct connection {
@@ -157,6 +157,14 @@ static char *put_key(char *end, long index) {
     return end + opt.key_size;
 }
 
+static char *put_delete(char *end, long index) {
+    memcpy(end, "delete ", 7);
+    end = put_key(end + 7, index);
+    memcpy(end, "\r\n", 2);
+    sets++;
+    return end + 2;
+}
+
 static char *put_set(char *end, long index) {
     memcpy(end, "set ", 4);
     end = put_key(end + 4, index);
@@ -166,6 +174,13 @@ static char *put_set(char *end, long index) {
 }
 
 static char *put_get(char *end, long count) {
+    if (opt.meta) {
+        memcpy(end, "mg ", 3);
+        end = put_key(end + 3, random_below((uint32_t)opt.keys));
+        memcpy(end, " v\r\n", 4);
+        gets++;
+        return end + 4;
+    }
     memcpy(end, "get", 3);
     end += 3;
     for (long n = 0; n < count; n++) {
@@ -209,7 +224,8 @@ static void start_batch(struct connection *c, uint64_t time) {
         if (prefilling) {
             end = put_set(end, opt.keys - to_issue);
         } else if (random_below((uint32_t)(opt.gets + opt.sets)) < (uint32_t)opt.sets) {
-            end = put_set(end, random_below((uint32_t)opt.keys));
+            long index = random_below((uint32_t)opt.keys);
+            end = opt.deletes ? put_delete(end, index) : put_set(end, index);
         } else {
             count = opt.multiget < to_issue ? opt.multiget : to_issue;
             end = put_get(end, count);
@@ -278,6 +294,10 @@ static void take_line(struct connection *c, const char *line, size_t length) {
     if (c->line_end_due) {
         if (length != 2) fail("a value that does not end where its length says");
         c->line_end_due = 0;
+        if (opt.meta) {
+            hits++;
+            c->replied++;
+        }
         return;
     }
     if (c->replied == c->requests) fail("a reply that nobody asked for: %.*s", (int)length - 2, line);
@@ -288,6 +308,15 @@ static void take_line(struct connection *c, const char *line, size_t length) {
                memcmp(line, OUT_OF_MEMORY, sizeof OUT_OF_MEMORY - 1) == 0) {
         refused++;
         c->replied++;
+    } else if (expected == 0 && opt.deletes &&
+               ((length == 9 && memcmp(line, "DELETED\r\n", 9) == 0) ||
+                (length == 11 && memcmp(line, "NOT_FOUND\r\n", 11) == 0))) {
+        c->replied++;
+    } else if (expected > 0 && opt.meta && length == 4 && memcmp(line, "EN\r\n", 4) == 0) {
+        c->replied++;
+    } else if (expected > 0 && opt.meta && length > 5 && memcmp(line, "VA ", 3) == 0) {
+        c->skip = value_size(line, length);
+        c->line_end_due = 1;
     } else if (expected > 0 && length == 5 && memcmp(line, "END\r\n", 5) == 0) {
         hits += (uint64_t)c->blocks;
         c->blocks = 0;
@@ -442,6 +471,8 @@ static const char usage[] =
     "  --multiget M      keys per get, each counted as one operation (1)\n"
     "  --prefill         store every key once before\n"
     "  --refusals        sets may be refused for lack of memory, and are counted (in the run)\n"
+    "  --meta            mg instead of get, of one key\n"
+    "  --deletes         delete instead of set, after --prefill\n"
     "  --seed N          of keys and of the order of gets and sets (1)\n";
 
 static long number(const char *name, const char *text, long least, long most) {
@@ -472,7 +503,8 @@ static void parse_options(int argc, char **argv) {
         {"sets", 1, 0, 4}, {"value-size", 1, 0, 5}, {"keys", 1, 0, 6}, {"pipeline", 1, 0, 7},
         {"multiget", 1, 0, 8}, {"seed", 1, 0, 9}, {"seconds", 1, 0, 's'}, {"prefill", 0, 0, 'p'},
         {"key-size", 1, 0, 10}, {"exptime", 1, 0, 11}, {"rate", 1, 0, 'r'},
-        {"refusals", 0, 0, 'f'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
+        {"refusals", 0, 0, 'f'}, {"meta", 0, 0, 'm'},
+        {"deletes", 0, 0, 'd'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
     const struct { long *target, least, most; } numbers[] = {
         {&opt.port, 1, 65535}, {&opt.connections, 1, 10000}, {&opt.operations, 1, 1000000000000},
         {&opt.gets, 0, 1000000}, {&opt.sets, 0, 1000000}, {&opt.value_size, 0, 1 << 30},
@@ -488,6 +520,10 @@ static void parse_options(int argc, char **argv) {
             opt.prefill = 1;
         } else if (choice == 'f') {
             opt.refusals = 1;
+        } else if (choice == 'm') {
+            opt.meta = 1;
+        } else if (choice == 'd') {
+            opt.deletes = 1;
         } else if (choice == 's') {
             opt.seconds = positive(names[index].name, optarg, 1e6);
         } else if (choice == 'r') {
@@ -505,6 +541,7 @@ static void parse_options(int argc, char **argv) {
         exit(2);
     }
     if (opt.gets + opt.sets == 0) fail("--gets and --sets: one must be positive");
+    if (opt.meta && opt.multiget > 1) fail("--meta: a request has one key");
     if (opt.operations == 0 && opt.seconds == 0 && !opt.prefill)
         fail("give --seconds, --operations or --prefill");
 }

@@ -1,11 +1,15 @@
-"""Client libraries of other languages for `try_clients`, and how their programs are built.
+"""Client libraries for `try_clients`, and how their programs are built.
 
 The programs are in ``scripts/clients/<language>``, with versions in the language's usual file.
+Those of Python run the libraries' own tests.
 """
 
+import importlib.util
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -134,6 +138,29 @@ def _ruby(library: Library, folder: Path) -> Command:
     return Command(words, {"GEM_PATH": str(folder), "GEM_HOME": str(folder)})
 
 
+def _python(library: Library, folder: Path) -> Command:
+    """Download a library's source distribution, which has its tests."""
+    module = {"python-memcached": "memcache"}.get(library.name, library.name)
+    if importlib.util.find_spec(module) is None:
+        raise NotAvailableError(f"{library.name} is not installed, see .ci/run")
+    lock = (CLIENTS / library.pin[0]).read_text()
+    locked = re.search(rf"^{library.name}==(?:.*\\\n)*.*\n", lock, re.MULTILINE)
+    assert locked, library.name
+    wanted = folder / "wanted.txt"
+    wanted.write_text(locked[0])
+    _fetch(
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+        "--no-deps", "--no-binary=:all:", "--require-hashes", f"--requirement={wanted}",
+        cwd=folder,
+    )  # fmt: skip
+    archive = next(folder.glob("*.tar.gz"))
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    source = folder / archive.name.removesuffix(".tar.gz")
+    program = CLIENTS / "python" / "own_suite.py"
+    return Command([sys.executable, str(program), library.name, str(source)])
+
+
 LIBRARIES = [
     Library(
         "gomemcache",
@@ -185,3 +212,21 @@ LIBRARIES = [
         _ruby,
     ),
 ]
+"""Libraries of other languages."""
+
+_LOCKS = "../../requirements"
+SUITES = [
+    Library(
+        name,
+        "Python",
+        {protocols: ["plain"]},
+        (f"{_LOCKS}/{lock}.txt", rf"(?m)^{name}==(\S+)"),
+        _python,
+    )
+    for name, protocols, lock in (
+        ("pymemcache", "text", "test"),
+        ("python-memcached", "text", "test"),
+        ("pylibmc", "text, binary", "pylibmc"),
+    )
+]
+"""Libraries whose own tests are run."""

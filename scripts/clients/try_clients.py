@@ -11,14 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from client_libraries import LIBRARIES, Command, Library, NotAvailableError
+from client_libraries import LIBRARIES, SUITES, Command, Library, NotAvailableError
 
 from tests.support.certificates import Authority, client_context
-from tests.support.servers import running
+from tests.support.proxies import proxy
+from tests.support.servers import RunningServer, memcached_path, running
 
 USER, PASSWORD = "web", "correct-horse-battery-staple"
-KINDS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file", "memcached"]
+KINDS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file", "memcached", "proxy"]
 _RUN_SECONDS = 120
+_OF_NODES = ("stats:",)
+"""Checks that a proxy does not pass: it knows no ``curr_items``."""
 
 
 @dataclass
@@ -80,8 +83,20 @@ class Laboratory:
             arguments = ["-S"] if protocol == "binary" else ["-Y", str(self._users)]
             access.update(TRY_USER=USER, TRY_PASSWORD=PASSWORD)
         sasl = self._sasl if "-S" in arguments else {}
-        with running(target, *arguments, environment=sasl, tls=tls) as server:
+        with contextlib.ExitStack() as stack:
+            if target == "proxy":
+                front = proxy(_nodes(stack), *arguments, environment=sasl, tls=tls)
+                access["TRY_BEHIND"] = "proxy"
+            else:
+                front = running(target, *arguments, environment=sasl, tls=tls)
+            server = stack.enter_context(front)
             yield f"127.0.0.1:{server.port}", access
+
+
+def _nodes(stack: contextlib.ExitStack) -> list[RunningServer]:
+    """Start the nodes of a proxy: memcacheds if there is one."""
+    kind = "memlite" if memcached_path() is None else "memcached"
+    return [stack.enter_context(running(kind)) for _ in range(3)]
 
 
 def check(command: Command, address: str, access: dict[str, str]) -> Outcome:
@@ -98,15 +113,16 @@ def check(command: Command, address: str, access: dict[str, str]) -> Outcome:
     except subprocess.TimeoutExpired:
         return Outcome(failed=[f"timed out after {_RUN_SECONDS} s"])
     outcome = Outcome()
+    behind_proxy = "TRY_BEHIND" in access
     for line in done.stdout.splitlines():
         result, _, text = line.partition(" ")
         if result == "ok":
             outcome.passed += 1
         elif result == "without":
             outcome.without.append(text)
-        elif result == "FAILED":
+        elif result == "FAILED" and not (behind_proxy and text.startswith(_OF_NODES)):
             outcome.failed.append(text)
-    if not outcome.passed or (done.returncode and not outcome.failed):
+    if not outcome.passed or (done.returncode and not outcome.failed and not behind_proxy):
         outcome.failed.append(f"exit code {done.returncode}: {done.stderr[-1000:]}")
     return outcome
 
@@ -172,7 +188,7 @@ def main() -> int:
     only = {name.lower() for name in options.only or []}
     libraries = [
         library
-        for library in LIBRARIES
+        for library in [*SUITES, *LIBRARIES]
         if not only or {library.name, library.language.lower()} & only
     ]
     if not libraries:

@@ -10,17 +10,14 @@ environment() {
         echo "Set PYTHON to another one, such as PYTHON=python3.12." >&2
         exit 1
     fi
-    # The stamp covers the inputs of the installation; while they are unchanged there is nothing to do.
-    local stamp
-    stamp=".venv/.$1-$(cat "$lock" pyproject.toml | cksum | tr -d ' ')"
-    if [ -e "$stamp" ] && .venv/bin/python -c '' 2>/dev/null; then
+    if installed "$1"; then
         return
     fi
     # Scripts that are started at the same time must not install into one another's environment.
     exec 9>".venv.lock"
     if command -v flock >/dev/null; then
         flock 9
-        if [ -e "$stamp" ] && .venv/bin/python -c '' 2>/dev/null; then
+        if installed "$1"; then
             exec 9>&-
             return
         fi
@@ -39,6 +36,18 @@ environment() {
         --requirement "$lock"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
         --no-build-isolation --editable .
-    touch "$stamp"
+    touch "$(stamp "$1")"
     exec 9>&-
+}
+
+# installed NAME: whether .venv has what requirements/NAME.txt lists. The lock file of the tests
+# contains all others: while tests run, nothing may be installed into the environment that they use.
+installed() {
+    { [ -e "$(stamp "$1")" ] || [ -e "$(stamp test)" ]; } && .venv/bin/python -c '' 2>/dev/null
+}
+
+# stamp NAME: print the path of the file that marks an installation. Its name covers the inputs of the
+# installation; while they are unchanged there is nothing to do.
+stamp() {
+    echo ".venv/.$1-$(cat "requirements/$1.txt" pyproject.toml | cksum | tr -d ' ')"
 }

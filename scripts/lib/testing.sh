@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the scripts that run tests. Defines run_tests, which runs a selection with pytest.
+# Sourced by the scripts that run tests. Defines run_tests, which runs a selection with pytest, and
+# build_compiled, which builds the wheel that some of them test.
 
 # run_tests PYTHON SPEED ARGUMENT...
 #
@@ -10,7 +11,14 @@
 #   SPEED       "fast" for tests not marked "slow", "slow" for tests marked "slow", or "all"
 #   ARGUMENT    paths or options for pytest
 #
-# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core.
+# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core. If
+# MEMLITE_TEST_TALLY names a file, each run of pytest appends how many tests passed, failed and were
+# skipped; print_tally FILE prints the sums.
+print_tally() {
+    awk '{ passed += $1; failed += $2; skipped += $3 }
+        END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$1"
+}
+
 run_tests() {
     local python="$1" marks files=() code=0 again=0
     case "$2" in
@@ -33,6 +41,22 @@ run_tests() {
     [ "$code" != 2 ] || return 2 # interrupted
     printf '\n-- one at a time\n'
     "$python" -m pytest -m "($marks) and alone" --marked alone "$@" || again=$?
-    [ "$again" = 0 ] || [ "$again" = 5 ] || return "$again" # 5: no test was selected
-    [ "$code" = 5 ] || return "$code"
+    # 5: no test was selected.
+    [ "$again" != 5 ] || return "$code"
+    [ "$code" = 0 ] || [ "$code" = 5 ] || return "$code"
+    return "$again"
+}
+
+# can_compile: whether there are a C compiler and the headers of .venv's Python.
+can_compile() {
+    local include
+    include="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+    command -v "${CC:-cc}" >/dev/null && [ -e "$include/Python.h" ]
+}
+
+# build_compiled FOLDER: build the compiled wheel into a folder.
+build_compiled() {
+    # Without --wheel, build makes the wheel from the source distribution, which must therefore be
+    # complete.
+    MEMLITE_COMPILED=1 .venv/bin/python -m build --no-isolation --outdir "$1" .
 }

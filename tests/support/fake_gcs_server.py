@@ -5,12 +5,14 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import unused_port
+from tests.support.waiting import wait_until
 
 __all__ = ["fake_gcs_server", "make_bucket"]
 
@@ -27,21 +29,19 @@ def fake_gcs_server() -> Iterator[str]:
     """Run fake-gcs-server, and yield its URL; skip the test if it is not installed."""
     if PROGRAM is None:
         pytest.skip("fake-gcs-server is not installed (go install …/fsouza/fake-gcs-server@latest)")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = unused_port()
     url = f"http://127.0.0.1:{port}"
     command = [PROGRAM, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     command += ["-backend", "memory", "-public-host", f"127.0.0.1:{port}", "-log-level", "error"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + 15
-            while True:
+
+            def started() -> bool:
+                assert process.poll() is None, "fake-gcs-server has ended"
                 with socket.socket() as sock:
-                    if sock.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                assert time.monotonic() < deadline, "fake-gcs-server did not start"
-                time.sleep(0.05)
+                    return sock.connect_ex(("127.0.0.1", port)) == 0
+
+            assert wait_until(started), "fake-gcs-server did not start"
             yield url
         finally:
             process.terminate()

@@ -50,7 +50,7 @@ async def put(backend: FileBackend, key: bytes, value: bytes, **how: Any) -> Non
 async def settled(backend: FileBackend) -> None:
     """Wait until no compaction is under way."""
     if backend._compaction is not None:
-        await asyncio.wait([backend._compaction], timeout=30)
+        await asyncio.wait([backend._compaction], timeout=60)
     assert backend._compaction is None
 
 

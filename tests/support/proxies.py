@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import memlite.testing
+from tests.support.forked import fork_process
 from tests.support.servers import START_SECONDS, RunningServer
 
 __all__ = ["node_stat", "proxy"]
@@ -17,6 +18,7 @@ def proxy(
     nodes: Sequence[RunningServer] | Path | str,
     *arguments: str,
     tls: ssl.SSLContext | None = None,
+    program: Sequence[str] = ("-m", "memlite"),
     environment: dict[str, str] | None = None,
 ) -> Iterator[RunningServer]:
     """Run a proxy in front of nodes, or with a topology file, or for a cluster.
@@ -24,6 +26,7 @@ def proxy(
     Args:
         nodes: the nodes, or the file, or the URL of the store in which they register.
         arguments: further ones.
+        program: what runs it instead of memlite itself.
         environment: further variables.
         tls: what the proxy's clients need to connect.
     """
@@ -33,9 +36,13 @@ def proxy(
         where = ["--cluster", nodes]
     else:
         where = ["--nodes", ",".join(f"127.0.0.1:{node.port}" for node in nodes)]
-    command = [sys.executable, "-P", "-m", "memlite", "proxy", *where]
+    command = [sys.executable, "-P", *program, "proxy", *where]
     with memlite.testing.server(
-        *arguments, command=command, start_timeout=START_SECONDS, environment=environment
+        *arguments,
+        command=command,
+        start_timeout=START_SECONDS,
+        environment=environment,
+        start=fork_process,
     ) as process:
         yield RunningServer(
             "memlite-proxy", process.process, process.port, 0, (), "", process.log, tls

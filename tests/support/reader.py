@@ -40,7 +40,8 @@ _TRIAL = re.compile(_PROGRAM + r" cluster try\b")
 _EMULATOR = re.compile(_PROGRAM + r" gcs-emulator\b")
 _SERVER = re.compile(
     _PROGRAM
-    + r"(?! (?:bench|shell|gcs-emulator|cluster route|.*--(?:help|version|print-config))\b)"
+    + r"(?! (?:bench|shell|gcs-emulator|cluster (?:plan|route)|"
+    + r".*--(?:help|version|print-config))\b)"
 )
 _SHELL = re.compile(r"(?:memlite |\./scripts/)shell(?: --dialect \w+)?(?: +#.*)?")
 _BUCKET = re.compile(r"gs://([\w-]+)")

@@ -17,9 +17,11 @@ from typing import Self
 import pytest
 
 import memlite.testing
+from tests.support.forked import fork_process
+from tests.support.waiting import wait_until
 
 PEER_VARIABLE = "MEMLITE_TEST_MEMCACHED"
-START_SECONDS = 20
+START_SECONDS = 60
 
 
 def memcached_path() -> str | None:
@@ -67,7 +69,16 @@ class RunningServer:
     log: Path = Path(os.devnull)
     tls: ssl.SSLContext | None = None
 
-    def connect(self, timeout: float = 30) -> "Wire":
+    def pause(self) -> None:
+        """Stop the process until it gets SIGCONT, and wait until all its threads have stopped."""
+        self.process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self.process.pid}/task")
+        stopped = re.compile(r".*\) T", re.DOTALL)  # the name of a thread may be anything
+        assert wait_until(
+            lambda: all(stopped.match((one / "stat").read_text()) for one in threads.iterdir())
+        )
+
+    def connect(self, timeout: float = 60) -> "Wire":
         if self.path:
             sock = socket.socket(socket.AF_UNIX)
             try:
@@ -192,6 +203,7 @@ def running(
                 unix_socket=unix,
                 environment=environment,
                 start_timeout=START_SECONDS,
+                start=fork_process,
                 # memcached's threads take up to two seconds to end after a signal.
                 stop_timeout=0 if kind == "memcached" else 15,
             )

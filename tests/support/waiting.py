@@ -7,7 +7,7 @@ from collections.abc import Callable
 __all__ = ["eventually", "wait_until"]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20, every: float = 0.02) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 60, every: float = 0.02) -> bool:
     """Poll until the condition holds, and return whether it did in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -18,7 +18,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20, every: float 
 
 
 async def eventually(
-    condition: Callable[[], bool], seconds: float = 20, every: float = 0.02
+    condition: Callable[[], bool], seconds: float = 60, every: float = 0.02
 ) -> bool:
     """Do the same in a coroutine."""
     deadline = time.monotonic() + seconds

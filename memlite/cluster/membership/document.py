@@ -1,54 +1,35 @@
-"""What the store holds: one object about the cluster, and one about each node.
+"""The object about the cluster: its members, its spares, and the move of keys in progress."""
 
-They are JSON, so that people can read them.
-"""
-
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from itertools import chain
 from typing import Any, Final
 
 from memlite.client.address import parse_address
-from memlite.cluster.topology import DEFAULT_HASH, Node, Topology
-from memlite.core.errors import ConfigError, MemliteError
+from memlite.cluster.hot_keys import HotKey
+from memlite.cluster.membership.encoding import DocumentError, check, decode, encode
+from memlite.cluster.topology import DEFAULT_HASH, Move, Node, Phase, Topology
+from memlite.core.errors import ConfigError
 
-__all__ = [
-    "TOPOLOGY",
-    "Document",
-    "DocumentError",
-    "Entry",
-    "Registration",
-    "Standing",
-    "registration_name",
-]
+__all__ = ["TOPOLOGY", "Document", "Entry", "Moving"]
 
 TOPOLOGY: Final = "topology"
 """The name of the object about the cluster."""
 
-_FORMAT: Final = 1
-
-
-class DocumentError(MemliteError):
-    """An object in the store is not what it should be; the text says which and why."""
-
-
-def registration_name(node: str) -> str:
-    """Return the name of the object about a node."""
-    return f"node/{node}"
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A member.
+    """A member or a spare.
 
     Attributes:
         name: the node's name, which is hashed.
         address: where it listens, ``HOST:PORT``.
         incarnation: rises each time a node of this name joins. It begins with the unix time, so
-            that it also rises if the store has lost the last one.
+            that it also rises if the store has lost the last one. 0 without a lease.
         joined: unix time at which it joined, in whole seconds, by its own clock.
         weight: its share of the keys.
+        leased: whether the node registers itself and renews a lease; otherwise somebody has added
+            it, and nobody watches it.
     """
 
     name: str
@@ -56,62 +37,233 @@ class Entry:
     incarnation: int
     joined: int = 0
     weight: int = 1
+    leased: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A move of keys that is in progress.
+
+    Attributes:
+        phase: how far it is.
+        target: the names of those that are members when it is over.
+        nonce: what marks at nodes are known by, 32 hexadecimal digits.
+        forgets: the names of nodes without a lease that are not even spares when it is over.
+        epochs: in which each phase so far began, by the phase's name.
+    """
+
+    phase: Phase
+    target: tuple[str, ...]
+    nonce: str
+    forgets: tuple[str, ...] = ()
+    epochs: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """The members of a cluster, and how keys are spread over them.
 
+    While keys move, the ring does not change: who leaves keeps its place until the move is over, or
+    it is taken by another node of its name. Only in the phase `Phase.PREPARE`, in which nothing has
+    moved, the move is given up instead.
+
     Attributes:
         epoch: rises with each change. It begins with the unix time, so that it also rises when a
             store has lost it.
-        members: sorted by name.
+        members: sorted by name. While keys move, those from before.
         hash: see `memlite.cluster.topology.Topology`.
         hash_tag: see there.
+        spares: nodes that have no keys, sorted by name.
+        move: the move of keys in progress; None for none.
+        hot_keys: those that are promoted, and those that were lately; none while keys move.
     """
 
     epoch: int = 0
     members: tuple[Entry, ...] = ()
     hash: str = DEFAULT_HASH
     hash_tag: str = ""
+    spares: tuple[Entry, ...] = ()
+    move: Moving | None = None
+    hot_keys: tuple[HotKey, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[Entry, ...]:
+        """Members and spares, sorted by name."""
+        return _sorted((*self.members, *self.spares))
 
     def entry(self, name: str) -> Entry | None:
-        """Return the member of this name, or None."""
-        return next((one for one in self.members if one.name == name), None)
+        """Return the member or spare of this name, or None."""
+        return next((one for one in chain(self.members, self.spares) if one.name == name), None)
 
-    def with_member(self, entry: Entry, now: float) -> "Document":
-        """Return the document with a member, in place of an earlier incarnation.
+    def is_member(self, name: str) -> bool:
+        """Return whether a node has keys now."""
+        return any(one.name == name for one in self.members)
 
-        If there is a later one, the document is unchanged: the node was held up while it joined,
-        and another has taken its name.
+    def has_place(self, name: str) -> bool:
+        """Return whether a node has, or gets, a place that it keeps while keys move."""
+        return self.move is not None and (self.is_member(name) or name in self.move.target)
+
+    @property
+    def target(self) -> tuple[Entry, ...]:
+        """The members when the move is over; without one, the present ones."""
+        if self.move is None:
+            return self.members
+        return tuple(one for one in self.nodes if one.name in self.move.target)
+
+    # Nodes that come and go
+
+    def with_node(self, entry: Entry, now: float, *, spare: bool = False) -> "Document":
+        """Return the document with a node, in place of an earlier incarnation.
+
+        It is unchanged if there is a later one, as the node was held up while it joined and another
+        has taken its name; and if the node has to wait.
+
+        Args:
+            entry: the node.
+            now: unix time.
+            spare: what becomes of a node that is new; others stay what they are.
         """
-        present = self.entry(entry.name)
-        if present is not None and present.incarnation > entry.incarnation:
+        if self.waits(entry.name, spare=spare):
             return self
-        others = [one for one in self.members if one.name != entry.name]
-        return self._changed([*others, entry], now)
+        present = self.entry(entry.name)
+        if present is None:
+            places = {"spares": (*self.spares, entry)}
+            if not spare:
+                places = {"members": (*self.members, entry)}
+            return self._changed(now, **places)
+        if present.incarnation > entry.incarnation or present.leased != entry.leased:
+            return self
+        return self._changed(
+            now,
+            members=_replaced(self.members, entry),
+            spares=_replaced(self.spares, entry),
+        )
+
+    def waits(self, name: str, *, spare: bool) -> bool:
+        """Return whether a node has to wait until the move is over.
+
+        It would become a member, or it is one of those that keys moved to when the move was turned
+        back: proxies that do not know that yet would find keys there again.
+        """
+        if self.move is None:
+            return False
+        if self.entry(name) is None:
+            return not spare
+        return self.move.phase is Phase.BACK and not self.is_member(name) and self.has_place(name)
+
+    def with_spares(self, entries: Iterable[Entry], now: float) -> "Document":
+        """Return the document with nodes without a lease as spares, in place of others."""
+        added = {entry.name: entry for entry in entries}
+        others = [one for one in self.spares if one.name not in added]
+        return self._changed(now, spares=[*others, *added.values()])
 
     def without(self, name: str, incarnation: int, now: float) -> "Document":
-        """Return the document without a member; unchanged if it is there in another incarnation."""
-        others = [one for one in self.members if (one.name, one.incarnation) != (name, incarnation)]
-        return self if len(others) == len(self.members) else self._changed(others, now)
+        """Return the document without a node; unchanged if it is there in another incarnation.
 
-    def _changed(self, members: list[Entry], now: float) -> "Document":
-        members.sort(key=lambda entry: entry.name)
-        return replace(self, epoch=max(self.epoch + 1, int(now)), members=tuple(members))
+        It is also unchanged if the node keeps its place.
+        """
+        entry = self.entry(name)
+        if entry is None or entry.incarnation != incarnation:
+            return self
+        move = self.move
+        if self.has_place(name):
+            if move is None or move.phase is not Phase.PREPARE:
+                return self
+            move = None
+        return self._changed(
+            now,
+            members=_without(self.members, name),
+            spares=_without(self.spares, name),
+            move=move,
+        )
+
+    # Moves
+
+    def moving_to(
+        self, target: Sequence[str], nonce: str, now: float, *, forgets: Sequence[str] = ()
+    ) -> "Document":
+        """Return the document with a move to other members, which are there already."""
+        move = Moving(Phase.PREPARE, tuple(sorted(target)), nonce, tuple(sorted(forgets)))
+        return self._in_phase(move, Phase.PREPARE, now)
+
+    def in_phase(self, phase: Phase, now: float) -> "Document":
+        """Return the document with the move in another phase."""
+        assert self.move is not None  # noqa: S101 - the caller has looked
+        return self._in_phase(self.move, phase, now)
+
+    def moved(self, now: float) -> "Document":
+        """Return the document after the move."""
+        assert self.move is not None  # noqa: S101 - the caller has looked
+        target, forgets = self.move.target, self.move.forgets
+        others = [one for one in self.nodes if one.name not in target]
+        return self._changed(
+            now,
+            members=self.target,
+            spares=[one for one in others if one.leased or one.name not in forgets],
+            move=None,
+        )
+
+    def not_moved(self, now: float) -> "Document":
+        """Return the document with the members from before the move."""
+        return self._changed(now, move=None)
+
+    def _in_phase(self, move: Moving, phase: Phase, now: float) -> "Document":
+        changed = self._changed(now)
+        epochs = (*move.epochs, (phase.value, changed.epoch))
+        return replace(changed, move=replace(move, phase=phase, epochs=epochs))
+
+    def _changed(self, now: float, **fields: Any) -> "Document":
+        for name in ("members", "spares"):
+            if name in fields:
+                fields[name] = _sorted(fields[name])
+        return replace(self, epoch=self.next_epoch(now), **fields)
+
+    def with_hot_keys(self, hot_keys: tuple[HotKey, ...], now: float) -> "Document":
+        """Return the document with other hot keys; unchanged if they are the same."""
+        return self if hot_keys == self.hot_keys else self._changed(now, hot_keys=hot_keys)
+
+    def next_epoch(self, now: float) -> int:
+        """Return the epoch of a change that is made now."""
+        return max(self.epoch + 1, int(now))
+
+    # As others see it
 
     def topology(self) -> Topology | None:
         """Return the topology; None without members."""
-        nodes = (Node(one.name, parse_address(one.address), one.weight) for one in self.members)
-        found = tuple(nodes)
-        if not found:
+        if not self.members:
             return None
+        move = None
+        if self.move is not None:
+            move = Move(self.move.phase, _nodes(self.target), self.move.nonce)
         # A member that was away has emptied itself.
-        return Topology(found, self.hash, self.hash_tag, on_return="keep")
+        return Topology(
+            _nodes(self.members),
+            self.hash,
+            self.hash_tag,
+            on_return="keep",
+            hot_keys=self.hot_keys,
+            move=move,
+        )
 
     def encode(self) -> bytes:
-        """Return the object's content."""
-        return _encode(asdict(self))
+        """Return the object's content.
+
+        What older versions do not know is left out where nothing is to be said.
+        """
+        fields: dict[str, Any] = {
+            "epoch": self.epoch,
+            "members": [_fields(one) for one in self.members],
+            "hash": self.hash,
+            "hash_tag": self.hash_tag,
+        }
+        if self.spares:
+            fields["spares"] = [_fields(one) for one in self.spares]
+        if self.hot_keys:
+            fields["hot_keys"] = [one.encode() for one in self.hot_keys]
+        if self.move is not None:
+            epochs = dict(self.move.epochs)
+            fields["move"] = {**asdict(self.move), "phase": self.move.phase.value, "epochs": epochs}
+        return encode(fields)
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Document":
@@ -123,12 +275,8 @@ class Document:
         if data is None:
             return cls()
         try:
-            fields = _decode(data)
-            members = tuple(Entry(**entry) for entry in fields.pop("members"))
-            document = cls(members=members, **fields)
-            _check(isinstance(document.epoch, int), "epoch")
-            for one in members:
-                _check(isinstance(one.name, str) and isinstance(one.incarnation, int), "members")
+            document = cls(**_parsed(decode(data)))
+            _check(document)
             topology = document.topology()
             if topology is not None:
                 topology.router()
@@ -137,72 +285,48 @@ class Document:
         return document
 
 
-class Standing(Enum):
-    """What a node's registration says."""
-
-    MEMBER = "member"
-    """It renews its lease."""
-    LEFT = "left"
-    """It has left."""
-    FENCED = "fenced"
-    """Its lease ran out, and another member has removed it."""
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What a node has said of itself, or what was said of it when its lease had run out.
-
-    Attributes:
-        incarnation: as in `Entry`.
-        sequence: rises with each renewal, so that no two contents are the same.
-        address: as in `Entry`.
-        standing: as above.
-    """
-
-    incarnation: int
-    sequence: int
-    address: str
-    standing: Standing = Standing.MEMBER
-
-    def next(self, standing: Standing = Standing.MEMBER) -> "Registration":
-        """Return the one after it."""
-        return replace(self, sequence=self.sequence + 1, standing=standing)
-
-    def encode(self) -> bytes:
-        """Return the object's content."""
-        return _encode({**asdict(self), "standing": self.standing.value})
-
-    @classmethod
-    def decode(cls, name: str, data: bytes) -> "Registration":
-        """Return what the object of this name holds.
-
-        Raises:
-            DocumentError: it is something else.
-        """
-        try:
-            fields = _decode(data)
-            standing = Standing(fields.pop("standing"))
-            registration = cls(standing=standing, **fields)
-            _check(isinstance(registration.sequence, int), "sequence")
-            _check(isinstance(registration.incarnation, int), "incarnation")
-        except (ValueError, TypeError, KeyError) as error:
-            raise DocumentError(f"{name}: not a node's registration: {error}") from None
-        return registration
+def _replaced(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
+    return [entry if one.name == entry.name else one for one in entries]
 
 
-def _encode(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": _FORMAT, **fields}, ensure_ascii=False).encode()
+def _without(entries: Sequence[Entry], name: str) -> list[Entry]:
+    return [one for one in entries if one.name != name]
 
 
-def _decode(data: bytes) -> dict[str, Any]:
-    fields = json.loads(data)
-    if not isinstance(fields, dict):
-        raise ValueError("not an object")
-    if fields.pop("format", None) != _FORMAT:
-        raise ValueError("of another version of memlite")
+def _nodes(entries: Iterable[Entry]) -> tuple[Node, ...]:
+    return tuple(Node(one.name, parse_address(one.address), one.weight) for one in entries)
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    fields = asdict(entry)
+    if entry.leased:
+        del fields["leased"]
     return fields
 
 
-def _check(right: bool, what: str) -> None:
-    if not right:
-        raise ValueError(f"{what} is wrong")
+def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    parsed = dict(fields)
+    parsed["members"] = tuple(Entry(**one) for one in fields["members"])
+    parsed["spares"] = tuple(Entry(**one) for one in fields.get("spares", ()))
+    parsed["hot_keys"] = tuple(map(HotKey.decode, fields.get("hot_keys", ())))
+    if fields.get("move") is not None:
+        move = dict(fields["move"])
+        move["phase"] = Phase(move["phase"])
+        move["target"], move["forgets"] = tuple(move["target"]), tuple(move["forgets"])
+        move["epochs"] = tuple(move["epochs"].items())
+        parsed["move"] = Moving(**move)
+    return parsed
+
+
+def _check(document: Document) -> None:
+    check(isinstance(document.epoch, int), "epoch")
+    for one in document.nodes:
+        check(isinstance(one.name, str) and isinstance(one.incarnation, int), "members")
+    if document.move is not None:
+        known = {one.name for one in document.nodes}
+        check(bool(document.move.target) and known.issuperset(document.move.target), "move")
+        check(len(bytes.fromhex(document.move.nonce)) == 16, "nonce")

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from memlite.cluster.membership.document import TOPOLOGY, Document, DocumentError
-from memlite.cluster.membership.lease import LEASE
+from memlite.cluster.membership.document import TOPOLOGY, Document
+from memlite.cluster.membership.encoding import DocumentError
+from memlite.cluster.membership.lease import LEASE, READING, Lease
 from memlite.cluster.membership.store import Store, StoreUnavailableError
 from memlite.cluster.topology import Topology
 
@@ -15,8 +16,7 @@ __all__ = ["FOLLOWS_WITHIN", "Follower"]
 
 _log = logging.getLogger("memlite")
 
-_INTERVAL: Final = 1.0
-FOLLOWS_WITHIN: Final = 2.0
+FOLLOWS_WITHIN: Final = 2 * READING
 """Seconds after which a change of the cluster is known to those that follow it, as a rule."""
 
 
@@ -28,6 +28,8 @@ class Follower:
         changed: is given each new topology with its epoch.
         unknown: is told why the nodes are not known: there are none, or the store has not answered
             for as long as a lease. Nodes may have been replaced by then.
+        clock: returns seconds that never decrease, and that pass while the process is stopped.
+        lease: is renewed with each reading: until when what was read is valid.
     """
 
     def __init__(
@@ -35,12 +37,16 @@ class Follower:
         store: Store,
         changed: Callable[[Topology, int], None],
         unknown: Callable[[str], None],
+        lease: Lease | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store: Final = store
         self._changed: Final = changed
         self._unknown: Final = unknown
+        self._lease: Final = lease
         self._epoch = -1  # of what was passed on last; -1 for nothing
-        self._read_at = time.monotonic()
+        self._clock: Final = clock
+        self._read_at = clock()
         self._trouble = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -56,11 +62,11 @@ class Follower:
     async def _follow(self) -> None:
         while True:
             await self.step()
-            await asyncio.sleep(_INTERVAL)
+            await asyncio.sleep(READING)
 
     async def step(self) -> None:
         """Read once."""
-        started = time.monotonic()
+        started = self._clock()
         try:
             stored = await self._store.read(TOPOLOGY)
             document = Document.decode(None if stored is None else stored.data)
@@ -70,6 +76,9 @@ class Follower:
         if self._trouble:
             _log.info("the cluster's store can be read again")
             self._trouble = ""
+        if started - self._read_at >= LEASE:
+            # The process was stopped, or the store was slow. Others rely on nobody going on then.
+            self._lose_track("the cluster was not followed for a while")
         self._read_at = started
         topology = document.topology()
         if topology is None:
@@ -77,12 +86,14 @@ class Follower:
         elif document.epoch != self._epoch:
             self._epoch = document.epoch
             self._changed(topology, document.epoch)
+        if self._lease is not None:
+            self._lease.renewed(started)
 
     def _note_trouble(self, text: str) -> None:
         if not self._trouble:
             _log.warning("cannot read the cluster's store: %s", text)
         self._trouble = text
-        if time.monotonic() - self._read_at >= LEASE:
+        if self._clock() - self._read_at >= LEASE:
             self._lose_track(f"the cluster's store cannot be read: {text}")
 
     def _lose_track(self, reason: str) -> None:

@@ -1,19 +1,29 @@
 """How long a node may serve without having been heard of."""
 
+import math
+import os
 import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LEASE", "MARGIN", "RENEWAL", "Lease"]
+__all__ = ["EVERYBODY_KNOWS", "LEASE", "MARGIN", "READING", "RENEWAL", "Lease"]
 
-LEASE: Final = 15.0
+# Tests make everything shorter in all processes at once; it cannot be configured otherwise, as all
+# have to agree.
+LEASE: Final = float(os.environ.get("MEMLITE_TEST_LEASE_SECONDS", "15"))
 """Seconds after which a member that has not renewed may be removed."""
 
-RENEWAL: Final = 5.0
+RENEWAL: Final = LEASE / 3
 """Seconds between renewals, and between looks at other members."""
 
-MARGIN: Final = 1.0
+MARGIN: Final = LEASE / 15
 """Seconds by which a node stops serving before its lease runs out, for clocks that differ."""
+
+READING: Final = LEASE / 15
+"""Seconds between two readings of the cluster by a proxy."""
+
+EVERYBODY_KNOWS: Final = LEASE + MARGIN
+"""Seconds after which a change of the cluster is known to each proxy that forwards requests."""
 
 
 class Lease:
@@ -35,6 +45,13 @@ class Lease:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.until = 0.0
+
+    @classmethod
+    def unlimited(cls) -> "Lease":
+        """Return one that does not run out."""
+        lease = cls()
+        lease.until = math.inf
+        return lease
 
     def now(self) -> float:
         """Return the time by the lease's clock."""

@@ -6,19 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from memlite.cluster.membership.document import (
-    TOPOLOGY,
-    Document,
-    Entry,
-    Registration,
-    Standing,
-    registration_name,
-)
+from memlite.cluster.membership.document import TOPOLOGY, Document, Entry
 from memlite.cluster.membership.lease import LEASE, Lease
+from memlite.cluster.membership.registration import Registration, Standing, registration_name
 from memlite.cluster.membership.store import Conflict, Store, Stored
 from memlite.core.errors import MemliteError
 
-__all__ = ["Identity", "Member", "NameTakenError", "change_topology"]
+__all__ = ["Identity", "KeysMoveError", "Member", "NameTakenError", "change_topology"]
 
 _log = logging.getLogger("memlite")
 
@@ -33,6 +27,10 @@ class NameTakenError(MemliteError):
     def __init__(self, text: str, *, alive: bool = False) -> None:
         super().__init__(text)
         self.alive = alive
+
+
+class KeysMoveError(MemliteError):
+    """A node cannot become a member while keys move; the text says what it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +88,11 @@ class Member:
         lease: says whether it may serve.
         empty: removes all items.
         wall: returns unix time.
+        spare: whether a node that is new is a spare.
 
     Attributes:
         document: the cluster as last read.
-        joined: whether the node is a member, as far as it knows.
+        joined: whether the node is a member or a spare, as far as it knows.
     """
 
     def __init__(
@@ -103,6 +102,8 @@ class Member:
         lease: Lease,
         empty: Callable[[], Awaitable[None]],
         wall: Callable[[], float] = time.time,
+        *,
+        spare: bool = False,
     ) -> None:
         self._store: Final = store
         self._identity: Final = identity
@@ -110,6 +111,7 @@ class Member:
         self._lease: Final = lease
         self._empty: Final = empty
         self._wall: Final = wall
+        self._spare = spare  # what it is when it joins again: a node that was drained stays a spare
         self._registration: Registration | None = None  # the last one that was written, or may be
         self._rival: tuple[str, float] | None = None  # another's registration, and when it was seen
         self.document = Document()
@@ -121,6 +123,7 @@ class Member:
         Raises:
             StoreUnavailableError: the store cannot be asked; call again.
             NameTakenError: another node renews a lease of this name; call again.
+            KeysMoveError: keys move at the moment; call again.
             DocumentError: an object in the store is something else.
         """
         if self.joined:
@@ -147,6 +150,7 @@ class Member:
 
     async def _join(self) -> None:
         self._lease.end()
+        self._check_place(Document.decode(await self._data(TOPOLOGY)))
         found = await self._read()
         stored, last = None, 0
         if found is not None:
@@ -166,16 +170,37 @@ class Member:
             self._identity.weight,
         )
         self.document = await change_topology(
-            self._store, lambda document: document.with_member(entry, self._wall())
+            self._store,
+            lambda document: document.with_node(entry, self._wall(), spare=self._spare),
         )
         if self.document.entry(entry.name) != entry:
+            self._check_place(self.document)
             return  # another has taken the name meanwhile
         self.joined = True
         self._lease.renewed(sent)
-        count = len(self.document.members)
-        _log.info(
-            "joined the cluster as %s, epoch %d, of %d", entry.name, self.document.epoch, count
-        )
+        self._note_place()
+        members = self.document.members
+        place = "a spare" if self._spare else f"{entry.name}, of {len(members)}"
+        _log.info("joined the cluster as %s, epoch %d", place, self.document.epoch)
+
+    def _check_place(self, document: Document) -> None:
+        """Check whether the node may join now.
+
+        Raises:
+            KeysMoveError: it would become a member while keys move.
+            NameTakenError: it has the name of a node without a lease.
+        """
+        name = self._identity.name
+        entry = document.entry(name)
+        if entry is not None and not entry.leased:
+            raise NameTakenError(
+                f"{name} is the name of the node at {entry.address}, which was added"
+            )
+        if document.waits(name, spare=self._spare):
+            raise KeysMoveError(f"waiting to join as {name} until the move of keys is over")
+
+    def _note_place(self) -> None:
+        self._spare = not self.document.is_member(self._identity.name)
 
     def _check_rival(self, other: Registration) -> None:
         """Wait until another node of this name is gone.
@@ -226,6 +251,7 @@ class Member:
             self._fence("it was removed")
             return
         self._lease.renewed(sent)
+        self._note_place()
 
     def _fence(self, reason: str) -> None:
         self._lease.end()

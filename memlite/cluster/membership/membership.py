@@ -5,10 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from memlite.cluster.membership.document import DocumentError
+from memlite.cluster.membership.document import Document
+from memlite.cluster.membership.encoding import DocumentError
 from memlite.cluster.membership.follower import FOLLOWS_WITHIN
 from memlite.cluster.membership.lease import RENEWAL, Lease
-from memlite.cluster.membership.member import Identity, Member, NameTakenError
+from memlite.cluster.membership.member import Identity, KeysMoveError, Member, NameTakenError
 from memlite.cluster.membership.store import Conflict, Store, StoreUnavailableError
 from memlite.cluster.membership.warden import Warden
 from memlite.core.errors import StartError, StorageError
@@ -29,6 +30,7 @@ class Membership:
         identity: who the node is.
         lease: says whether the server may serve.
         empty: removes all items of the server.
+        spare: whether it joins as a spare.
 
     Attributes:
         failure: why the node could not join at first; None if it could.
@@ -40,15 +42,22 @@ class Membership:
         identity: Identity,
         lease: Lease,
         empty: Callable[[], Awaitable[None]],
+        *,
+        spare: bool = False,
     ) -> None:
         self._store: Final = store
         self._lease: Final = lease
-        self._member: Final = Member(store, identity, lease, empty)
+        self._member: Final = Member(store, identity, lease, empty, spare=spare)
         self._warden: Final = Warden(store, identity.name)
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
         self._has_joined = False
         self.failure: StartError | None = None
+
+    @property
+    def document(self) -> Document:
+        """The cluster as last read."""
+        return self._member.document
 
     def start(self, stop: Callable[[], None]) -> None:
         """Join, and stay in. Needs a running event loop.
@@ -103,7 +112,7 @@ class Membership:
                 raise StartError(f"--name: {error}") from None
             self._note_trouble(str(error))
             return _RETRY
-        except (StoreUnavailableError, DocumentError, StorageError) as error:
+        except (KeysMoveError, StoreUnavailableError, DocumentError, StorageError) as error:
             self._note_trouble(str(error))
             return _RETRY
         except Conflict:

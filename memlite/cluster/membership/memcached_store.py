@@ -13,6 +13,8 @@ from memlite.client import (
     Shape,
     connect,
 )
+from memlite.client.login import TextLogin
+from memlite.client.tls import TlsSettings
 from memlite.cluster.membership.store import Conflict, Stored, StoreUnavailableError
 from memlite.core.errors import StartError
 
@@ -28,11 +30,23 @@ class MemcachedStore:
     Args:
         address: the server's.
         prefix: what the keys begin with.
+        login: is carried out first; None for none.
+        tls: how the connection is encrypted; None for plain text.
     """
 
-    def __init__(self, address: Address, prefix: str) -> None:
+    def __init__(
+        self,
+        address: Address,
+        prefix: str,
+        *,
+        login: TextLogin | None = None,
+        tls: TlsSettings | None = None,
+    ) -> None:
         self._address = address
         self._prefix = prefix
+        self._login = login
+        self._tls = None if tls is None else tls.context()
+        self._scheme = "memcached" if tls is None else "memcacheds"
         self._connection: Connection | None = None
 
     async def open(self) -> None:
@@ -44,7 +58,7 @@ class MemcachedStore:
         try:
             await self.read("topology")
         except StoreUnavailableError as error:
-            raise StartError(f"memcached://{self._address}: {error}") from None
+            raise StartError(f"{self._scheme}://{self._address}: {error}") from None
 
     async def close(self) -> None:
         """Disconnect."""
@@ -85,7 +99,9 @@ class MemcachedStore:
         connection = self._connection
         try:
             if connection is None or connection.lost is not None:
-                connection = self._connection = await connect(self._address, timeout=_PATIENCE)
+                connection = self._connection = await connect(
+                    self._address, tls=self._tls, login=self._login, timeout=_PATIENCE
+                )
             async with asyncio.timeout(_PATIENCE):
                 return await connection.request(request, shape)
         except (OSError, ConnectionLostError, TimeoutError) as error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from memlite.client import Address, parse_address
 from memlite.client.address import PORT
+from memlite.cluster.membership.config_command import ConfigCommand
 from memlite.cluster.membership.connection import MemberConnection
 from memlite.cluster.membership.lease import Lease
 from memlite.cluster.membership.member import Identity
@@ -51,7 +52,9 @@ class NodeServer:
         )
         self.scheduler = self._server.scheduler
         store = store_of(str(config.join), "--join")
-        self._membership = Membership(store, identity_of(config, listeners), lease, self._empty)
+        self._membership = Membership(
+            store, identity_of(config, listeners), lease, self._empty, spare=config.spare
+        )
 
     async def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
         """Serve until asked to stop; see `memlite.server.lifecycle.Lifecycle`.
@@ -62,6 +65,8 @@ class NodeServer:
         membership, lifecycle = self._membership, self._server.lifecycle
 
         def accepting() -> None:
+            commands = self._server.admin.commands
+            commands[b"config"] = ConfigCommand(lambda: membership.document)
             membership.start(lifecycle.request_stop)
             ready()
 
@@ -88,7 +93,8 @@ def _check(config: Config) -> None:
         ConfigError: there are such.
     """
     if not config.join:
-        flag = "--name" if config.name is not None else "--advertise"
+        flags = {"--name": config.name, "--advertise": config.advertise, "--spare": config.spare}
+        flag = next(name for name, value in flags.items() if value)
         raise ConfigError(f"{flag}: is for nodes of a cluster; it needs --join")
     wrong = None
     if config.unix_socket:

@@ -1,13 +1,16 @@
 """Reading a cluster once, for commands."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
-from memlite.cluster.membership.document import TOPOLOGY, Document, DocumentError
-from memlite.cluster.membership.store import StoreUnavailableError
+from memlite.cluster.membership.document import TOPOLOGY, Document
+from memlite.cluster.membership.encoding import DocumentError
+from memlite.cluster.membership.store import Store, StoreUnavailableError
 from memlite.cluster.membership.url import store_of
 from memlite.core.errors import StartError
 
-__all__ = ["read_cluster"]
+__all__ = ["opened_to_read", "read_cluster", "read_document"]
 
 
 def read_cluster(url: str, flag: str) -> Document:
@@ -25,12 +28,29 @@ def read_cluster(url: str, flag: str) -> Document:
 
 
 async def _read(url: str, flag: str) -> Document:
+    async with opened_to_read(url, flag) as store:
+        return await read_document(store)
+
+
+@contextlib.asynccontextmanager
+async def opened_to_read(url: str, flag: str) -> AsyncIterator[Store]:
+    """Open a store while the context lasts; see `read_cluster` for arguments and errors."""
     store = store_of(url, flag)
     try:
         await store.open()
-        stored = await store.read(TOPOLOGY)
-        return Document.decode(None if stored is None else stored.data)
+        yield store
     except (StartError, StoreUnavailableError, DocumentError) as error:
         raise StartError(f"{flag}: {error}") from None
     finally:
         await store.close()
+
+
+async def read_document(store: Store) -> Document:
+    """Return what an open store says of its cluster.
+
+    Raises:
+        StoreUnavailableError: it cannot be asked.
+        DocumentError: it holds something else.
+    """
+    stored = await store.read(TOPOLOGY)
+    return Document.decode(None if stored is None else stored.data)

@@ -1,21 +1,18 @@
 """The URL of the store that holds a cluster's objects."""
 
-from typing import Final
+import os
 
-from memlite.client import parse_address
 from memlite.cluster.membership.store import Store
 from memlite.core.errors import ConfigError
 
 __all__ = ["store_of"]
-
-_LONGEST_PREFIX: Final = 100
 
 
 def store_of(url: str, flag: str) -> Store:
     """Return the store, which is not open yet.
 
     Args:
-        url: ``gs://bucket/prefix`` or ``memcached://host:port/prefix``.
+        url: ``gs://bucket/prefix``, or one of `memlite.cluster.membership.memcached_url`.
         flag: the option it was given to, for messages.
 
     Raises:
@@ -23,28 +20,15 @@ def store_of(url: str, flag: str) -> Store:
         StartError: it needs a package that is not installed.
     """
     scheme, separator, rest = url.partition("://")
-    if not separator or scheme not in ("gs", "gcs", "memcached"):
-        raise ConfigError(
-            f"{flag}: must be gs://bucket/prefix or memcached://host:port/prefix, not {url!r}"
-        )
-    return _memcached(rest, url, flag) if scheme == "memcached" else _bucket(url, flag)
+    if separator and scheme in ("memcached", "memcacheds"):
+        from memlite.cluster.membership.memcached_url import memcached_store_of
 
-
-def _memcached(rest: str, url: str, flag: str) -> Store:
-    from memlite.cluster.membership.memcached_store import MemcachedStore
-
-    place, _, prefix = rest.partition("/")
-    try:
-        address = parse_address(place)
-    except ConfigError as error:
-        raise ConfigError(f"{flag}: {error}") from None
-    prefix = prefix.strip("/") or "cluster"
-    wrong = any(character <= " " or character == "\x7f" for character in prefix)
-    if wrong or len(prefix.encode()) > _LONGEST_PREFIX:
-        raise ConfigError(
-            f"{flag}: a prefix has at most {_LONGEST_PREFIX} bytes and no spaces: {url!r}"
-        )
-    return MemcachedStore(address, prefix + "/")
+        return memcached_store_of(scheme, rest, flag, os.environ)
+    if separator and scheme in ("gs", "gcs"):
+        return _bucket(url, flag)
+    raise ConfigError(
+        f"{flag}: must be gs://bucket/prefix or memcached://host:port/prefix, not {url!r}"
+    )
 
 
 def _bucket(url: str, flag: str) -> Store:

@@ -2,21 +2,16 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
-from memlite.cluster.membership.document import (
-    Document,
-    Entry,
-    Registration,
-    Standing,
-    registration_name,
-)
+from memlite.cluster.membership.document import Document, Entry
 from memlite.cluster.membership.lease import LEASE
 from memlite.cluster.membership.member import change_topology
+from memlite.cluster.membership.registration import Registration, Standing, registration_name
 from memlite.cluster.membership.store import Conflict, Store, Stored
 
-__all__ = ["Warden"]
+__all__ = ["Warden", "fence"]
 
 _log = logging.getLogger("memlite")
 
@@ -27,6 +22,9 @@ class Warden:
     So each member is watched by one other, and the store is asked once per member and interval. A
     member is first fenced off: its registration is replaced, on the condition that it is the one
     that was watched for a whole lease. From then on it cannot renew. Only then is it removed.
+
+    While keys move, a member that is gone keeps its place. The one after it is watched in its
+    stead, and it is removed when the move is over.
 
     Args:
         store: holds the cluster's objects.
@@ -48,6 +46,7 @@ class Warden:
         self._wall: Final = wall
         self._seen: tuple[Entry, bytes | None] | None = None
         self._since = 0.0
+        self._kept: set[Entry] = set()  # that are gone
 
     async def step(self, document: Document) -> None:
         """Look at the member after this one.
@@ -59,7 +58,9 @@ class Warden:
             StoreUnavailableError: the store cannot be asked; call again.
             DocumentError: the object is not a registration.
         """
-        entry = _after(self._name, document)
+        if document.move is None:
+            self._kept.clear()
+        entry = _after(self._name, document, self._kept)
         if entry is None:
             self._seen = None
             return
@@ -71,28 +72,51 @@ class Warden:
             await self._remove(entry, stored)
 
     async def _remove(self, entry: Entry, stored: Stored | None) -> None:
-        name = registration_name(entry.name)
-        if stored is None:
-            registration = Registration(entry.incarnation, 0, entry.address)
-        else:
-            registration = Registration.decode(name, stored.data)
-        if registration.standing is Standing.MEMBER:
-            try:
-                await self._store.write(name, registration.next(Standing.FENCED).encode(), stored)
-            except Conflict:
-                self._seen = None  # it is alive
-                return
-        await change_topology(
+        try:
+            await fence(self._store, entry, stored)
+        except Conflict:
+            self._seen = None  # it is alive
+            return
+        document = await change_topology(
             self._store,
             lambda document: document.without(entry.name, entry.incarnation, self._wall()),
         )
         self._seen = None
-        _log.warning(
-            "removed %s (%s) from the cluster: its lease ran out", entry.name, entry.address
-        )
+        gone = f"{entry.name} ({entry.address})"
+        if document.entry(entry.name) == entry:
+            self._kept.add(entry)
+            _log.warning("the lease of %s ran out; it keeps its place until keys have moved", gone)
+        else:
+            _log.warning("removed %s from the cluster: its lease ran out", gone)
 
 
-def _after(name: str, document: Document) -> Entry | None:
-    """Return the member after the one of this name; the first is after the last."""
-    others = [entry for entry in document.members if entry.name != name]
+async def fence(store: Store, entry: Entry, stored: Stored | None) -> None:
+    """Make sure that a node whose lease has run out cannot renew it.
+
+    Args:
+        store: holds the cluster's objects.
+        entry: the node.
+        stored: its registration, which has not changed for a whole lease.
+
+    Raises:
+        Conflict: it has changed now.
+        StoreUnavailableError: nobody knows whether the node can still renew.
+        DocumentError: the object is not a registration.
+    """
+    name = registration_name(entry.name)
+    if stored is None:
+        registration = Registration(entry.incarnation, 0, entry.address)
+    else:
+        registration = Registration.decode(name, stored.data)
+    if registration.standing is Standing.MEMBER:
+        await store.write(name, registration.next(Standing.FENCED).encode(), stored)
+
+
+def _after(name: str, document: Document, without: Container[Entry]) -> Entry | None:
+    """Return the node with a lease after the one of this name; the first is after the last."""
+    others = [
+        entry
+        for entry in document.nodes
+        if entry.leased and entry.name != name and entry not in without
+    ]
     return next((entry for entry in others if entry.name > name), others[0] if others else None)

@@ -1,31 +1,51 @@
 """Where the keys of requests live, for clients that know the nodes."""
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
+from memlite.client import connect
 from memlite.client.address import Address
-from memlite.cluster.topology import Topology
+from memlite.client.discovery import discover
+from memlite.client.errors import DiscoveryError
+from memlite.cluster.topology import DEFAULT_HASH
+from memlite.loadtest.clients.settings import Settings
+from memlite.routing import Router
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
 
-__all__ = ["Nodes"]
+__all__ = ["Nodes", "ask"]
 
 # Where so many keys live is remembered, which costs a fifth of hashing them again.
 _REMEMBERED = 1 << 17
+
+
+class _Node(Protocol):
+    @property
+    def address(self) -> Address: ...
+
+
+class _Map(Protocol):
+    @property
+    def nodes(self) -> Sequence[_Node]: ...
+
+    def router(self) -> Router: ...
 
 
 class Nodes:
     """The nodes of a cluster, and where keys live.
 
     Args:
-        topology: the nodes.
+        topology: the nodes: a `Topology`, or what a server said of them.
 
     Attributes:
+        topology: as above.
         addresses: of the nodes, in order.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: _Map) -> None:
+        self.topology = topology
         self.addresses = [node.address for node in topology.nodes]
         self._index = _Index(topology)
 
@@ -55,10 +75,34 @@ class Nodes:
         }
 
 
+async def ask(settings: Settings, known: Nodes | None = None) -> Nodes:
+    """Ask a proxy for its nodes, on a connection for this question.
+
+    Args:
+        settings: the proxy's address, and how to connect.
+        known: what it is expected to say, which is returned if it does.
+
+    Raises:
+        OSError: it cannot be reached, or lists no nodes.
+        TimeoutError: it took too long.
+    """
+    async with await connect(
+        Address.of(settings.address),
+        tls=settings.tls,
+        login=settings.login,
+        timeout=settings.timeout,
+    ) as connection:
+        try:
+            found = await discover(connection, DEFAULT_HASH, "")
+        except DiscoveryError as error:
+            raise ConnectionError(str(error)) from None
+    return known if known is not None and known.topology == found else Nodes(found)
+
+
 class _Index(dict[bytes, int]):
     """The numbers of nodes by the words of requests that have their keys."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: _Map) -> None:
         self._index = topology.router().index
 
     def __missing__(self, word: bytes) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from memlite.loadtest.clients.measured import MeasuredClient
-from memlite.loadtest.clients.nodes import Nodes
+from memlite.loadtest.clients.nodes import Nodes, ask
 from memlite.loadtest.clients.plain_nodes_client import PlainNodesClient
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.clients.text import TextClients
@@ -23,11 +23,12 @@ class RoutedClients(TextClients):
     """A worker's clients of a cluster, each with a connection to every node.
 
     Args:
-        settings: how many clients there are, and how they behave; the address does not count.
+        settings: how many clients there are, and how they behave; of the address, see `asks`.
         take: returns so many operations, fewer when there are no more.
         recorder: takes the measurements.
         nodes: where keys live.
         plain: the source of operations in place of `take`, in closed loop only.
+        asks: whether each client asks the server at the address for the nodes when it connects.
     """
 
     def __init__(
@@ -37,11 +38,16 @@ class RoutedClients(TextClients):
         recorder: Recorder,
         nodes: Nodes,
         plain: PlainOperations | None = None,
+        *,
+        asks: bool = False,
     ) -> None:
         super().__init__(settings, take, recorder, plain)
         self._nodes = nodes
+        self._asks = asks
 
     async def _connect(self) -> MeasuredClient:
+        if self._asks:
+            self._nodes = await ask(self.settings, self._nodes)
         client = self._new_client()
         try:
             async with asyncio.timeout(self.settings.timeout):

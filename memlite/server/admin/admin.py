@@ -6,7 +6,7 @@ from typing import Any
 from memlite.protocol import replies
 from memlite.server.admin.control_commands import ControlCommands
 from memlite.server.admin.incremental_reply import Scan
-from memlite.server.admin.request import AdminRequest, CommandTable
+from memlite.server.admin.request import AdminRequest, Command
 from memlite.server.admin.stats_commands import StatsCommands
 from memlite.server.admin.stream_commands import StreamCommands
 from memlite.server.admin.tuning_commands import TUNING_COMMANDS
@@ -45,7 +45,7 @@ class Admin:
     ) -> None:
         self._control = control
         self._stats = stats
-        self.commands: CommandTable = {
+        self.commands: dict[bytes, Command] = {
             **control.commands,
             **stats.commands,
             **streams.commands,

@@ -222,6 +222,11 @@ class Connection(asyncio.Protocol):
             or self._transport.get_write_buffer_size() > 0
         )
 
+    @property
+    def unread(self) -> int:
+        """The bytes of replies that the peer has yet to read."""
+        return self._transport.get_write_buffer_size() + sum(map(len, self._unsent or ()))
+
     def idle_since(self, second: int) -> bool:
         """Return whether there has been no activity since before unix second `second`.
 
@@ -309,9 +314,10 @@ class Connection(asyncio.Protocol):
         if reply is None:
             return False
         counters.until_slow_sample = left
-        counters.bytes_written += len(reply)
         self.last_command = self._clock.second
-        self._write(reply)
+        if reply:  # otherwise it follows
+            counters.bytes_written += len(reply)
+            self._write(reply)
         return True
 
     def eof_received(self) -> bool:

@@ -10,6 +10,7 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.memory import Item, Part, nameable
 from memlite.protocol import packets
 from memlite.protocol.commands import Arguments
+from memlite.protocol.discovery import CONFIG_GET, config_packet
 from memlite.protocol.packets import (
     DO_NOT_CREATE,
     QUIET,
@@ -276,6 +277,11 @@ class BinaryCommands(CommandSet):
     def binary_reject(self, request: BinaryRequest, status: Status) -> None:
         """Answer a malformed or unknown command."""
         unknown = status is Status.UNKNOWN_COMMAND
+        if unknown and request.opcode == CONFIG_GET:
+            words = [b"config", b"get", request.key]
+            reply = self._admin().execute(words, False, self._client)
+            self.out.append(config_packet(request, reply))
+            return
         if unknown and request.opcode in _SASL and self._admin().authenticates:
             status = Status.AUTH_ERROR  # as in memcached, clients may not authenticate twice
         self.out.append(packets.failure(request, status))

@@ -33,6 +33,7 @@ __all__ = [
     "real_time",
     "resident",
     "running",
+    "running_at",
     "two_cores",
 ]
 
@@ -143,10 +144,23 @@ def running(
         BenchError: it does not start.
     """
     port = free_port()
+    with running_at(name, [*command, "-p", str(port)], core, port, environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running_at(
+    name: str,
+    command: Sequence[str],
+    core: int,
+    port: int,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Running]:
+    """Run a server whose command line says that it listens on `port`; see `running`."""
     with tempfile.TemporaryFile() as output:
         with pinned(core):
             process = subprocess.Popen(
-                [*command, "-p", str(port)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -10,7 +10,15 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
+    test "$words[2]" = cluster; and test "$words[3]" = plan; and set at "cluster plan"
+    test "$words[2]" = cluster; and test "$words[3]" = add; and set at "cluster add"
+    test "$words[2]" = cluster; and test "$words[3]" = drain; and set at "cluster drain"
+    test "$words[2]" = cluster; and test "$words[3]" = remove; and set at "cluster remove"
+    test "$words[2]" = cluster; and test "$words[3]" = resume; and set at "cluster resume"
+    test "$words[2]" = cluster; and test "$words[3]" = cancel; and set at "cluster cancel"
     test "$words[2]" = cluster; and test "$words[3]" = show; and set at "cluster show"
+    test "$words[2]" = cluster; and test "$words[3]" = promote; and set at "cluster promote"
+    test "$words[2]" = cluster; and test "$words[3]" = demote; and set at "cluster demote"
     test "$words[2]" = cluster; and test "$words[3]" = try; and set at "cluster try"
     test "$words[2]" = gcs-emulator; and set at "gcs-emulator"
     test "$words[2]" = proxy; and set at "proxy"
@@ -41,9 +49,10 @@ complete -c memlite -n '__memlite_at ""' -s r -l enable-coredumps -d 'maximize t
 complete -c memlite -n '__memlite_at ""' -s u -l user -x -d 'run as this user, who also owns the UNIX socket (only when started as root)'
 complete -c memlite -n '__memlite_at ""' -l backend -x -d 'where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix'
 complete -c memlite -n '__memlite_at ""' -l durability -x -a 'always everysec none' -d 'for file://: always (reply after the fsync), everysec or none'
-complete -c memlite -n '__memlite_at ""' -l join -x -d 'join a cluster, whose members are kept in gs://bucket/prefix or in one server, memcached://host:port/prefix; the node starts without items'
+complete -c memlite -n '__memlite_at ""' -l join -x -d 'join a cluster, whose members are kept in gs://bucket/prefix or in one server, memcached://host:port/prefix (memcacheds: with TLS); the node starts without items'
 complete -c memlite -n '__memlite_at ""' -l name -x -d 'with --join: the node\'s name, by which keys are spread (default: its address)'
 complete -c memlite -n '__memlite_at ""' -l advertise -x -d 'with --join: where others reach this node (default: the first address it listens on)'
+complete -c memlite -n '__memlite_at ""' -l spare -d 'with --join: join without keys; memlite cluster add brings the node in'
 complete -c memlite -n '__memlite_at ""' -l near-cache -x -d 'size of a cache in memory in front of the backend: bytes, or with k, m, g; 0: none'
 complete -c memlite -n '__memlite_at ""' -l near-cache-ttl -x -d 'seconds for which the near cache answers without consulting the backend'
 complete -c memlite -n '__memlite_at ""' -l write-back -d 'reply to a set before it is stored, and store it within about a second'
@@ -96,7 +105,7 @@ complete -c memlite -n '__memlite_at "bench compare"' -l data-dir -r -F -d 'dire
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-read-latency -x -d 'read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none (default: lognormal:median=15ms,p99=60ms)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-write-latency -x -d 'its write latency (default: lognormal:median=30ms,p99=120ms)'
 complete -c memlite -n '__memlite_at "bench compare"' -l cluster -x -d 'start clusters of so many nodes and compare them: 3, or 1,2,4, or first:last:step'
-complete -c memlite -n '__memlite_at "bench compare"' -l paths -x -d 'how requests reach the nodes: proxied, through memlite proxy, or direct, from clients that know the nodes (default: proxied,direct)'
+complete -c memlite -n '__memlite_at "bench compare"' -l paths -x -d 'how requests reach the nodes: proxied, through memlite proxy; direct, from clients that know the nodes; or asked, from clients that ask the proxy for them when they connect (default: proxied,direct)'
 complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench compare"' -l title -x -d 'title of the report'
@@ -204,20 +213,88 @@ complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a
 complete -c memlite -n '__memlite_at "bench workload"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a route -d 'say where keys live, and why'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a plan -d 'say how many items would change their node if nodes came or went'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a add -d 'bring nodes into a cluster, and move their keys to them'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a drain -d 'move all keys of nodes to the others'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a remove -d 'drain nodes and forget them'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a resume -d 'go on with a move of keys that was interrupted'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a cancel -d 'give a move of keys up'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a show -d 'list the nodes that have joined a cluster'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a promote -d 'have all nodes of a cluster keep copies of hot keys'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a demote -d 'have keys read from their own node again'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a try -d 'run several nodes and a proxy on this machine'
 complete -c memlite -n '__memlite_at "cluster"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "cluster route"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster route"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
 complete -c memlite -n '__memlite_at "cluster route"' -l topology -r -F -d 'a TOML file that lists the nodes'
-complete -c memlite -n '__memlite_at "cluster route"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix'
+complete -c memlite -n '__memlite_at "cluster route"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix (memcacheds: with TLS)'
 complete -c memlite -n '__memlite_at "cluster route"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
 complete -c memlite -n '__memlite_at "cluster route"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
+complete -c memlite -n '__memlite_at "cluster route"' -l replicas -x -d 'with --nodes: on how many nodes each item is (default: 1)'
+complete -c memlite -n '__memlite_at "cluster route"' -l write -x -a 'all majority primary' -d 'with --replicas: which nodes the reply to a change waits for (default: all)'
+complete -c memlite -n '__memlite_at "cluster route"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
+complete -c memlite -n '__memlite_at "cluster route"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
 complete -c memlite -n '__memlite_at "cluster route"' -l json -d 'show a JSON object for each key'
+
+complete -c memlite -n '__memlite_at "cluster plan"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster plan"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l topology -r -F -d 'a TOML file that lists the nodes'
+complete -c memlite -n '__memlite_at "cluster plan"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix (memcacheds: with TLS)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
+complete -c memlite -n '__memlite_at "cluster plan"' -l replicas -x -d 'with --nodes: on how many nodes each item is (default: 1)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l write -x -a 'all majority primary' -d 'with --replicas: which nodes the reply to a change waits for (default: all)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
+complete -c memlite -n '__memlite_at "cluster plan"' -l add -x -d 'a node that would come; may be repeated'
+complete -c memlite -n '__memlite_at "cluster plan"' -l remove -x -d 'the name or address of a node that would go; may be repeated'
+complete -c memlite -n '__memlite_at "cluster plan"' -l json -d 'show a JSON object'
+
+complete -c memlite -n '__memlite_at "cluster add"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster add"' -l cluster -x -d 'gs://bucket/prefix or memcached://host:port/prefix'
+complete -c memlite -n '__memlite_at "cluster add"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
+complete -c memlite -n '__memlite_at "cluster add"' -l lost -x -d 'a node that is gone for good and has no lease that could run out; may be repeated'
+complete -c memlite -n '__memlite_at "cluster add"' -l json -d 'show the result as a JSON object'
+complete -c memlite -n '__memlite_at "cluster add"' -s q -l quiet -d 'show no progress'
+complete -c memlite -n '__memlite_at "cluster add"' -l dry-run -d 'say how many items and bytes would move, and change nothing'
+
+complete -c memlite -n '__memlite_at "cluster drain"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster drain"' -l cluster -x -d 'gs://bucket/prefix or memcached://host:port/prefix'
+complete -c memlite -n '__memlite_at "cluster drain"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
+complete -c memlite -n '__memlite_at "cluster drain"' -l lost -x -d 'a node that is gone for good and has no lease that could run out; may be repeated'
+complete -c memlite -n '__memlite_at "cluster drain"' -l json -d 'show the result as a JSON object'
+complete -c memlite -n '__memlite_at "cluster drain"' -s q -l quiet -d 'show no progress'
+complete -c memlite -n '__memlite_at "cluster drain"' -l dry-run -d 'say how many items and bytes would move, and change nothing'
+
+complete -c memlite -n '__memlite_at "cluster remove"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster remove"' -l cluster -x -d 'gs://bucket/prefix or memcached://host:port/prefix'
+complete -c memlite -n '__memlite_at "cluster remove"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
+complete -c memlite -n '__memlite_at "cluster remove"' -l lost -x -d 'a node that is gone for good and has no lease that could run out; may be repeated'
+complete -c memlite -n '__memlite_at "cluster remove"' -l json -d 'show the result as a JSON object'
+complete -c memlite -n '__memlite_at "cluster remove"' -s q -l quiet -d 'show no progress'
+complete -c memlite -n '__memlite_at "cluster remove"' -l dry-run -d 'say how many items and bytes would move, and change nothing'
+
+complete -c memlite -n '__memlite_at "cluster resume"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster resume"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
+complete -c memlite -n '__memlite_at "cluster resume"' -l lost -x -d 'a node that is gone for good and has no lease that could run out; may be repeated'
+complete -c memlite -n '__memlite_at "cluster resume"' -l json -d 'show the result as a JSON object'
+complete -c memlite -n '__memlite_at "cluster resume"' -s q -l quiet -d 'show no progress'
+
+complete -c memlite -n '__memlite_at "cluster cancel"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster cancel"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
+complete -c memlite -n '__memlite_at "cluster cancel"' -l lost -x -d 'a node that is gone for good and has no lease that could run out; may be repeated'
+complete -c memlite -n '__memlite_at "cluster cancel"' -l json -d 'show the result as a JSON object'
+complete -c memlite -n '__memlite_at "cluster cancel"' -s q -l quiet -d 'show no progress'
 
 complete -c memlite -n '__memlite_at "cluster show"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster show"' -l json -d 'show a JSON object'
+
+complete -c memlite -n '__memlite_at "cluster promote"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster promote"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix (memcacheds: with TLS)'
+
+complete -c memlite -n '__memlite_at "cluster demote"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster demote"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix (memcacheds: with TLS)'
 
 complete -c memlite -n '__memlite_at "cluster try"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster try"' -l nodes -x -d 'how many nodes, on the ports after the proxy\'s (default: 3)'
@@ -247,12 +324,22 @@ complete -c memlite -n '__memlite_at "gcs-emulator"' -s v -l verbose -d 'log eac
 complete -c memlite -n '__memlite_at "proxy"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "proxy"' -l nodes -x -d 'the nodes\' addresses (11211 if a port is left out)'
 complete -c memlite -n '__memlite_at "proxy"' -l topology -r -F -d 'a TOML file that lists the nodes'
-complete -c memlite -n '__memlite_at "proxy"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix'
+complete -c memlite -n '__memlite_at "proxy"' -l cluster -x -d 'where the nodes register with --join: gs://bucket/prefix or memcached://host:port/prefix (memcacheds: with TLS)'
 complete -c memlite -n '__memlite_at "proxy"' -l hash -x -a 'ketama ketama-fnv1a rendezvous jump' -d 'how keys are spread, with --nodes (default: ketama)'
 complete -c memlite -n '__memlite_at "proxy"' -l hash-tag -x -d 'with --nodes: two characters around the part of a key that is hashed'
+complete -c memlite -n '__memlite_at "proxy"' -l replicas -x -d 'with --nodes: on how many nodes each item is (default: 1)'
+complete -c memlite -n '__memlite_at "proxy"' -l write -x -a 'all majority primary' -d 'with --replicas: which nodes the reply to a change waits for (default: all)'
+complete -c memlite -n '__memlite_at "proxy"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
+complete -c memlite -n '__memlite_at "proxy"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
 complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1)'
 complete -c memlite -n '__memlite_at "proxy"' -l on-return -x -a 'flush keep' -d 'what to do with a node that may have missed changes, before it is used again; with --nodes (default: flush)'
 complete -c memlite -n '__memlite_at "proxy"' -l strict -d 'fail a get of several keys if a node fails (default: its keys are misses)'
+complete -c memlite -n '__memlite_at "proxy"' -l in-flight -x -d 'send the nodes at most N requests at a time; others wait in one queue, and fail after --deadline (default: no limit)'
+complete -c memlite -n '__memlite_at "proxy"' -l unread-limit -x -d 'how much all clients together may leave unread; beyond it, the ones with the most replies to read are disconnected (default: 256m)'
+complete -c memlite -n '__memlite_at "proxy"' -l promote-hot-keys -x -d 'spread the reads of keys that make up so much of an average node\'s requests over all nodes; without --cluster there must be no other proxy'
+complete -c memlite -n '__memlite_at "proxy"' -l trace -r -F -d 'write a line of CSV for each request'
+complete -c memlite -n '__memlite_at "proxy"' -l trace-sample -x -d 'all, 1/100, failed, or slow:10ms: those that take at least so long (default: all)'
+complete -c memlite -n '__memlite_at "proxy"' -l trace-keys -d 'name the keys (default: count them)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-user -x -d 'user name (memcached -Y)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-password-file -r -F -d 'file whose first line is the password (default: $MEMLITE_NODE_PASSWORD)'
 complete -c memlite -n '__memlite_at "proxy"' -l node-tls -d 'connect with TLS'

@@ -29,6 +29,7 @@ from memlite.core.clock import Clock
 from memlite.core.errors import StartError, StorageError, VersionConflict
 from memlite.testing.gcs_emulator import GcsEmulator, Store
 from memlite.testing.gcs_emulator.model import Attributes
+from tests.support.patience import patiently
 
 START = 1_800_000_000.0
 
@@ -186,14 +187,24 @@ async def test_the_epoch_does_not_decrease_when_its_object_is_lost(emulator):
 
 
 async def test_the_known_epoch_is_used_while_it_cannot_be_read(emulator):
-    async with opened(emulator, "&timeout=0.1&deadline=0.2") as one:
+    async with opened(emulator, "&timeout=2&deadline=2") as one:
         await one.flush()
         await put(one, b"key")
         emulator.faults.begin_outage("reset")
         await poll(one)
         emulator.faults.end_outage()
         assert one.stats()["epoch"] == 1
-        assert await value(one, b"key") == b"1"
+        assert await value_soon(one, b"key") == b"1"
+
+
+async def value_soon(backend, key):
+    """Return a value once the circuit breaker, which may be open, lets a request through."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await value(backend, key)
+            except StorageError:
+                await asyncio.sleep(0.01)
 
 
 # Listing, and reading many items
@@ -254,6 +265,7 @@ async def test_concurrent_requests_are_limited(emulator):
 
 
 @pytest.mark.alone
+@patiently
 async def test_waiting_for_a_slot_counts_towards_the_deadline(emulator):
     async with opened(emulator, "&concurrency=1&timeout=1.5&deadline=1.5") as one:
         emulator.faults.set(latency="fixed:500ms")
@@ -322,7 +334,7 @@ async def test_during_an_outage_requests_fail_quickly_and_then_recover(emulator,
                 await asyncio.sleep(0.01)
 
         await asyncio.gather(*(ask() for _ in range(10)))
-        assert longest < 2.5
+        assert longest < 5
         assert one.stats()["state"] == "unavailable"
         said = [await asyncio.gather(one.get(b"key"), return_exceptions=True) for _ in range(5)]
         # Other requests may be let through as probes.
@@ -341,18 +353,21 @@ async def test_during_an_outage_requests_fail_quickly_and_then_recover(emulator,
 
 
 async def test_errors_contain_the_cause(emulator):
-    async with opened(emulator, "&timeout=0.2&deadline=0.3") as one:
-        assert await one.get(b"key") is None
+    limits = "&timeout=0.7&deadline=0.9"  # a second of failures would be an outage
+    async with opened(emulator, limits) as one, opened(emulator, limits) as two:
+        assert await two.get(b"key") is None
         emulator.faults.begin_outage("503")
-        with pytest.raises(StorageError, match=r"bucket: 503 Service Unavailable, .* 0\.3 s$"):
+        with pytest.raises(StorageError, match=r"bucket: 503 Service Unavailable, .* 0\.9 s$"):
             await one.get(b"key")
         with pytest.raises(StorageError, match="may have been made or not"):
-            await put(one, b"key")
+            await put(two, b"key")
+        emulator.faults.end_outage()
+    async with opened(emulator, limits) as one:
         emulator.faults.begin_outage("hang")
         with pytest.raises(StorageError, match="timed out"):
             await one.get(b"key")
         emulator.faults.end_outage()
-    async with opened(emulator, "&timeout=0.2&deadline=0.3") as one:
+    async with opened(emulator, limits) as one:
         await emulator.stop()
         with pytest.raises(StorageError, match="cannot connect"):
             await one.get(b"key")
@@ -456,7 +471,7 @@ async def test_a_missing_token_is_a_storage_error(monkeypatch):
     monkeypatch.setattr(startup, "check", check)
     async with (
         GcsEmulator(["bucket"], require_token=True) as emulator,
-        opened(emulator, "&timeout=0.2&deadline=0.3") as one,
+        opened(emulator, "&timeout=1&deadline=1.5") as one,
     ):
         tokens.error = RefreshError("no network")
         one._client.requests._authorization._headers = {}
@@ -488,7 +503,7 @@ async def test_a_start_without_the_bucket_fails(emulator):
 async def test_a_start_with_an_unreachable_endpoint_fails():
     started = time.monotonic()
     text = await refusal("gs://bucket/p?endpoint=http://127.0.0.1:9")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15  # not the 20 of one that does not answer
     assert "no answer from http://127.0.0.1:9 (Connection refused)" in text
 
 

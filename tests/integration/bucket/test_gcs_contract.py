@@ -38,9 +38,11 @@ class TestBucket(BackendContract):
         return make(parse_url(url), context)
 
 
+@pytest.mark.slow
 class TestNearBucket(TestBucket):
     options = NEAR
 
 
+@pytest.mark.slow
 class TestHeldNearBucket(TestBucket):
     options = NEAR | {"write_back": True}

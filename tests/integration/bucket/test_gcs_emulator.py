@@ -171,7 +171,12 @@ def test_google_client_retries_failed_requests(
     emulator.faults.reseed(1)
     emulator.faults.set(error_rates={503: 0.3})
     before = emulator.faults.counts["error-503"]
-    assert [blob.download_as_bytes() for _ in range(5)] == [b"value"] * 5
+    with warnings.catch_warnings():
+        # The client drops the streamed response of a failed download without closing its socket.
+        warnings.simplefilter("ignore", ResourceWarning)
+        values = [blob.download_as_bytes() for _ in range(5)]
+        gc.collect()
+    assert values == [b"value"] * 5
     assert emulator.faults.counts["error-503"] > before
 
 
@@ -181,7 +186,7 @@ def test_a_lost_acknowledgement_makes_a_repeated_create_a_conflict(
     emulator.faults.set(lost_ack_rate=1.0, lost_ack="503")
 
     def clear() -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not emulator.faults.counts and time.monotonic() < deadline:
             time.sleep(0.01)
         emulator.faults.clear()
@@ -201,7 +206,7 @@ def test_a_lost_acknowledgement_makes_a_repeated_create_a_conflict(
 
 @contextlib.asynccontextmanager
 async def session_of(emulator: GcsEmulator):
-    timeout = aiohttp.ClientTimeout(10)
+    timeout = aiohttp.ClientTimeout(60)
     async with aiohttp.ClientSession(emulator.url, timeout=timeout) as session:
         yield session
 
@@ -266,7 +271,7 @@ async def test_a_late_write_replaces_what_was_acknowledged_meanwhile() -> None:
         async with session.post(MEDIA, data=b"acknowledged") as response:
             assert response.status == 200
         assert await content(session) == b"acknowledged"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await content(session) != b"late":
                 pass
 
@@ -316,7 +321,7 @@ def test_a_share_of_requests_is_reset(uvloop: bool, deed: str) -> None:
 def test_a_reset_closes_the_connection_with_rst() -> None:
     with emulator_thread(["bkt"], faults=Faults(reset_rate=1.0)) as emulator:
         port = int(emulator.url.rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        with socket.create_connection(("127.0.0.1", port), 60) as connection:
             connection.sendall(f"GET {OBJECT} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             with pytest.raises(ConnectionResetError):
                 connection.recv(100)
@@ -402,7 +407,7 @@ def test_a_port_in_use_is_reported_by_emulator_thread() -> None:
 
 
 def fetch(url: str, data: bytes | None = None) -> bytes:
-    with urllib.request.urlopen(url, data, timeout=5) as response:
+    with urllib.request.urlopen(url, data, timeout=60) as response:
         return response.read()  # type: ignore[no-any-return]
 
 
@@ -415,7 +420,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
 
 def finish(process: subprocess.Popen[str], number: int) -> int:
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     return process.returncode
 
 
@@ -447,7 +452,7 @@ def test_a_killed_emulator_keeps_all_acknowledged_writes(tmp_path: Path, number:
                     killer.start()
         assert acknowledged > 10
         killer.join()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
     finally:
         process.kill()
     process, line = start(*arguments)
@@ -529,7 +534,7 @@ def test_a_process_that_cannot_start_says_why_in_one_line(
 ) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "memlite", "gcs-emulator", *arguments],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (result.returncode, result.stdout) == (code, ""), result.stderr
     only_line_of_an_error(result.stderr, says)
@@ -552,7 +557,7 @@ def test_help_and_verbose() -> None:
     assert process.stdout
     fetch(process.stdout.readline().split()[0] + "/_emulator/health")
     process.terminate()
-    assert "GET /_emulator/health 200" in process.communicate(timeout=10)[1]
+    assert "GET /_emulator/health 200" in process.communicate(timeout=60)[1]
 
 
 def test_without_its_packages_the_command_says_what_to_install(tmp_path: Path) -> None:
@@ -561,7 +566,7 @@ def test_without_its_packages_the_command_says_what_to_install(tmp_path: Path) -
     )
     result = subprocess.run(
         [sys.executable, "-m", "memlite", "gcs-emulator"],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert (result.returncode, result.stdout) == (71, "")

@@ -64,11 +64,12 @@ def work(client: Client, name: int, turns: int) -> list[bool]:
     return won
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "near",
     [
         pytest.param((), id="plain"),
-        pytest.param(("--near-cache", "8m"), id="near", marks=pytest.mark.slow),
+        pytest.param(("--near-cache", "8m"), id="near"),
     ],
 )
 def test_two_servers_lose_no_update_on_an_unreliable_bucket(
@@ -162,7 +163,7 @@ def test_an_outage_of_ten_seconds(emulator: GcsEmulator, connect: Connect) -> No
             emulator.faults.end_outage()
             back = time.monotonic()
             while len(acknowledged) - before - during < 50:
-                assert time.monotonic() - back < 10, "the bucket does not become available again"
+                assert time.monotonic() - back < 60, "the bucket does not become available again"
                 time.sleep(0.05)
         finally:
             stop.set()
@@ -181,7 +182,7 @@ def test_a_flush_on_one_server_reaches_the_other(emulator: GcsEmulator, connect:
         assert connect(two).get("key") == b"value"
         assert connect(one).flush_all()
         assert connect(one).get("key") is None
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while connect(two).get("key") is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -29,7 +29,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
 
 def test_pymemcache(server: RunningServer) -> None:
     address = server.path or ("127.0.0.1", server.port)
-    with contextlib.closing(Client(address, timeout=10)) as client:
+    with contextlib.closing(Client(address, timeout=60)) as client:
         assert client.flush_all()
         assert client.set("greeting", b"hello", noreply=False)
         assert client.get("greeting") == b"hello"
@@ -65,7 +65,7 @@ def test_pymemcache(server: RunningServer) -> None:
 
 def test_pymemcache_with_values_of_a_megabyte(server: RunningServer) -> None:
     address = server.path or ("127.0.0.1", server.port)
-    with contextlib.closing(Client(address, timeout=10)) as client:
+    with contextlib.closing(Client(address, timeout=60)) as client:
         value = bytes(range(256)) * 4000
         assert client.set("big", value, noreply=False)
         assert client.get("big") == value
@@ -76,10 +76,10 @@ def test_pymemcache_with_values_of_a_megabyte(server: RunningServer) -> None:
 
 def test_pymemcache_pool_and_hash_clients(server: RunningServer) -> None:
     address = server.path or ("127.0.0.1", server.port)
-    with contextlib.closing(PooledClient(address, max_pool_size=4, timeout=10)) as pool:
+    with contextlib.closing(PooledClient(address, max_pool_size=4, timeout=60)) as pool:
         assert pool.set("pooled", b"1", noreply=False)
         assert pool.get("pooled") == b"1"
-    with contextlib.closing(HashClient([address], timeout=10)) as client:
+    with contextlib.closing(HashClient([address], timeout=60)) as client:
         assert client.set_many({f"k{n}": b"%d" % n for n in range(100)}, noreply=False) == []
         assert len(client.get_many([f"k{n}" for n in range(100)])) == 100
 
@@ -87,7 +87,7 @@ def test_pymemcache_pool_and_hash_clients(server: RunningServer) -> None:
 def test_python_memcached(server: RunningServer) -> None:
     memcache = pytest.importorskip("memcache")
     address = f"unix:{server.path}" if server.path else f"127.0.0.1:{server.port}"
-    client = memcache.Client([address], socket_timeout=10, cache_cas=True)
+    client = memcache.Client([address], socket_timeout=60, cache_cas=True)
     assert client.flush_all() is None
     assert client.set("name", "value")
     assert client.get("name") == "value"
@@ -192,7 +192,7 @@ def test_pylibmc_with_the_binary_protocol(server: RunningServer) -> None:
 def test_python_binary_memcached(server: RunningServer) -> None:
     bmemcached = pytest.importorskip("bmemcached")
     address = server.path or f"127.0.0.1:{server.port}"
-    client = bmemcached.Client([address], socket_timeout=10)
+    client = bmemcached.Client([address], socket_timeout=60)
     assert client.flush_all()
     assert client.set("name", "value", time=100)
     assert client.get("name") == "value"

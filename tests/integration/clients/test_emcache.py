@@ -22,7 +22,7 @@ async def connected(server: RunningServer, **options: object) -> AsyncIterator["
         if server.path
         else emcache.MemcachedHostAddress("127.0.0.1", server.port)
     )
-    client = await emcache.create_client([address], timeout=10, **options)
+    client = await emcache.create_client([address], timeout=60, **options)
     try:
         yield client
     finally:
@@ -141,6 +141,6 @@ def test_over_tls_with_a_password(start: Callable[..., RunningServer], tmp_path:
         [sys.executable, "-W", "ignore", "-c", _LOGIN, str(server.port), str(certificate.ca)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr

@@ -140,6 +140,7 @@ async def test_a_seed_that_refuses_says_why() -> None:
             await client(seed).__aenter__()
 
 
+@pytest.mark.slow
 async def test_higher_versions_are_followed_and_lower_ones_are_not() -> None:
     async with scripted(3) as (seed, one, other):
         for node in (one, other):

@@ -9,6 +9,9 @@ import pytest
 from pymemcache.client.base import Client
 from pymemcache.client.hash import HashClient
 
+from memlite.protocol.discovery import CONFIG_GET
+from memlite.protocol.packets import Opcode, Status
+from tests.support.packets import NOOP, Reply, packet, replies
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, Wire, needs_memcached, running
 from tests.support.waiting import wait_until
@@ -58,6 +61,31 @@ def test_all_forms_list_the_nodes(front: RunningServer, nodes: tuple[RunningServ
         assert wire.until(b"END\r\n").split(b"\r\n")[0].split()[4] == b"%d" % version
 
 
+@pytest.mark.parametrize("options", [(), ("--in-flight", "1")], ids=str)
+def test_binary_forms_list_the_nodes(
+    nodes: tuple[RunningServer, ...], options: tuple[str, ...]
+) -> None:
+    with proxy(nodes, *options) as front:
+        with front.connect() as wire:
+            wire.send(b"config get cluster\r\n")
+            payload = wire.until(b"END\r\n").split(b"\r\n")[1]
+        key = b"AmazonElastiCache:cluster"
+        requests = packet(CONFIG_GET, b"cluster") + packet(Opcode.GETK, key)
+        found = replies(front.ask(requests + packet(CONFIG_GET, b"topology")))
+        version = int(payload.split(b"\n")[0])
+        assert found[:2] == [
+            Reply(CONFIG_GET, extras=bytes(4), value=payload),
+            Reply(Opcode.GETK, extras=bytes(4), key=key, value=payload, cas=version),
+        ]
+        assert json.loads(found[2].value.split(b"\n")[1])["hash"] == "ketama"
+
+
+@pytest.mark.parametrize("key", [b"nodes", b"", b"cluster x"])
+def test_other_keys_of_binary_clients_are_errors(front: RunningServer, key: bytes) -> None:
+    (found,) = replies(front.ask(packet(CONFIG_GET, key)))
+    assert found.status == Status.UNKNOWN_COMMAND
+
+
 def test_the_key_is_an_ordinary_one_to_other_commands(front: RunningServer) -> None:
     key = b"AmazonElastiCache:cluster"
     with front.connect() as wire:
@@ -93,6 +121,13 @@ def test_a_server_that_knows_of_no_cluster_answers_as_memcached(kind: str) -> No
         for what in (b"cluster", b"topology"):
             assert wire.ask(b"config get %b\r\n" % what) == b"ERROR\r\n"
         assert wire.ask(b"get AmazonElastiCache:cluster\r\n") == b"END\r\n"
+
+
+def test_a_server_that_knows_of_no_cluster_answers_binary_clients() -> None:
+    with running("memlite") as server:
+        requests = packet(CONFIG_GET, b"cluster") + packet(CONFIG_GET, b"cluster", value=b"x")
+        found = replies(server.ask(requests + NOOP))
+        assert [one.status for one in found] == [Status.UNKNOWN_COMMAND] * 2 + [Status.SUCCESS]
 
 
 def test_the_version_rises_when_the_topology_changes(
@@ -136,19 +171,32 @@ def test_nodes_on_unix_sockets_are_not_listed(
         assert [node["address"] for node in json.loads(text)["nodes"]] == tables
 
 
+def test_nodes_with_replicas_are_not_listed(nodes: tuple[RunningServer, ...]) -> None:
+    refusal = b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+    with proxy(nodes, "--replicas", "2") as front, front.connect() as wire:
+        for form in (b"config get cluster", b"config get topology"):
+            assert wire.ask(form + b"\r\n") == refusal
+        assert wire.ask(b"get AmazonElastiCache:cluster\r\n") == refusal
+        requests = packet(CONFIG_GET, b"cluster") + packet(Opcode.GET, b"AmazonElastiCache:cluster")
+        text = refusal.removeprefix(b"SERVER_ERROR ").removesuffix(b"\r\n")
+        assert [(one.status, one.value) for one in replies(front.ask(requests))] == [
+            (Status.INTERNAL_ERROR, text)
+        ] * 2
+
+
 def discovered_by_pymemcache(front: RunningServer) -> HashClient:
     """Do what pymemcache's AWSElastiCacheHashClient does, which no release contains yet."""
-    with contextlib.closing(Client(("127.0.0.1", front.port), timeout=10)) as client:
+    with contextlib.closing(Client(("127.0.0.1", front.port), timeout=60)) as client:
         reply = client.raw_command(b"config get cluster", end_tokens=b"\n\r\nEND\r\n")
     nodes = [node.split("|") for node in reply.splitlines()[-1].decode().split(" ")]
-    return HashClient([(ip, int(port)) for _, ip, port in nodes], timeout=10)
+    return HashClient([(ip, int(port)) for _, ip, port in nodes], timeout=60)
 
 
 def test_pymemcache_finds_at_the_nodes_what_it_has_stored_through_the_proxy(
     front: RunningServer,
 ) -> None:
     values = {key: key.encode() for key in KEYS}
-    with contextlib.closing(Client(("127.0.0.1", front.port), timeout=10)) as through:
+    with contextlib.closing(Client(("127.0.0.1", front.port), timeout=60)) as through:
         assert through.set_many(values, noreply=False) == []
     with contextlib.closing(discovered_by_pymemcache(front)) as direct:
         assert direct.get_many(KEYS) == values

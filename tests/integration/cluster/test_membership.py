@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from memlite.client import ClusterClient
+from memlite.protocol.discovery import CONFIG_GET
 from memlite.testing.gcs_emulator import emulator_thread
+from tests.support.packets import packet, replies
 from tests.support.program import run
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
@@ -86,6 +88,7 @@ def test_a_proxy_follows_the_nodes_that_join(url: str, join: Callable[..., Runni
         assert owner.ask(b"get %b\r\n" % KEYS[0]).startswith(b"VALUE")
 
 
+@pytest.mark.slow
 def test_a_node_leaves_before_it_stops(url: str, join: Callable[..., RunningServer]) -> None:
     nodes = [join("one"), join("two")]
     replies: set[bytes] = set()
@@ -131,6 +134,7 @@ def test_a_node_that_was_killed_joins_again_at_once(
     assert not again.log.read_text(), "it has waited for the lease"
 
 
+@pytest.mark.slow
 def test_a_name_in_use_is_refused(url: str, join: Callable[..., RunningServer]) -> None:
     node = join("one")
     second = run("-p", "0", "--join", url, "--name", "one")
@@ -175,6 +179,7 @@ def test_wrong_settings_are_refused_in_one_line(arguments: list[str], text: str)
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_nodes_register_in_a_bucket() -> None:
     with emulator_thread(["bucket"]) as emulator, contextlib.ExitStack() as stack:
         environment = {"STORAGE_EMULATOR_HOST": emulator.url}
@@ -213,7 +218,7 @@ def test_a_node_that_was_stopped_does_not_serve_what_it_held(
     node, _ = join("one"), join("two")
     with node.connect() as wire, node.connect() as second:
         assert wire.ask(b"set key 0 0 3\r\nold\r\n") == b"STORED\r\n"
-        node.process.send_signal(signal.SIGSTOP)
+        node.pause()
         try:
             assert wait_until(lambda: list(members(url)) == ["two"], LONG, 0.5)
             wire.send(b"get key\r\n")
@@ -233,7 +238,7 @@ def test_without_its_store_a_node_stops_serving_when_its_lease_runs_out(
     with proxy(url) as front:
         assert wait_until(lambda: nodes_up(front) == 1)
         set_all(front)
-        store.process.send_signal(signal.SIGSTOP)
+        store.pause()
         try:
             assert serves(node)
             assert wait_until(lambda: not serves(node), LONG, 0.5)
@@ -258,10 +263,28 @@ async def test_clients_discover_nodes_that_have_joined(
         for request in (b"config get cluster\r\n", b"config get topology\r\n"):
             with front.connect() as wire:
                 assert wire.ask(request).startswith(b"SERVER_ERROR the ")
-        for name in ("one", "two"):
-            join(name)
+        nodes = [join(name) for name in ("one", "two")]
         assert wait_until(lambda: nodes_up(front) == 2)
         set_all(front)
         async with ClusterClient(f"127.0.0.1:{front.port}") as cluster:
             assert {node.name for node in cluster.map.nodes} == {"one", "two"}
             assert len(await cluster.get_many(KEYS)) == len(KEYS)
+        # A node says the same, without the proxy. The last to join knows the others at once.
+        assert listed(nodes[1]) == [f"127.0.0.1|127.0.0.1|{node.port}" for node in nodes]
+        (found,) = replies(nodes[1].ask(packet(CONFIG_GET, b"cluster")))
+        assert found.value.split(b"\n")[1].decode().split() == listed(nodes[1])
+        async with ClusterClient(f"127.0.0.1:{nodes[1].port}") as cluster:
+            assert {node.name for node in cluster.map.nodes} == {"one", "two"}
+            assert len(await cluster.get_many(KEYS)) == len(KEYS)
+        for request in (b"config\r\n", b"config get\r\n", b"config set cluster\r\n"):
+            with nodes[1].connect() as wire:
+                assert wire.ask(request) == b"ERROR\r\n"
+
+
+def listed(node: RunningServer) -> list[str]:
+    """Return the nodes that a node lists."""
+    with node.connect() as wire:
+        wire.send(b"config get cluster\r\n")
+        reply = wire.until(b"END\r\n")
+    assert reply.startswith(b"CONFIG cluster 0 "), reply
+    return reply.split(b"\n")[2].decode().split()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memlite.routing import Member, make_router
+from tests.support.ports import unused_port
 from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
@@ -56,11 +57,7 @@ def nutcracker(
     folder: Path, nodes: tuple[RunningServer, ...], hash_name: str, tag: str
 ) -> Iterator[Wire]:
     """Run twemproxy in front of the nodes; yield a connection to it."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as free,
-        socket.create_server(("127.0.0.1", 0)) as free_for_stats,
-    ):
-        port, stats_port = free.getsockname()[1], free_for_stats.getsockname()[1]
+    port = unused_port()
     lines = [
         "pool:",
         f"  listen: 127.0.0.1:{port}",
@@ -74,7 +71,7 @@ def nutcracker(
     configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert NUTCRACKER is not None
     process = subprocess.Popen(
-        [NUTCRACKER, "-c", str(configuration), "-s", str(stats_port)],
+        [NUTCRACKER, "-c", str(configuration), "-a", "127.0.0.1", "-s", str(unused_port())],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -82,8 +79,9 @@ def nutcracker(
         found: list[socket.socket] = []
 
         def connected() -> bool:
+            assert process.poll() is None, "nutcracker has ended"
             with contextlib.suppress(ConnectionRefusedError):
-                found.append(socket.create_connection(("127.0.0.1", port), 10))
+                found.append(socket.create_connection(("127.0.0.1", port), 60))
             return bool(found)
 
         assert wait_until(connected)

@@ -43,7 +43,7 @@ def store(cluster: Cluster) -> bytes:
 
 
 def test_pymemcache(cluster: Cluster) -> None:
-    with contextlib.closing(Client(("127.0.0.1", cluster[0].port), timeout=10)) as client:
+    with contextlib.closing(Client(("127.0.0.1", cluster[0].port), timeout=60)) as client:
         values = {f"k{number}": b"%d" % number for number in range(100)}
         assert client.set_many(values, noreply=False) == []
         assert client.get_many(list(values)) == values

@@ -103,7 +103,7 @@ def test_single_cases(pair: Pair, case: single.Case) -> None:
 
 @pytest.mark.parametrize("options", [("-C",), ("-F",), ("-M", "-m", "8")], ids=str)
 def test_nodes_with_other_settings(options: tuple[str, ...]) -> None:
-    value = bytes(500_000)
+    value = bytes(500_000 if "-M" in options else 500)
     cas = 0 if "-C" in options else 5  # clients of such a node have never seen one
     requests = [
         *(store(Opcode.SET, b"k%d" % number, value) for number in range(30)),

@@ -94,7 +94,7 @@ def test_a_paused_node_delays_its_own_keys_by_the_deadline(started: Started) -> 
     first, second = started.keys
     node = started.nodes[0]
     with started.front.connect() as wire, started.front.connect() as other:
-        node.process.send_signal(signal.SIGSTOP)
+        node.pause()
         try:
             wire.send(packet(Opcode.GET, first) + packet(Opcode.GET, second))
             (missed,) = answers(other, packet(Opcode.GET, second), 1)
@@ -149,7 +149,7 @@ class Impostor:
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 @contextlib.contextmanager

@@ -38,7 +38,9 @@ def forwarded(conversation: Conversation) -> Conversation:
     return [batch for batch in batches if batch.units or batch.last]
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(
+    "part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in (2, 3))]
+)
 def test_conversations(pair: tuple[RunningServer, RunningServer], part: int) -> None:
     comparison = Comparison(pair)
     for seed in range(part * CONVERSATIONS, (part + 1) * CONVERSATIONS):

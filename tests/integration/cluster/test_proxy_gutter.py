@@ -32,7 +32,7 @@ class Started:
     def away(self, wire: Wire, number: int = 0) -> Iterator[None]:
         """Pause a node until it is up again; meanwhile the gutter serves its keys."""
         node = self.nodes[number]
-        node.process.send_signal(signal.SIGSTOP)
+        node.pause()
         try:
             for key in self.keys:
                 wire.ask(b"mg %b\r\n" % key)
@@ -46,7 +46,7 @@ class Started:
         assert wait_until(lambda: self.state(node) == "up")
 
 
-@pytest.fixture(params=[1, 3])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 3], ids="{} nodes".format)
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
     path = tmp_path / "cluster.toml"
     with contextlib.ExitStack() as stack:
@@ -91,6 +91,7 @@ def test_it_serves_the_keys_of_a_node_that_is_down(started: Started) -> None:
             assert wire.ask(b"mg %b\r\n" % key) == b"EN\r\n"
 
 
+@pytest.mark.slow
 def test_what_an_earlier_outage_has_left_is_not_served(started: Started) -> None:
     with started.front.connect() as wire:
         for _ in range(2):
@@ -100,6 +101,7 @@ def test_what_an_earlier_outage_has_left_is_not_served(started: Started) -> None
                     assert wire.ask(b"set %b 0 0 1\r\n1\r\n" % key) == b"STORED\r\n"
 
 
+@pytest.mark.slow
 def test_it_refuses_what_builds_on_what_the_node_has(started: Started) -> None:
     key = started.keys[0]
     with started.front.connect() as wire, started.away(wire):
@@ -107,6 +109,7 @@ def test_it_refuses_what_builds_on_what_the_node_has(started: Started) -> None:
             assert b"the gutter has no such command" in wire.ask(request % key)
 
 
+@pytest.mark.slow
 def test_flush_all_is_for_the_gutter_too(started: Started) -> None:
     key = started.keys[0]
     with started.front.connect() as wire, started.away(wire):
@@ -130,6 +133,7 @@ def test_it_serves_for_half_of_the_nodes_at_most(started: Started) -> None:
             assert wire.ask(b"mg %b\r\n" % key) == b"EN\r\n"
 
 
+@pytest.mark.slow
 def test_a_gutter_that_is_down_gives_the_error_of_the_node(started: Started) -> None:
     node = started.nodes[0]
     with started.front.connect() as wire:

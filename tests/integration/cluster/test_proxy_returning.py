@@ -26,7 +26,7 @@ def started(kind: str, *arguments: str) -> Iterator[tuple[RunningServer, Running
 @contextlib.contextmanager
 def paused(front: RunningServer, node: RunningServer) -> Iterator[None]:
     """Pause a node until the proxy takes it for down; on leaving, wait until it is up again."""
-    node.process.send_signal(signal.SIGSTOP)
+    node.pause()
     try:
         with front.connect() as wire:
             assert wire.ask(b"mg nothing\r\n").startswith(DOWN)
@@ -48,7 +48,7 @@ def test_a_late_change_never_appears(kind: str) -> None:
     with started(kind) as (node, front), front.connect() as wire:
         for turn in range(3):
             assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
-            node.process.send_signal(signal.SIGSTOP)
+            node.pause()
             try:
                 wire.send(b"set k 0 0 1\r\n2\r\n" * 50)
                 assert wire.line().startswith(DOWN)
@@ -93,7 +93,7 @@ def test_late_changes_come_before_those_that_follow() -> None:
     """Also where a node is not emptied: an older value must not replace a newer one."""
     with started("memlite", "--on-return", "keep") as (node, front), front.connect() as wire:
         for _ in range(3):
-            node.process.send_signal(signal.SIGSTOP)
+            node.pause()
             try:
                 assert wire.ask(b"set k 0 0 1\r\n1\r\n").startswith(DOWN)
             finally:
@@ -109,7 +109,7 @@ def test_a_node_that_cannot_be_emptied_stays_down() -> None:
     with running("memcached", "-F") as node, proxy([node], "--deadline", "0.3") as front:
         assert wait_until(lambda: node_stat(front, node, "state") == "up")
         with front.connect() as wire:
-            node.process.send_signal(signal.SIGSTOP)
+            node.pause()
             try:
                 assert wire.ask(b"set k 0 0 1\r\n1\r\n").startswith(DOWN)
             finally:

@@ -26,7 +26,10 @@ NO_CAS = 2**63
 """A cas unique that no item has."""
 
 
-@pytest.fixture(scope="module", params=["memlite", "memlite-near", "memlite-file"])
+@pytest.fixture(
+    scope="module",
+    params=["memlite", pytest.param("memlite-near", marks=pytest.mark.slow), "memlite-file"],
+)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[RunningServer, RunningServer]]:
     with contextlib.ExitStack() as stack:
         yield (

@@ -106,7 +106,7 @@ def connect_at_once(port: int, count: int, stack: contextlib.ExitStack) -> list[
         client.connect_ex(("127.0.0.1", port))
         clients.append(client)
     for client in clients:
-        client.settimeout(10)
+        client.settimeout(60)
     return clients
 
 
@@ -219,7 +219,7 @@ def test_a_slow_reader_does_not_increase_memory(start: Start) -> None:
         fill(other, b"small", 10)  # others are served meanwhile
         assert server.resident_kib() - before < 64 * 1024
         # Once the client reads, it gets the replies.
-        slow.sock.settimeout(20)
+        slow.sock.settimeout(60)
         for _ in range(100):
             assert slow.line() == b"VALUE big 0 1000000\r\n"
             assert len(slow.exactly(1_000_007)) == 1_000_007
@@ -382,7 +382,7 @@ def test_five_thousand_connections(start: Start) -> None:
     server = start("-c", str(wanted + 10), "-b", "4096")
     wires = []
     try:
-        wires.extend(server.connect(30) for _ in range(wanted))
+        wires.extend(server.connect() for _ in range(wanted))
         # All connections at once: every request is sent before the first reply is read.
         for number, wire in enumerate(wires):
             wire.send(b"set c%d 0 0 4\r\n%04d\r\nget c%d\r\n" % (number, number, number))
@@ -393,14 +393,14 @@ def test_five_thousand_connections(start: Start) -> None:
     finally:
         for wire in wires:
             wire.sock.close()
-    assert wait_until(lambda: server.stats()["curr_connections"] == "1", 20)
+    assert wait_until(lambda: server.stats()["curr_connections"] == "1")
 
 
 def test_idle_connections_are_closed(start: Start) -> None:
     server = start("-o", "idle_timeout=2", "--debug-commands")
     with server.connect() as idle, server.connect() as busy:
         assert idle.ask(b"get nothing\r\n") == b"END\r\n"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not select.select([idle.sock], [], [], 0.3)[0]:
             assert time.monotonic() < deadline
             assert busy.ask(b"get nothing\r\n") == b"END\r\n"
@@ -417,7 +417,7 @@ def test_an_idle_client_that_does_not_read_is_closed(start: Start) -> None:
         def kicked() -> bool:
             return busy.stats()["curr_connections"] == "1"
 
-        assert wait_until(kicked, 10)
+        assert wait_until(kicked)
         assert busy.stats()["idle_kicks"] == "1"
 
 

@@ -112,7 +112,7 @@ class Client:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 300)
 def test_many_connections_get_all_replies(start: Callable[..., RunningServer]) -> None:
     server = start("-m", "1024")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -28,7 +28,7 @@ SECONDS = float(os.environ.get("MEMLITE_TEST_HISTORY_SECONDS", "8"))
 SEED_VARIABLE = "MEMLITE_TEST_SEED"
 BUCKET = "bucket"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(6 * SECONDS + 120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(6 * SECONDS + 300)]
 
 KEYS = [b"a", b"b", b"c", b"n1", b"n2"]
 ALL = {

@@ -17,6 +17,8 @@ from memlite.loadtest.files import load
 from tests.support.paths import ROOT
 from tests.support.servers import needs_memcached
 
+# The share of all cores from which on `memlite bench` itself claims nothing.
+BUSY = 0.1
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 SLOW_READ = r"""
@@ -57,6 +59,7 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
     port = str(server.port)
     rounds: list[tuple[float, float]] = []
     limited = 0
+    busy: list[float] = []  # with other processes, in shares of all cores
     for number in range(1, 11):
         done = subprocess.run(
             [generator, "--port", port, "--connections", "50", "--gets", "10", "--sets", "1",
@@ -72,6 +75,7 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
         )  # fmt: skip
         (point,) = load(tmp_path).points
         limited += point.generator_limited
+        busy.append(max(one.machine.other if one.machine else 0.0 for one in point.repetitions))
         throughput = theirs["operations"] / theirs["seconds"]
         rounds.append((point.throughput.mean / throughput, point.p50.mean / theirs["p50_us"]))
         medians = [statistics.median(ratios) for ratios in zip(*rounds, strict=True)]
@@ -79,6 +83,8 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
         # more than the other.
         if number >= 3 and limited < number / 2 and medians == pytest.approx([1, 1], abs=0.15):
             return
+    if statistics.median(busy) > BUSY:
+        pytest.skip(f"cannot tell: other processes took {statistics.median(busy):.0%} of all cores")
     pytest.fail(
         f"our throughput and median relative to the C generator's: {rounds}; {limited} were limited"
     )

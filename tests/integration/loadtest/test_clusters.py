@@ -15,8 +15,8 @@ pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 import memlite.testing
 from memlite.cli.main import main
 from memlite.client.address import Address
-from memlite.cluster.topology import Node, Topology
-from memlite.loadtest.clients.nodes import Nodes
+from memlite.cluster.topology import Node, Topology, parse_nodes
+from memlite.loadtest.clients.nodes import Nodes, ask
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.clients.routed import RoutedClients
 from memlite.loadtest.clients.settings import Settings
@@ -25,7 +25,8 @@ from memlite.loadtest.operations import Operations
 from memlite.loadtest.recorder import Recorder
 from memlite.loadtest.supply import Supply
 from memlite.loadtest.workload import Keys, Load, Workload
-from tests.support.servers import START_SECONDS
+from tests.support.proxies import proxy
+from tests.support.servers import START_SECONDS, RunningServer
 
 KEYS = 300
 QUICK = ["--duration", "300ms", "--warm-up", "20ms", "--repetitions", "2", "--keys", "200"]
@@ -179,6 +180,42 @@ async def test_a_node_that_dies_is_counted_and_the_clients_go_on_trying():
         assert errors.get("connection closed", 0) + errors.get("connection reset", 0) >= 1
 
 
+async def test_clients_that_ask_a_proxy_go_to_the_nodes_it_lists(cluster):
+    nodes, topology = cluster
+    workload = Workload(keys=Keys(count=KEYS, prefix="asked:"), mix={"set": 1.0, "get": 1.0})
+    with proxy([RunningServer("memlite", one.process, one.port) for one in nodes]) as front:
+        supply = Supply(workload, worker=0, workers=1, seed=1, verify=False)
+        recorder = Recorder()
+        settings = Settings(("127.0.0.1", front.port), 3)
+        clients = RoutedClients(
+            settings, supply.take, recorder, Nodes(topology), supply.plain, asks=True
+        )
+        await clients.connect()
+        before = front.stats()
+        recorder.begin(perf_counter_ns())
+        supply.begin()
+        clients.start()
+        while recorder.counts.operations < 200:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        clients.stop()
+        await asyncio.wait_for(clients.drained(), 60)
+        await clients.close()
+        assert not recorder.counts.errors
+        # The names that the proxy gives the nodes are hashed, and nothing has passed the proxy.
+        keys = [b"asked:%d" % number for number in range(KEYS)]
+        index = parse_nodes(",".join(f"127.0.0.1:{one.port}" for one in nodes)).router().index
+        stored = [held(node, keys) for node in nodes]
+        assert sum(map(len, stored)) > 20
+        for number, found in enumerate(stored):
+            assert all(index(key) == number for key in found)
+        after = front.stats()
+        for one in nodes:
+            name = f"node:127.0.0.1:{one.port}:requests"
+            assert after[name] == before[name]
+    with pytest.raises(OSError, match="it lists no nodes"):
+        await ask(Settings(nodes[0].address, 1))
+
+
 @pytest.fixture
 def handlers():
     """Restore the handlers of signals that a command replaces."""
@@ -197,6 +234,7 @@ def bench(*arguments, timeout=200):
     )
 
 
+@pytest.mark.slow
 def test_clusters_are_compared(tmp_path):
     done = bench(
         "compare", "--cluster", "1,2", "--paths", "proxied,direct", "--clients", "2", *QUICK,
@@ -224,6 +262,22 @@ def test_clusters_are_compared(tmp_path):
             total = sum(use.cpu_seconds for use in one.processes.values())
             assert one.server.cpu_seconds == pytest.approx(total, abs=0.05)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.slow
+def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
+    done = bench(
+        "compare", "--cluster", "2", "--paths", "asked", "--clients", "5", *QUICK,
+        "--value-size", "100", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (point,) = load(tmp_path).points
+    assert not point.errors
+    for one in point.repetitions:
+        assert one.operations
+        assert list(one.processes) == ["proxy", "node-1", "node-2"]
+        nodes = min(one.processes[name].cpu_seconds for name in ("node-1", "node-2"))
+        assert one.processes["proxy"].cpu_seconds < max(0.02, nodes)
 
 
 @pytest.mark.parametrize(

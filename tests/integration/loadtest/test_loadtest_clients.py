@@ -133,7 +133,7 @@ async def drive(
     if seconds is not None:
         await asyncio.sleep(seconds)
         clients.stop()
-    await asyncio.wait_for(clients.drained(), 20)
+    await asyncio.wait_for(clients.drained(), 60)
     recording = recorder.end()
     await clients.close()
     return recording
@@ -276,7 +276,7 @@ async def test_a_server_that_stops_is_counted(server, plain):
     clients.start()
     await asyncio.sleep(0.5)
     clients.stop()
-    await asyncio.wait_for(clients.drained(), 5)
+    await asyncio.wait_for(clients.drained(), 60)
     await clients.close()
     assert recorder.end().counts.errors["connection closed"] >= 4
 
@@ -295,7 +295,7 @@ async def test_connections_that_are_lost_before_they_are_used(server, budget):
     while server.connections < 20:  # noqa: ASYNC110 - the server tells nobody
         await asyncio.sleep(0.01)
     clients.stop()
-    await asyncio.wait_for(clients.drained(), 20)
+    await asyncio.wait_for(clients.drained(), 60)
     await clients.close()
     assert failures == []
     assert recorder.counts.operations == 0

@@ -12,9 +12,7 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("jinja2", reason="the load tester needs memlite-cache[bench]")
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-from playwright import sync_api as playwright
+pytest.importorskip("playwright", reason="playwright is not installed")
 
 from memlite.loadtest.report import write_report
 from memlite.loadtest.results import MachineUse, Results
@@ -47,6 +45,9 @@ FIGURES = {"steady": 6, "sizes": 6, "concurrent": 4, "compared": 5, "long names"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    # Imported here: it is slow, and the workers that run the fast tests collect this file too.
+    from playwright import sync_api as playwright
+
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]

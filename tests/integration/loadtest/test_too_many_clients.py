@@ -37,7 +37,8 @@ def refused(done):
 
 
 @pytest.fixture(
-    scope="module", params=["memlite", pytest.param("memcached", marks=needs_memcached)]
+    scope="module",
+    params=["memlite", pytest.param("memcached", marks=[needs_memcached, pytest.mark.slow])],
 )
 def default_server(request):
     with running(request.param) as server:

@@ -48,21 +48,26 @@ def test_a_program_counts_as_other_load_unless_it_takes_part():
         counters = [((), ()), ((), [spinning]), ([spinning], ())]
         began, at_first = time.perf_counter(), used(spinning)
         before = [Reading(*processes) for processes in counters]
-        assert wait_until(lambda: used(spinning) > at_first + 0.6, 60)
+        apart = time.perf_counter() - began
+        assert wait_until(lambda: used(spinning) > at_first + 0.6, 200)
+        ended = time.perf_counter()
         after = [Reading(*processes) for processes in counters]
         seconds = time.perf_counter() - began
+        apart += time.perf_counter() - ended
         uses = [new.machine_use(old, seconds) for new, old in zip(after, before, strict=True)]
         if any(use is None for use in uses):
             pytest.skip("this system does not tell how busy its processors are")
         stranger, helper, server = uses
         # The program used 0.6 s of that time on all cores, of which others took part of one.
         share = 0.6 / (seconds * psutil.cpu_count())
+        # The readings are not of one moment, and in between the machine may do anything.
+        error = apart / seconds
         assert stranger.other > 0.5 * share
-        assert helper.other == pytest.approx(stranger.other - share, abs=0.5 * share)
-        assert server.other == pytest.approx(helper.other, abs=0.1 * share)
+        assert helper.other == pytest.approx(stranger.other - share, abs=0.5 * share + error)
+        assert server.other == pytest.approx(helper.other, abs=0.1 * share + error)
         use = after[2].server_use(before[2], seconds)
         assert use.cpu_seconds == pytest.approx(0.6, abs=0.2)
-        assert use.thread_share == pytest.approx(use.cpu_share, rel=0.1)
+        assert use.thread_share == pytest.approx(use.cpu_share, abs=0.1 * use.cpu_share + error)
         assert use.memory_bytes > 1_000_000
         assert after[0].server_use(before[0], seconds) is None
 
@@ -72,7 +77,7 @@ def test_the_busiest_thread_is_told_from_the_process():
         assert wait_until(lambda: process.num_threads() == 2, 60)
         before, began = Reading([process]), time.perf_counter()
         at_first = used(process)
-        assert wait_until(lambda: used(process) > at_first + 1, 60)
+        assert wait_until(lambda: used(process) > at_first + 1, 200)
         use = Reading([process]).server_use(before, time.perf_counter() - began)
         assert 0.4 * use.cpu_share < use.thread_share < 0.8 * use.cpu_share
 

@@ -1,6 +1,6 @@
 """``-m`` limits the growth of the process while values of many sizes are stored and removed.
 
-``MEMLITE_TEST_CHURN_SECONDS`` makes each load run longer (default: 12 seconds).
+``MEMLITE_TEST_CHURN_SECONDS`` makes each load run longer (default: 6 seconds).
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.servers import RunningServer, Wire
 
-SECONDS = float(os.environ.get("MEMLITE_TEST_CHURN_SECONDS", "12"))
+SECONDS = float(os.environ.get("MEMLITE_TEST_CHURN_SECONDS", "6"))
 MEGABYTES = 64
 LIMIT = MEGABYTES * 2**20
 SMALLEST, LARGEST = 10, 10_000

@@ -44,7 +44,7 @@ def test_an_idle_connection_takes_little_memory_even_after_use(
 
 
 def open_connections(server: RunningServer, count: int) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(count)]
+    return [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(count)]
 
 
 def use(connections: list[socket.socket]) -> None:

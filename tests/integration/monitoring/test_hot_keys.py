@@ -28,7 +28,7 @@ def load(wire: Wire, requests: int, at_once: int) -> None:
     [
         "memlite",
         pytest.param("memlite-asyncio", marks=pytest.mark.slow),
-        "memlite-near",
+        pytest.param("memlite-near", marks=pytest.mark.slow),
         "memlite-file",
     ],
 )

@@ -29,7 +29,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     def run(work: Awaitable[None]) -> None:
         factory = uvloop.new_event_loop if request.param == "uvloop" else None
         with asyncio.Runner(debug=True, loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(work, 30))
+            runner.run(asyncio.wait_for(work, 60))
 
     return run
 
@@ -274,7 +274,7 @@ def test_cancelling_the_servers_task_leaves_the_loop_clean(run: Run) -> None:
 def test_importing_the_package_does_not_import_the_server() -> None:
     code = "import sys, memlite; print(*(name for name in sys.modules if 'memlite' in name))"
     shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert sorted(shown.split()) == ["memlite", "memlite.core", "memlite.core.version"]
     with pytest.raises(AttributeError, match="no attribute 'server_of_another_name'"):

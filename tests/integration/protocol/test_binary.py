@@ -637,7 +637,7 @@ def test_pipelined_replies_are_in_order(server: RunningServer) -> None:
 
 def test_a_slow_reader_gets_all_replies(server: RunningServer) -> None:
     value = bytes(range(256)) * 2000
-    with server.connect(30) as wire:
+    with server.connect() as wire:
         wire.send(store(Opcode.SETQ, b"big", value) + packet(Opcode.GET, b"big") * 60 + NOOP)
         time.sleep(0.3)
         for _ in range(60):

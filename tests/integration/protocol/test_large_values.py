@@ -73,7 +73,7 @@ def test_small_commands_between_large_sets(start: Start, kind: str) -> None:
         ]
         replies += [b"STORED\r\n", block(key, value), b"END\r\nTOUCHED\r\n"]
     sent, expected = b"".join(requests), b"".join(replies)
-    with server.connect(30) as wire:
+    with server.connect() as wire:
         # A thread reads the replies. Otherwise both sides would wait for the other one to read.
         sender = threading.Thread(target=wire.send, args=(sent,))
         sender.start()
@@ -108,7 +108,7 @@ def test_noreply(start: Start, kind: str) -> None:
 @BOTH_LOOPS
 def test_replies_to_earlier_commands_wait_until_the_client_reads(start: Start, kind: str) -> None:
     value = ANY_BYTES[:1_000_000]
-    with start(kind=kind).connect(30) as wire:
+    with start(kind=kind).connect() as wire:
         wire.send(set_line(b"large", len(value)) + value + b"\r\n")
         assert wire.line() == b"STORED\r\n"
         other = value[::-1]
@@ -124,6 +124,7 @@ def test_replies_to_earlier_commands_wait_until_the_client_reads(start: Start, k
         assert wire.exactly(len(expected)) == expected
 
 
+@patiently
 def test_a_client_that_sends_slowly_is_not_idle(start: Start) -> None:
     server = start("-o", "idle_timeout=2")
     value = ANY_BYTES[:500_000]
@@ -159,7 +160,7 @@ def test_a_client_that_disconnects_in_the_middle_leaves_nothing_behind(
                 if reset:
                     linger = struct.pack("ii", 1, 0)
                     wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while server.stats()["curr_connections"] != "1" and time.monotonic() < deadline:
             time.sleep(0.02)
         grown.append(server.resident_kib())
@@ -222,7 +223,7 @@ def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy
     with server.connect() as wire:
         fill(wire, 3)
         assert int(wire.stats()["evictions"]) == 0
-    crowd = [server.connect(30) for _ in range(8)]
+    crowd = [server.connect() for _ in range(8)]
     try:
         for number, wire in enumerate(crowd):
             for turn in range(2):
@@ -264,4 +265,4 @@ def end_in_the_middle(server: RunningServer, number: int) -> None:
         wire.send(ANY_BYTES[300_000:500_000] + b"\r\n")
         assert wire.line() == b"STORED\r\n"
         assert wire.rest() == b""
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0

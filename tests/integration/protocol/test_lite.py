@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority, client_context
+from tests.support.forked import run_memlite
 from tests.support.servers import RunningServer, Wire, running
 
 Start = Callable[..., RunningServer]
@@ -152,7 +152,7 @@ def test_a_client_that_does_not_read_is_not_served_further(start: Start) -> None
     value = b"v" * 500_000
     assert server.ask(b"set a 500000\r\n" + value + b"\r\n") == b"STORED\r\n"
     with server.connect() as wire:
-        wire.sock.settimeout(30)
+        wire.sock.settimeout(60)
         before = server.resident_kib()
         asking = threading.Thread(target=send_until_cut, args=(wire, b"get a\r\n" * 200, 1))
         asking.start()
@@ -166,7 +166,7 @@ def test_a_client_that_does_not_read_is_not_served_further(start: Start) -> None
 
 def test_many_clients_use_one_key(lite: RunningServer) -> None:
     def work(number: int) -> None:
-        with lite.connect(30) as wire:
+        with lite.connect() as wire:
             for _ in range(10):
                 wire.send(b"set shared 3\r\n%03d\r\nget shared\r\n" % number)
                 assert wire.line() == b"STORED\r\n"
@@ -235,13 +235,8 @@ def test_memcacheds_dialect_is_unchanged(memlite: RunningServer) -> None:
 def shell(
     server: RunningServer, *words: str, lines: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "memlite", "shell", "--dialect", "lite",
-         server.path or f"127.0.0.1:{server.port}", *words],
-        input=lines,
-        capture_output=True,
-        timeout=30,
-    )  # fmt: skip
+    address = server.path or f"127.0.0.1:{server.port}"
+    return run_memlite("shell", "--dialect", "lite", address, *words, lines=lines)
 
 
 def test_the_shell_speaks_the_lite_dialect(start: Start) -> None:

@@ -349,8 +349,13 @@ FLOODS = [
     scope="module",
     params=[
         ["memlite"],
-        ["memlite-file", "--loop", "asyncio", "--near-cache", "64m"],
-        *(pytest.param([kind], marks=pytest.mark.slow) for kind in KINDS[1:]),
+        *(
+            pytest.param(words, marks=pytest.mark.slow)
+            for words in (
+                ["memlite-file", "--loop", "asyncio", "--near-cache", "64m"],
+                *([kind] for kind in KINDS[1:]),
+            )
+        ),
     ],
     ids=" ".join,
 )
@@ -397,7 +402,7 @@ def test_a_flood_does_not_harm_other_clients(
     with Datagrams(flooded) as client:
         assert client.works()
     assert flooded.resident_kib() - before < 64 * 1024
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while flooded.stats("udp")["requests_under_way"] != "0":
         assert time.monotonic() < deadline, flooded.stats("udp")
         time.sleep(0.02)
@@ -441,7 +446,7 @@ def test_a_port_in_use_is_refused(start: Start) -> None:
     server = start("-U", "-1")
     done = subprocess.run(
         [sys.executable, "-m", "memlite", "-l", "127.0.0.1", "-p", "0", "-U", str(server.udp_port)],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 71
     assert done.stderr == (
@@ -465,7 +470,7 @@ def test_shutdown(start: Start, kind: str, mode: bytes) -> None:
     server = start("-U", "-1", "-A", kind=kind)
     with Datagrams(server) as client:
         client.send(b"shutdown%b\r\n" % mode)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(60) == 0
     assert server.log.read_text() == ""
 
 
@@ -474,7 +479,7 @@ def test_traces_with_vv(start: Start) -> None:
     with Datagrams(server) as client:
         assert client.ask(b"get traced\r\n") == b"END\r\n"
     wanted = [f"server listening (udp:127.0.0.1:{server.udp_port})", "get traced", ">"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(part not in server.log.read_text() for part in wanted):
         assert time.monotonic() < deadline, server.log.read_text()
         time.sleep(0.05)
@@ -486,6 +491,6 @@ def test_ipv6(start: Start) -> None:
     found = [text for name, text in server.stats("conns").items() if name.endswith(":addr")]
     label = next(text for text in found if text.startswith("udp6:[::1]:"))
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(10)
+        sock.settimeout(60)
         sock.sendto(framed(b"get a\r\n"), ("::1", int(label.rpartition(":")[2])))
         assert sock.recv(100) == framed(b"END\r\n")

@@ -168,7 +168,7 @@ def test_an_interrupted_run_prints_its_results(loadgen, start):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     time.sleep(1)
     process.terminate()
-    said, _ = process.communicate(timeout=10)
+    said, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(said)["operations"] > 300
 
@@ -436,6 +436,44 @@ def test_a_failing_command_is_not_measured(scripts):
         scripts("bench_commands").measure([], [b"set a 0 0 x\r\n"], 1, 1)
 
 
+# Proxies
+
+
+@pytest.mark.alone
+@needs_memcached
+@pytest.mark.skipif(shutil.which("nutcracker") is None, reason="nutcracker is not installed")
+@patiently
+def test_proxies(tmp_path):
+    loads = ("get-miss", "multiget-10")
+    chosen = [word for name in loads for word in ("--load", name)]
+    short = "--rounds", 1, "--seconds", 0.5, "--json", tmp_path / "found.json"
+    text = run("bench_proxy.py", *chosen, *short)
+    found = json.loads((tmp_path / "found.json").read_text())["measurements"]
+    assert [(row["scenario"], row["server"]) for row in found] == [
+        (name, proxy) for name in loads for proxy in ("nutcracker", "memlite")
+    ]
+    assert all(row["load"]["misses"] == 0 for row in found if row["scenario"] != "get-miss")
+    assert all(row["load"]["hits"] == 0 for row in found if row["scenario"] == "get-miss")
+    for name in loads:
+        assert [row[1] for row in rows(text, f"{name} ")] == ["nutcracker", "memlite"]
+
+
+@pytest.mark.slow
+def test_scaling(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMLITE_TEST_LEASE_SECONDS", "4")
+    short = "--items", 300, "--rate", 50, "--rest", 1
+    where = "--images", tmp_path, "--json", tmp_path / "found.json"
+    text = run("bench_scaling.py", *short, *where)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [step["name"] for step in found["steps"]] == ["add", "drain"]
+    assert all(step["items"] > 50 for step in found["steps"])
+    gets, hits, errors, _ = map(sum, zip(*found["seconds"], strict=True))
+    assert gets == hits > 0
+    assert not errors
+    assert text.count("hit ratio 100.000%") == 3
+    assert {path.name for path in tmp_path.glob("*.png")} == {"scaling.png", "scaling-dark.png"}
+
+
 # The page about the scripts
 
 
@@ -453,7 +491,10 @@ def test_commands_on_the_page_are_valid(scripts):
         named.add(name)
         assert (ROOT / script).is_file()
         assert scripts(name).parse(arguments)
-    assert {"bench_server", "bench_memory", "bench_stalls", "bench_commands"} <= named
+    assert {
+        "bench_server", "bench_memory", "bench_stalls", "bench_commands", "bench_proxy",
+        "bench_scaling",
+    } <= named  # fmt: skip
 
 
 def test_the_page_lists_every_scenario_and_situation(scripts):

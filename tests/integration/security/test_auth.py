@@ -198,7 +198,7 @@ def start_fails(*arguments: str, environment: dict[str, str] | None = None) -> t
         env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.stderr.count("\n") == 1
     return done.returncode, done.stderr.removeprefix("memlite: ").strip()
@@ -445,7 +445,7 @@ def test_pylibmc(sasl: RunningServer) -> None:
         env={**os.environ, "SASL_PATH": str(_PLUGINS[0].parent)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
 

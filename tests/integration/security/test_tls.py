@@ -15,6 +15,7 @@ import pytest
 from pymemcache.client.base import Client
 
 from tests.support.certificates import Authority, Issued, client_context, common_name
+from tests.support.ports import unused_port
 from tests.support.program import run
 from tests.support.servers import (
     RunningServer,
@@ -63,18 +64,13 @@ def server(request: pytest.FixtureRequest, served: Issued) -> Iterator[RunningSe
 
 def version_over(context: ssl.SSLContext, port: int) -> str:
     """Return the outcome of a connection: ``VERSION``, or ``refused``."""
-    with socket.create_connection(("127.0.0.1", port), 10) as sock:
+    with socket.create_connection(("127.0.0.1", port), 60) as sock:
         try:
             with context.wrap_socket(sock, server_hostname="127.0.0.1") as encrypted:
                 encrypted.sendall(b"version\r\n")
                 return encrypted.recv(100).split(b" ")[0].decode() or "refused"
         except (ssl.SSLError, ConnectionError):  # with TLS 1.3 a client learns of a refusal late
             return "refused"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 # Connections
@@ -108,7 +104,7 @@ def test_supported_versions(server: RunningServer, served: Issued, version: ssl.
     context = client_context(served.ca)
     context.minimum_version = context.maximum_version = version
     context.set_alpn_protocols(["h2", "memcached"])
-    with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as sock:
         encrypted = context.wrap_socket(sock, server_hostname="127.0.0.1")
         assert encrypted.version() == version.name.replace("_", ".")
         assert encrypted.selected_alpn_protocol() is None
@@ -123,7 +119,7 @@ def test_older_versions_are_refused_with_an_alert(server: RunningServer, served:
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     with (
-        socket.create_connection(("127.0.0.1", server.port), 10) as sock,
+        socket.create_connection(("127.0.0.1", server.port), 60) as sock,
         pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"),
     ):
         context.wrap_socket(sock, server_hostname="127.0.0.1")
@@ -156,7 +152,7 @@ def test_sessions_are_resumed(
         with server.connect() as wire:
             before = wire.stats()
             session = wire.sock.session  # type: ignore[attr-defined]
-        with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as sock:
             encrypted = context.wrap_socket(sock, server_hostname="127.0.0.1", session=session)
             assert encrypted.session_reused
             after = Wire(encrypted).stats()
@@ -167,7 +163,7 @@ def test_sessions_are_resumed(
 
 
 def test_pymemcache(server: RunningServer, served: Issued) -> None:
-    client = Client(("127.0.0.1", server.port), tls_context=client_context(served.ca), timeout=10)
+    client = Client(("127.0.0.1", server.port), tls_context=client_context(served.ca), timeout=60)
     with contextlib.closing(client):
         assert client.set("greeting", b"hello", noreply=False)
         assert client.get("greeting") == b"hello"
@@ -206,7 +202,7 @@ def test_prefixes_of_addresses(start: Start, served: Issued, known: Issued, kind
         kind=kind, tls=client_context(served.ca),
     )  # fmt: skip
     notls, btls, mtls = server.further_ports
-    with socket.create_connection(("127.0.0.1", notls), 10) as sock:
+    with socket.create_connection(("127.0.0.1", notls), 60) as sock:
         assert Wire(sock).ask(b"version\r\n").startswith(b"VERSION ")
     without, with_one = client_context(served.ca), client_context(served.ca, known)
     for port, expected in ((server.port, "VERSION"), (btls, "VERSION"), (mtls, "refused")):
@@ -290,19 +286,19 @@ def test_certificates_are_reloaded(start: Start, tmp_path: Path, kind: str) -> N
 def test_a_daemon_resolves_relative_paths(served: Issued, tmp_path: Path) -> None:
     shutil.copy(served.cert, tmp_path / "cert.pem")
     shutil.copy(served.key, tmp_path / "key.pem")
-    port = free_port()
+    port = unused_port()
     arguments = ["-d", "-P", "pid", "-l", f"127.0.0.1:{port}", "-Z",
                  "-o", "ssl_chain_cert=cert.pem,ssl_key=key.pem"]  # fmt: skip
     result = subprocess.run(
         [sys.executable, "-m", "memlite", *arguments],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert result.returncode == 0
     try:
-        with socket.create_connection(("127.0.0.1", port), 10) as sock:
+        with socket.create_connection(("127.0.0.1", port), 60) as sock:
             wire = Wire(client_context(served.ca).wrap_socket(sock, server_hostname="localhost"))
             assert wire.ask(b"refresh_certs\r\n") == b"OK\r\n"
             wire.sock.close()

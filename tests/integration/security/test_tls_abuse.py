@@ -40,7 +40,7 @@ class Half:
     """A TLS client without a socket, so that its messages can be inspected before they are sent."""
 
     def __init__(self, port: int, served: Issued) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 10)
+        self.sock = socket.create_connection(("127.0.0.1", port), 60)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = client_context(served.ca).wrap_bio(
             self._incoming, self._outgoing, server_hostname="127.0.0.1"
@@ -119,7 +119,7 @@ def closed(sock: socket.socket, within: float = 5) -> bool:
 def test_plaintext_on_a_tls_port(server: RunningServer) -> None:
     before = errors(server)
     for request in (b"get foo\r\n", b"\x80" + bytes(23), b"GET / HTTP/1.1\r\n\r\n", b"\r\n" * 9000):
-        with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as sock:
             sock.sendall(request)
             assert closed(sock)
     assert wait_until(lambda: errors(server) == before + 4)
@@ -131,7 +131,7 @@ def test_handshakes_that_end_at_any_point(server: RunningServer, served: Issued)
     cuts = [0, 1, 2, 4, 5, 6, 50, len(whole) - 1, len(whole)]
     for cut in cuts:
         for reset in (False, True):
-            with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+            with socket.create_connection(("127.0.0.1", server.port), 60) as sock:
                 sock.sendall(whole[:cut])
                 if reset:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -146,7 +146,7 @@ def test_handshakes_with_changed_bytes(server: RunningServer, served: Issued) ->
         changed = whole.copy()
         for _ in range(source.choice((1, 1, 3, 20))):
             changed[source.randrange(len(changed))] = source.randrange(256)
-        with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as sock:
             sock.sendall(changed)
             sock.shutdown(socket.SHUT_WR)
             assert closed(sock)
@@ -172,7 +172,7 @@ def test_a_thousand_unfinished_handshakes(start: Start, served: Issued, kind: st
     began = time.monotonic()
     silent, started = [], []
     for number in range(1000):
-        sock = socket.create_connection(("127.0.0.1", server.port), 10)
+        sock = socket.create_connection(("127.0.0.1", server.port), 60)
         if number % 2:
             sock.sendall(begun[:100])
             started.append(sock)
@@ -204,7 +204,7 @@ def test_unfinished_handshakes_count_as_connections_and_the_oldest_gives_way(
     start: Start, served: Issued, kind: str
 ) -> None:
     server = start(*served.flags, "-c", "3", kind=kind, tls=client_context(served.ca))
-    silent = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(3)]
+    silent = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(3)]
     first = server.connect()
     assert closed(silent[0])
     second, third = server.connect(), server.connect()
@@ -343,7 +343,7 @@ def test_a_server_stops_at_once(
     start: Start, served: Issued, kind: str, number: signal.Signals
 ) -> None:
     server = start(*served.flags, kind=kind, tls=client_context(served.ca))
-    idle, begun = server.connect(), socket.create_connection(("127.0.0.1", server.port), 10)
+    idle, begun = server.connect(), socket.create_connection(("127.0.0.1", server.port), 60)
     assert idle.ask(b"version\r\n").startswith(b"VERSION ")
     began = time.monotonic()
     assert server.stop(number) == 0
@@ -359,7 +359,7 @@ def test_a_server_stops_at_once(
 @pytest.mark.parametrize("kind", OURS)
 def test_a_failed_handshake_is_logged_with_v(start: Start, served: Issued, kind: str) -> None:
     server = start(*served.flags, "-v", kind=kind, tls=client_context(served.ca))
-    with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as sock:
         sock.sendall(b"get foo\r\n")
         assert closed(sock)
     log: Path = server.log

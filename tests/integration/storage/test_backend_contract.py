@@ -36,6 +36,7 @@ class TestNearMemory(BackendContract):
         return MemoryBackend(context)
 
 
+@pytest.mark.slow
 class TestNearFile(TestFile):
     options = NEAR
 
@@ -46,6 +47,7 @@ class TestHeldFile(TestFile):
     options = {"write_back": True}  # noqa: RUF012 - a constant
 
 
+@pytest.mark.slow
 class TestHeldNearFile(TestFile):
     options = NEAR | {"write_back": True}
 
@@ -65,5 +67,6 @@ class TestPlugin(BackendContract):
         return make_backend(self.url, context)
 
 
+@pytest.mark.slow
 class TestNearPlugin(TestPlugin):
     options = NEAR

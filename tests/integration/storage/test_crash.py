@@ -18,7 +18,7 @@ from tests.support.servers import RunningServer, running
 
 SEED_VARIABLE = "MEMLITE_TEST_SEED"
 WRITERS = 5
-SECONDS = 30
+SECONDS = 60
 
 State = dict[bytes, bytes]
 
@@ -330,7 +330,7 @@ def seed() -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_acknowledged_changes_survive_kills(tmp_path, seed):
     crashes = Crashes(tmp_path, seed, compact=100_000, keys=12, sizes=[0, 10, 100, 3000])
     for _ in range(50):
@@ -339,7 +339,7 @@ def test_acknowledged_changes_survive_kills(tmp_path, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_acknowledged_changes_survive_kills_during_compaction(tmp_path, seed):
     crashes = Crashes(
         tmp_path, seed, "-m", "1024", compact=1000, keys=20, sizes=[10_000, 200_000, 400_000]
@@ -353,7 +353,7 @@ def test_acknowledged_changes_survive_kills_during_compaction(tmp_path, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("durability", ["everysec", "none"])
 def test_a_kill_loses_nothing_with_other_durabilities_either(tmp_path, seed, durability):
     """Only the process is killed, not the machine: the system has what was written."""

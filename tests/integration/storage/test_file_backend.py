@@ -68,7 +68,7 @@ async def test_a_failed_write_is_undone_and_never_seen(path, disk, call):
         for change in changes:
             with pytest.raises(StorageError, match="not stored: Input/output error"):
                 await change
-        found = await asyncio.wait_for(asyncio.gather(*readers), 10)
+        found = await asyncio.wait_for(asyncio.gather(*readers), 60)
         assert [item and item.value for item in found] == [b"old", b"old", None]
         assert state(backend) == before
         assert backend.stats()["last_write_error"] == "Input/output error"
@@ -271,7 +271,7 @@ async def test_a_pipeline_into_a_full_disk_keeps_acknowledged_commands(path, dis
                 for burst in range(6):
                     client._writer.write(b"incr n 1\r\n" * 20)
                     await asyncio.sleep(0.001 * (burst % 3))
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     replies = [await client._reader.readline() for _ in range(120)]
             finally:
                 setattr(os, call, real)
@@ -302,7 +302,7 @@ async def test_a_key_that_is_written_all_the_time_can_be_read(path):
         writers = [asyncio.ensure_future(write(b"%d" % number)) for number in range(4)]
         await asyncio.sleep(0.02)
         for _ in range(20):
-            item = await asyncio.wait_for(backend.get_cached(b"key"), 5)
+            item = await asyncio.wait_for(backend.get_cached(b"key"), 60)
             assert item.value in (b"0", b"1", b"2", b"3")
         stop = True
         await asyncio.gather(*writers)
@@ -383,7 +383,7 @@ async def test_no_reply_contains_an_unwritten_value(
         def fsync(descriptor):
             if is_journal(descriptor):
                 begun.set()
-                assert go_on.wait(10)
+                assert go_on.wait(60)
                 if fails:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
             real(descriptor)
@@ -396,7 +396,7 @@ async def test_no_reply_contains_an_unwritten_value(
         await asyncio.sleep(0.02)
         early = answer.done()
         go_on.set()
-        line = await asyncio.wait_for(answer, 10)
+        line = await asyncio.wait_for(answer, 60)
         monkeypatch.setattr(os, "fsync", real)
         assert not early, line
         if not fails:
@@ -479,7 +479,7 @@ async def test_a_huge_value_is_written_to_the_journal(path):
     async with opened(path, kill=True, **options) as backend:
         assert (await backend.get(b"bytes")).value == value
         assert (await backend.get(b"text")).value == b"x" * len(value)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not backend.stats()["compactions"]:  # noqa: ASYNC110 - begun when it was opened
                 await asyncio.sleep(0.01)
     async with opened(path, kill=True, **options) as backend:

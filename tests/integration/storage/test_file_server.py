@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.servers import RunningServer, Wire, running
 
-SECONDS = 30
+SECONDS = 60
 NOBODY = 65534
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can mount a file system or switch to another user"
@@ -154,6 +155,7 @@ def test_a_full_disk(durability):
                 assert value_of(wire, key) == value, key
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_disk_that_becomes_full_during_compaction():
     with small_disk("3m") as folder:
@@ -324,7 +326,7 @@ def test_a_second_server_fails_at_once(tmp_path):
         for name in (path, link, tmp_path / "." / "cache.json"):
             started = time.monotonic()
             code, line = fails_to_start(*url(name))
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 30
             assert code == 71
             assert line == (
                 f"memlite: --backend: {path} is in use by another server "
@@ -447,14 +449,23 @@ def test_the_server_answers_during_compaction(tmp_path):
         assert value_of(wire, b"key1") == b"new"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_during_compaction(tmp_path, number):
-    path = tmp_path / "cache.json"
-    with running("memlite", *url(path, "?compact=1000000000"), "-m", "1024") as server:
+@pytest.fixture(scope="module")
+def many_items(tmp_path_factory):
+    """The folder of a file with 150,000 items, all of them in the journal."""
+    folder = tmp_path_factory.mktemp("many")
+    options = *url(folder / "cache.json", "?compact=1000000000"), "-m", "1024"
+    with running("memlite", *options) as server:
         fill(server, 0, 150_000)
         server.process.kill()
         server.process.wait()
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_during_compaction(tmp_path, many_items, number):
+    shutil.copytree(many_items, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "cache.json"
     with (
         running("memlite", *url(path, "?compact=1000"), "-m", "1024") as server,
         server.connect() as wire,
@@ -463,7 +474,7 @@ def test_a_signal_during_compaction(tmp_path, number):
         assert store(wire, b"key1", b"new") == b"STORED\r\n"
         started = time.monotonic()
         assert server.stop(number) == 0
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
         assert server.log.read_text() == ""
     assert not (tmp_path / "cache.json.tmp").exists()
     with running("memlite", *url(path), "-m", "1024") as server, server.connect() as wire:
@@ -499,7 +510,7 @@ def test_items_evicted_by_cache_memlimit_do_not_come_back(tmp_path):
         fill(server, 0, 300, 50_000)
         with server.connect() as wire:
             assert wire.ask(b"cache_memlimit 8\r\n") == b"OK\r\n"
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             items, before = int(wire.stats()["curr_items"]), 0
             while items != before or items == 300:  # they are evicted step by step
                 assert time.monotonic() < deadline

@@ -12,38 +12,51 @@ from tests.support.paths import BACKEND_PACKAGE
 from tests.support.servers import RunningServer, running
 
 
-@pytest.fixture(params=["file", "gs", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture
+def url(scheme: str, tmp_path: Path) -> Iterator[str]:
     """Yield the URL of a store, which is the same for the whole test."""
-    if request.param == "gs":
+    if scheme == "gs":
         pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
         from memlite.testing.gcs_emulator import emulator_thread
 
         with emulator_thread(["bucket"]) as emulator:
             yield f"gs://bucket/prefix?endpoint={emulator.url}"
     else:
-        yield f"{request.param}://{tmp_path}/cache"
+        yield f"{scheme}://{tmp_path}/cache"
 
 
 @contextlib.contextmanager
 def serving(url: str, *arguments: str) -> Iterator[tuple[RunningServer, Client]]:
     environment = {"PYTHONPATH": str(BACKEND_PACKAGE)}
     with running("memlite", "--backend", url, *arguments, environment=environment) as server:
-        client = Client(("127.0.0.1", server.port), timeout=10, default_noreply=False)
+        client = Client(("127.0.0.1", server.port), timeout=60, default_noreply=False)
         yield server, client
         client.close()
 
 
-# A near cache has nothing to write when a server stops, so a kill shows the same of it.
+NEAR = ("--near-cache", "8m")
+ENDS = {
+    "stopped": ((), signal.SIGTERM),
+    "killed": ((), signal.SIGKILL),
+    "near-stopped": (NEAR, signal.SIGTERM),
+    "near-killed": (NEAR, signal.SIGKILL),
+}
+# Only the file's backend has something to write when a server stops, and a near cache never has.
+FAST = {("file", "stopped"), ("file", "killed"), ("file", "near-killed"), ("sqlite", "killed")}
+
+
 @pytest.mark.parametrize(
-    ("near", "number"),
+    ("scheme", "near", "number"),
     [
-        ((), signal.SIGTERM),
-        ((), signal.SIGKILL),
-        pytest.param(("--near-cache", "8m"), signal.SIGTERM, marks=pytest.mark.slow),
-        (("--near-cache", "8m"), signal.SIGKILL),
+        pytest.param(
+            scheme,
+            *how,
+            marks=[] if (scheme, end) in FAST else [pytest.mark.slow],
+            id=f"{scheme}-{end}",
+        )
+        for scheme in ("file", "gs", "sqlite")
+        for end, how in ENDS.items()
     ],
-    ids=["stopped", "killed", "near-stopped", "near-killed"],
 )
 def test_stored_items_are_there_after_a_restart(
     url: str, near: tuple[str, ...], number: int

@@ -48,7 +48,7 @@ class Both:
     async def ask(self, which, request, lines=1):
         reader, writer = self.clients[which]
         writer.write(request + b"\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return b"".join([await reader.readline() for _ in range(lines)])
 
     async def get(self, which, key=b"k"):
@@ -129,7 +129,7 @@ async def test_deferred_sets_appear_when_stored_and_conditional_ones_at_once():
         assert await two.get(1) == b"2"
         await two.set(0, b"3")
         two.wait(1.5)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await two.store.value(b"k") != b"3":  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
 
@@ -171,9 +171,9 @@ async def test_an_outage(write_back):
         for key, value in acknowledged.items():
             allowed = {value, *unsure.get(key, ())}
             assert await two.get(0, key) in allowed
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await two.store.value(key) not in allowed:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while two.servers[0].scheduler._tasks:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)

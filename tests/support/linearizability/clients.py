@@ -33,8 +33,10 @@ class Target:
         keys: those that its clients use.
         mix: the commands that they send.
         clients: how many there are; each sends one command at a time.
+        certain: whether an error says that a command was not carried out, unless it says otherwise.
         final: whether a command without a reply is not carried out once the connection is lost: the
             server was killed, and it was the only one.
+        pause: seconds between two commands of a client, on average.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Target:
     mix: Mix
     clients: int = 3
     final: bool = False
+    certain: bool = True
+    pause: float = 0.0
 
 
 @dataclass
@@ -67,14 +71,28 @@ class Recording:
         return sum(operation.result is None for operation in self.history)
 
 
-async def record(targets: Sequence[Target], seed: str, seconds: float) -> Recording:
+async def record(
+    targets: Sequence[Target],
+    seed: str,
+    seconds: float,
+    *,
+    least: int = 0,
+    going_on: Callable[[], bool] = lambda: False,
+) -> Recording:
     """Send commands to all targets for some seconds, and return what was observed.
 
     Args:
         targets: the servers.
         seed: of the clients' choices. Which of them meet is up to the machine.
-        seconds: how long.
+        seconds: how long at least.
+        least: how many operations at least.
+        going_on: says whether something goes on that is to be recorded to its end.
     """
+
+    def more() -> bool:
+        early = time.monotonic() - began < seconds or len(recording.history) < least
+        return early or going_on()
+
     recording = Recording()
     began = time.monotonic()
     clients = [
@@ -84,7 +102,7 @@ async def record(targets: Sequence[Target], seed: str, seconds: float) -> Record
     ]
     async with asyncio.TaskGroup() as group:
         for one in clients:
-            group.create_task(one.run(seconds))
+            group.create_task(one.run(more))
     return recording
 
 
@@ -104,13 +122,15 @@ class _Client:
     def _now(self) -> float:
         return time.monotonic() - self._began
 
-    async def run(self, seconds: float) -> None:
+    async def run(self, more: Callable[[], bool]) -> None:
         mix = self._target.mix
         names, weights = list(mix), list(mix.values())
         try:
-            while self._now() < seconds:
+            while more():
                 (name,) = self._random.choices(names, weights)
                 await self._operate(name, self._random.choice(self._target.keys))
+                if self._target.pause:
+                    await asyncio.sleep(self._random.expovariate(1 / self._target.pause))
         finally:
             await self._disconnect()
 
@@ -182,7 +202,8 @@ class _Client:
             self._recording.errors[error] += 1
             if _BUG in error:
                 self._recording.bugs.append(f"{self._name}: {error.decode()}")
-            return None if _DOUBT in error else Result(error.decode())
+            doubt = not self._target.certain or _DOUBT in error
+            return None if doubt else Result(error.decode())
         if reply.items:
             (item,) = reply.items
             if item.unique is not None:

@@ -188,7 +188,7 @@ class Play:
             else:
                 await self.inner.step(which, kind)
             await idle()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.inner.release()
             if self.change is not None:
                 await self.change
@@ -314,7 +314,7 @@ class SharedPlay:
             else:
                 await self.inner.step(which, kind)
             await idle()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.inner.release()
             await asyncio.gather(*self.tasks)
             await self.read(current=False)

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlite.client import Fault, ReplyError, ReplyReader, ReplyScanner, Shape, fixed_size_matcher
+from memlite.client import (
+    Fault,
+    ReplyError,
+    ReplyReader,
+    ReplyScanner,
+    Shape,
+    fixed_size_matcher,
+    split_gets,
+)
 
 HIT = b"VALUE k 0 5\r\nvalue\r\nEND\r\n"
 LITE = b"VALUE k 5\r\nvalue\r\nEND\r\n"
@@ -64,6 +72,99 @@ def test_split_anywhere(replies, data):
     assert [one for piece in pieces for one in scanner.feed(piece)] == outcomes(whole)
     scanner = ReplyScanner()
     assert [one for piece in pieces for one in scanner.split(piece)] == replies
+
+
+# Replies to gets of one key
+
+VALUES = st.one_of(
+    st.binary(max_size=12),
+    st.lists(
+        st.sampled_from(
+            [b"END\r\n", b"\r\n", b"VALUE k 0 5\r\n", b"VALUE k 0 1 5\r\n", b"x", b" 7"]
+        ),
+        max_size=6,
+    ).map(b"".join),
+    st.integers(95, 105).map(bytes),
+    st.integers(995, 1005).map(bytes),
+    st.integers(9995, 10_005).map(bytes),
+)
+ITEMS = st.builds(
+    lambda key, flags, value: b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(value), value),
+    st.sampled_from([b"k", b"key", b"VALUE", b"END"]),
+    st.integers(0, 9),
+    VALUES,
+)
+UNIQUES = st.builds(
+    lambda value, unique: b"VALUE k 0 %d %d\r\n%b\r\nEND\r\n" % (len(value), unique, value),
+    VALUES,
+    st.integers(0, 30),
+)
+GETS = st.one_of(ITEMS.map(lambda item: item + b"END\r\n"), st.just(b"END\r\n"))
+OTHERS = st.one_of(
+    UNIQUES,
+    st.sampled_from([b"STORED\r\n", b"ERROR\r\n", b"VA 5\r\nEND\r\n\r\n", b"EN\r\n", LITE]),
+    st.lists(ITEMS, min_size=2, max_size=3).map(lambda items: b"".join(items) + b"END\r\n"),
+)
+
+
+@given(st.lists(GETS, max_size=8), st.lists(st.one_of(OTHERS, GETS), max_size=4), st.integers(0, 9))
+def test_gets_are_split_as_by_the_scanner(gets, others, missing):
+    data = b"".join(gets + others)
+    data = data[: max(len(b"".join(gets)), len(data) - missing)]  # the last reply may be incomplete
+    found, end = split_gets(data)
+    complete = ReplyScanner().split(data)
+    assert [reply + b"END\r\n" for reply in found] == complete[: len(found)]
+    assert end == sum(map(len, complete[: len(found)]))
+    if len(found) < len(complete):
+        left = complete[len(found)]  # another kind of reply, or a value that contains END
+        assert len(found) >= len(gets) or left.count(b"END\r\n") > 1
+        assert left in others or left.count(b"END\r\n") > 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"VALUE k 0 5\r\nab\r\nEND\r\n",
+        b"VALUE k 0 x\r\nab\r\nEND\r\n",
+        b"VALUE k 0 -2\r\n\r\nEND\r\n",
+        b"VALUE k 0 2\r\nabcdEND\r\n",
+        b"VALUE k 0 2\r\nab\r\n",
+        b"VALUE\r\nEND\r\n",
+        b"VALUE k 0 2END\r\n",
+        b"E",
+        b"",
+    ],
+)
+def test_what_is_no_reply_to_a_get_is_left(data):
+    assert split_gets(data) == ([], 0)
+    assert split_gets(HIT + data) == ([HIT[:-5]], len(HIT))
+
+
+# What a hostile node makes of replies
+FRAGMENTS = [
+    b"VALUE ", b"VA ", b"VALUE k 0 3\r\n", b"VALUE k 0 3 9\r\n", b"VA 3 t1\r\n", b"abc\r\n",
+    b"END\r\n", b"STORED\r\n", b"END", b"V", b"k", b"3", b"-1", b"1_0", b"1000", b" ", b"\r", b"\n",
+    b"\r\n", b"\0", b"\xff",
+]  # fmt: skip
+hostile = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=20).map(b"".join)
+
+
+def split_in_pieces(scanner, data, size):
+    """Return the replies in pieces of data up to the first that is refused, and the refusal."""
+    found = []
+    for at in range(0, len(data), size):
+        try:
+            found += scanner.split(data[at : at + size])
+        except ReplyError as error:
+            return found, str(error), error.fault
+    return found, None, scanner.in_reply
+
+
+@given(hostile, st.integers(1, 80))
+def test_the_fast_path_splits_as_the_general_one(data, size):
+    fast, general = (ReplyScanner(value_length=999, line_length=40) for _ in range(2))
+    general.split = general._split_any
+    assert split_in_pieces(fast, data, size) == split_in_pieces(general, data, size)
 
 
 @given(replies_of_cases)

@@ -73,3 +73,24 @@ def test_wrong_arguments(
 ) -> None:
     assert main(["cluster", *arguments]) == ConfigError("").exit_code
     assert message in capsys.readouterr().err
+
+
+def test_replicas(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--nodes", NODES, "--replicas", "2")
+    last = route(capsys, "foo", *flags).splitlines()[-1]
+    assert last.startswith("  replica 127.0.0.1")
+    (row,) = [json.loads(line) for line in route(capsys, "foo", *flags, "--json").splitlines()]
+    assert (row["node"], len(row["replicas"])) == ("127.0.0.1", 1)
+
+
+def test_hot_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--nodes", NODES, "--hot-key", "foo")
+    assert route(capsys, "foo", *flags).splitlines()[-1].startswith("  copies  on all other nodes")
+    assert json.loads(route(capsys, "foo", *flags, "--json"))["hot"] is True
+    assert "copies" not in route(capsys, "bar", *flags)
+
+
+def test_too_many_replicas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "route", "foo", "--nodes", NODES, "--replicas", "4"]) != 0
+    message = "cluster route: --nodes: replicas: must be from 1 to the number of nodes, 3, not 4"
+    assert message in capsys.readouterr().err

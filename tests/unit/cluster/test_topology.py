@@ -75,9 +75,39 @@ def test_names_by_default_are_those_of_the_clients(hash_name: str, names: list[s
         ("nodes = [3]", r"nodes: must be tables"),
         (
             "replica = 1",
-            "replica: is not known; there are hash, hash_tag, replicas, on_return, gutter, nodes",
+            "replica: is not known; there are hash, hash_tag, replicas, write, read, hot_keys",
         ),
-        ("replicas = 2", "replicas: more than 1 is not possible yet"),
+        (
+            "replicas = 2\n[[nodes]]\naddress='a'",
+            "replicas: must be from 1 to the number of nodes, 1, not 2",
+        ),
+        ("write = 'some'", "write: must be one of all, majority, primary, not 'some'"),
+        ("read = 'all'", "read: must be one of any, primary, not 'all'"),
+        (
+            "replicas = 2\non_return = 'keep'\n[[nodes]]\naddress='a'\n[[nodes]]\naddress='b'",
+            'on_return: must be "flush" with replicas',
+        ),
+        (
+            "replicas = 2\n[gutter]\nnodes=['g']\n[[nodes]]\naddress='a'\n[[nodes]]\naddress='b'",
+            "replicas: must be 1 with a gutter",
+        ),
+        ("hot_keys = 'k'", "hot_keys: must be a list of keys"),
+        ("hot_keys = ['']", "hot_keys: a hot key has 1 to 250 bytes, not ''"),
+        (f"hot_keys = ['{'x' * 251}']", "hot_keys: a hot key has 1 to 250 bytes"),
+        (f"hot_keys = ['a {'x' * 186}']", "hot key with white space .* has 1 to 186 bytes"),
+        (f"hot_keys = {[str(one) for one in range(65)]}", "hot_keys: 65 are more than 64"),
+        (
+            "hot_keys = ['k']\nread = 'primary'\n[[nodes]]\naddress='a'",
+            'read: must be "any" with hot_keys',
+        ),
+        (
+            "hot_keys = ['k']\non_return = 'keep'\n[[nodes]]\naddress='a'",
+            'on_return: must be "flush" with hot_keys',
+        ),
+        (
+            "hot_keys = ['k']\n[gutter]\nnodes=['g']\n[[nodes]]\naddress='a'",
+            "hot_keys: there must be none with a gutter",
+        ),
         ("replicas = true", "replicas: must be a whole number, not True"),
         ("hash = 'md5'", "hash: must be one of ketama, .*, not 'md5'"),
         ("hash = 1", "hash: must be text, not 1"),

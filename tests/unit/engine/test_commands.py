@@ -3,6 +3,7 @@
 import pytest
 
 from memlite.engine import Outcome
+from memlite.engine.semantics import Mode
 from memlite.telemetry.counters import Counters
 from tests.unit.engine.fixture import START, Fixture
 
@@ -181,3 +182,23 @@ def test_counting_in_place_stores_no_new_item(one):
     one.engine.incr(b"a", 1)
     # memcached changes the number in place where it fits, and links no new item.
     assert one.counters.total_items == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda engine, unique: engine.cas(b"a", 0, 0, b"2", unique),
+        lambda engine, unique: engine.store(Mode.SET, b"a", 0, 0, b"2", compare=unique)[0],
+        lambda engine, unique: engine.remove(b"a", compare=unique),
+        lambda engine, unique: engine.count(b"a", 1, compare=unique).outcome,
+    ],
+    ids=["cas", "ms", "md", "ma"],
+)
+def test_a_unique_that_was_never_shown_matches_no_item(one, change):
+    """Clients may guess one, or remember it from before a restart."""
+    for key in (b"b", b"a"):
+        one.set(key, b"1")
+    last = one.engine.unique(one.engine.peek(b"b"))
+    assert change(one.engine, last + 1) is Outcome.EXISTS
+    assert one.value(b"a") == b"1"
+    assert change(one.engine, one.engine.unique(one.engine.peek(b"a"))) is not Outcome.EXISTS

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import socket
 import subprocess
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ from memlite.backends.record import Record
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem
 from memlite.protocol.limits import item_total
+from tests.support.ports import unused_port
 
 MEMCACHED = Path("/usr/bin/memcached")
 
@@ -90,18 +90,12 @@ def test_reset_forgets_counts():
 # Against memcached itself
 
 
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @contextlib.contextmanager
 def chunk_sizes_of_memcached(*flags):
     """Return the chunk sizes that memcached prints when it starts."""
     command = [str(MEMCACHED), "-vv", "-u", "root", "-l", "127.0.0.1", "-U", "0"]
     process = subprocess.Popen(
-        [*command, "-p", str(free_port()), *flags], stderr=subprocess.PIPE, text=True
+        [*command, "-p", str(unused_port()), *flags], stderr=subprocess.PIPE, text=True
     )
     # The lines end when it listens; if it never does, a timer ends them.
     timer = threading.Timer(20, process.kill)

@@ -116,7 +116,7 @@ def test_help_needs_no_packages(tmp_path):
             [sys.executable, "-m", "memlite", "bench", *arguments],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             env={**os.environ, "PYTHONPATH": str(tmp_path)},
         )
 

@@ -100,16 +100,17 @@ def test_a_dearer_promise_is_not_taken_for_nothing():
 @pytest.mark.parametrize(
     ("measured", "doubt"),
     [
-        (results(repetitions=1), "there is only one repetition"),
+        (lambda: results(repetitions=1), "there is only one repetition"),
         (
-            changed(results(), "file", machine=MachineUse(0.43, 0.0)),
+            lambda: changed(results(), "file", machine=MachineUse(0.43, 0.0)),
             "other programs used up to 43% of the machine's processors",
         ),
     ],
+    ids=["repetitions", "programs"],
 )
 def test_what_the_figures_do_not_bear_is_not_claimed(measured, doubt):
     assert (
-        f"take file: how much slower it is cannot be told ({doubt}), " in recommended(measured)[1]
+        f"take file: how much slower it is cannot be told ({doubt}), " in recommended(measured())[1]
     )
 
 

@@ -90,6 +90,7 @@ def test_every_image_is_1200_pixels_wide(theme, arguments):
         assert struct.unpack(">I", content[16:20]) == (1200,)
 
 
+@pytest.mark.slow
 def test_svg_takes_all_its_colours_from_css_variables():
     for name, plot in plots_by_name(results(rates=(500,), knees=(KNEE,))).items():
         text = svg(plot.draw(LIGHT), name)
@@ -216,6 +217,7 @@ def test_the_page_and_its_images_are_written(tmp_path):
     assert sorted(folder.iterdir()) == sorted(files)
 
 
+@pytest.mark.slow
 def test_all_text_on_the_page_is_escaped(tmp_path):
     evil = "<script>alert('1')</script>\"><img src=x onerror=alert(1)>"
     made = renamed(results(clients=(10,), rates=(500,), repetitions=1), evil)

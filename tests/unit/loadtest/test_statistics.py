@@ -9,7 +9,6 @@ pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_ind
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.results import Interval, Latency, Repetition
@@ -82,6 +81,9 @@ def test_values_without_a_positive_interval(values):
 
 @given(values=POSITIVE, others=POSITIVE)
 def test_a_ratio_has_the_interval_of_welchs_t_test(values, others):
+    # Imported here: it takes more than a second, and every worker collects this file.
+    from scipy.stats import ttest_ind
+
     found = ratio(values, others)
     logs = [[math.log(value) for value in some] for some in (values, others)]
     if min(map(np.ptp, logs)) < 1e-6:

@@ -1,9 +1,19 @@
 """Several nodes' replies become one, in the order of the request."""
 
-from memlite.proxy.merge import merge
+from collections.abc import Sequence
+
+from memlite.proxy.merge import Merger
 
 A, B, C = b"VALUE a 0 1\r\n1\r\n", b"VALUE b 5 2 77\r\n\r\n\r\n", b"VALUE c 0 0\r\n\r\n"
 END = b"END\r\n"
+
+
+def merge(keys: Sequence[tuple[bytes, int]], replies: Sequence[bytes]) -> bytes:
+    """Merge twice, as the second time headers are known."""
+    merger = Merger()
+    first = merger.merge(keys, replies)
+    assert merger.merge(keys, replies) == first
+    return first
 
 
 def test_items_come_in_the_order_of_the_keys() -> None:
@@ -33,3 +43,23 @@ def test_a_value_may_look_like_a_reply() -> None:
 def test_keys_that_begin_alike_are_told_apart() -> None:
     longer = b"VALUE aa 0 1\r\n2\r\n"
     assert merge([(b"a", 0), (b"aa", 0), (b"b", 1)], [longer + END, END]) == longer + END
+
+
+def test_a_header_that_has_changed_is_parsed_again() -> None:
+    merger, keys = Merger(), [(b"a", 0), (b"b", 1)]
+    for item in (
+        A,
+        b"VALUE a 0 3\r\n123\r\n",
+        b"VALUE a 1 3\r\n123\r\n",
+        b"VALUE a 0 0 9\r\n\r\n",
+        b"",
+    ):
+        assert merger.merge(keys, [item + END, B + END]) == item + B + END
+
+
+def test_the_headers_of_many_keys() -> None:
+    merger = Merger()
+    for number in range(70_000):
+        item = b"VALUE %d 0 1\r\n1\r\n" % number
+        assert merger.merge([(b"%d" % number, 0)], [item + END]) == item + END
+    assert len(merger._headers) <= 32_768

@@ -89,3 +89,30 @@ def test_both_characters_of_a_tag_may_be_the_same() -> None:
 def test_wrong_arguments(hash_name: str, members: list[Member], tag: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_router(hash_name, members, tag)
+
+
+@pytest.mark.parametrize("hash_name", HASHES)
+def test_replicas_are_distinct_nodes_and_begin_with_the_owner(hash_name: str) -> None:
+    members = [Member(f"n{number}", 1 + number % 2) for number in range(5)]
+    router = make_router(hash_name, members)
+    for number in range(200):
+        key = b"key%d" % number
+        every = router.replicas(key, 5)
+        assert every[0] == router.index(key)
+        assert sorted(every) == [0, 1, 2, 3, 4]
+        assert all(router.replicas(key, count) == every[:count] for count in range(1, 5))
+
+
+@pytest.mark.parametrize("hash_name", ["ketama", "ketama-fnv1a", "rendezvous"])
+def test_a_replica_takes_over_what_a_removed_node_had(hash_name: str) -> None:
+    members = [Member(f"n{number}") for number in range(5)]
+    fewer = make_router(hash_name, members[:4])
+    for number in range(200):
+        key = b"key%d" % number
+        left = [node for node in make_router(hash_name, members).replicas(key, 5) if node != 4]
+        assert fewer.replicas(key, 4) == left
+
+
+def test_nodes_without_points_come_last() -> None:
+    router = make_router("ketama", [Member("a", 1), Member("b", 1000), Member("c", 1000)])
+    assert router.replicas(b"k", 3)[2] == 0

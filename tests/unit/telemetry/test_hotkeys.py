@@ -125,6 +125,30 @@ def test_rates_are_right_from_the_start(hot, seconds):
     assert report["hotkeys:1:requests"] <= 6400 * seconds
 
 
+def test_changes_are_counted(hot):
+    sampler = Sampler(hot.keys.record, record_changes=hot.keys.record_changes)
+    for number in range(300):
+        for name in ("get", "get", "store", "arithmetic", "touch")[: 1 + number % 5]:
+            sampler.record(name, 1, (b"a", b"b") if name == "get" else (b"a",))
+    report = hot.report
+    assert report["hotkeys:1:key"] == "a"
+    assert (report["hotkeys:1:requests"], report["hotkeys:1:changes"]) == (64 * 900, 64 * 360)
+    assert report["hotkeys:2:changes"] == 0
+    before = report["hotkeys:1:changes"]
+    hot.clock.advance(60)
+    assert hot.report["hotkeys:1:changes"] == before / 2
+
+
+def test_changes_of_many_keys_take_bounded_memory(hot):
+    for number in range(10_000):
+        for key in (b"%d" % number, b"hot"):
+            hot.keys.record_changes((key,))
+            hot.keys.record((key,))
+    assert len(hot.keys._changes) <= HotKeys._MOST_CHANGES + 1
+    report = hot.report
+    assert report["hotkeys:1:changes"] == report["hotkeys:1:requests"] == 64 * 10_000
+
+
 def test_old_requests_lose_their_weight(hot):
     hot.load(b"then", 64_000, 300)
     hot.load(b"now", 6400, 120)

@@ -26,7 +26,7 @@ class Disk:
             monkeypatch.setattr(os, name, getattr(self, name))
 
     def _call(self, name, *arguments):
-        self.go_on.wait(10)
+        self.go_on.wait(60)
         if name in self.fail:
             raise OSError(self.fail[name], os.strerror(self.fail[name]))
         return self._real[name](*arguments)
@@ -332,7 +332,7 @@ async def test_what_could_not_be_written_is_handed_over_in_order(tmp_path, disk)
 
 
 async def until(condition, pause=0.001):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - a journal tells nobody
             await asyncio.sleep(pause)
 
@@ -397,7 +397,7 @@ async def test_one_that_gives_up_waiting_does_not_stop_the_others(tmp_path, disk
     await asyncio.sleep(0.02)
     behind = append(journal, 2)
     disk.go_on.set()
-    await asyncio.wait_for(behind, 10)
+    await asyncio.wait_for(behind, 60)
     await journal.close()
     assert read(path) == [1, 2]
 

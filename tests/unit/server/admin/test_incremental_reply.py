@@ -25,7 +25,7 @@ class Client:
         self.sent.append(data)
 
     async def detached(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.stream is not None:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
 

@@ -57,7 +57,7 @@ class Fixture:
         await self.until(lambda: self.server.counters.bytes_read == expected)
 
     async def until(self, condition):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.001)
 
@@ -94,7 +94,7 @@ async def serving(make=SlowBackend, **options):
             server.backend.gate.set()
             server.backend.after.set()
         server.request_stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await task
         client.transport.close()
         assert listeners[1].sock.fileno() == -1

@@ -37,7 +37,7 @@ class Fixture:
         self.writer.write(data)
 
     async def expect(self, reply):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await self.reader.readexactly(len(reply)) == reply
 
     async def ask(self, data, reply):
@@ -52,7 +52,7 @@ class Fixture:
 
     async def until(self, condition):
         """Wait until `condition` holds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - it is the server's, which tells nobody
                 await asyncio.sleep(0.001)
 
@@ -89,7 +89,7 @@ async def serving(make=SlowBackend, **options):
         one.backend.after.set()
         writer.close()
         server.request_stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await task
         assert one.backend.closed
 
@@ -180,7 +180,7 @@ async def test_replies_are_those_of_the_memory_engine(seed, options):
         await ready.wait()
         reader, writer = await asyncio.open_connection("127.0.0.1", listeners[0].port)
         writer.write(commands)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answers.append(await reader.readuntil(b"VERSION"))
         writer.close()
         server.request_stop()
@@ -222,7 +222,7 @@ async def test_a_client_that_stops_sending_gets_all_replies(one):
     one.writer.write_eof()
     await one.under_way(1)
     one.backend.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await one.reader.read() == b"STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n"
 
 
@@ -253,7 +253,7 @@ async def test_quit_waits_for_earlier_commands(one):
     one.send(b"get a\r\nset a 0 0 1\r\n1\r\nquit\r\nget a\r\n")
     await one.under_way(1)
     one.backend.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await one.reader.read() == b"END\r\nSTORED\r\n"
 
 
@@ -266,7 +266,7 @@ async def test_a_stop_waits_for_commands_under_way():
         await asyncio.sleep(0.05)
         assert not one.backend.closed
         one.backend.gate.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await one.reader.read() == b"STORED\r\n"
 
 
@@ -377,7 +377,7 @@ class Peekable(SlowBackend):
 
 
 async def test_conflicts_of_peeked_items_are_counted_once():
-    async with serving(Peekable) as one, asyncio.timeout(20):
+    async with serving(Peekable) as one, asyncio.timeout(60):
         await one.backend.store(b"n", b"0")
         others = [
             await asyncio.open_connection("127.0.0.1", one.server.listeners[0].port)
@@ -431,7 +431,7 @@ async def test_a_key_that_is_set_all_the_time_can_be_deleted(write_back):
         setting = [asyncio.ensure_future(set_it()) for _ in range(5)]
         await asyncio.sleep(0.05)
         for _ in range(5):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 one.send(b"delete k\r\nincr k 1\r\ngets k\r\n")
                 assert await one.reader.readline() in (b"DELETED\r\n", b"NOT_FOUND\r\n")
                 assert (await one.reader.readline())[:1].isalnum()
@@ -465,7 +465,7 @@ async def test_commands_after_a_second_flush_wait_for_it(one):
 async def test_a_client_that_stops_sending_gets_the_replies_that_are_ready_at_once(one):
     one.send(b"version\r\nget a\r\n" * 50)
     one.writer.write_eof()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         received = await one.reader.read()
     assert received.count(b"VERSION") == received.count(b"END\r\n") == 50
 
@@ -477,7 +477,7 @@ async def test_commands_after_quit_are_not_carried_out(one):
     one.send(b"set a 0 0 1\r\n1\r\n")
     await asyncio.sleep(0.05)
     one.backend.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await one.reader.read() == b"END\r\n"
     assert one.backend.calls["put"] == 0
 
@@ -488,7 +488,7 @@ async def test_commands_before_a_violation_are_answered(one):
     await one.under_way(1)
     one.send(b"\r\nset a 0 0 1\r\n1\r\n")
     one.backend.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await one.reader.read() == b"END\r\n"
     assert one.backend.calls["put"] == 0
 
@@ -536,7 +536,7 @@ async def test_waiting_for_the_backend_is_not_idle():
         assert one.server.counters.idle_kicks == 0
         one.backend.gate.set()
         await one.expect(b"END\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await one.reader.read() == b""
         assert one.server.counters.idle_kicks == 1
 
@@ -719,7 +719,7 @@ async def test_one_failed_write_of_several_leaves_the_others(one, recwarn):
 async def test_reads_are_sampled(one):
     for _ in range(1280):
         await one.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n")
-    assert 8 <= one.server.sampler.histograms["store"].count <= 50  # random, 20 on average
+    assert 4 <= one.server.sampler.histograms["store"].count <= 50  # random, 20 on average
 
 
 async def test_commands_and_replies_are_traced_each_once(caplog):

@@ -17,7 +17,7 @@ from tests.unit.server.execution.test_pipelined import RandomlySlow, serving
 async def answers(one, number):
     """Return this many replies."""
     found = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for _ in range(number):
             head = await one.reader.readexactly(HEADER.size)
             found += replies(head + await one.reader.readexactly(HEADER.unpack(head)[6]))
@@ -102,7 +102,7 @@ async def test_quit_waits_for_earlier_commands(one):
     one.send(store(Opcode.SET, b"a", b"1") + packet(Opcode.QUIT) + NOOP)
     await one.under_way(1)
     one.backend.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         found = replies(await one.reader.read())
     assert [reply.opcode for reply in found] == [Opcode.SET, Opcode.QUIT]
 
@@ -112,7 +112,7 @@ async def test_fatal_errors_wait_for_earlier_commands(one):
     one.send(packet(Opcode.GET, b"a") + packet(Opcode.GET) + NOOP)
     await one.under_way(1)
     one.backend.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         found = replies(await one.reader.read())
     assert [reply.status for reply in found] == [Status.NOT_FOUND, Status.INVALID]
 
@@ -200,7 +200,7 @@ async def test_replies_are_those_of_the_memory_engine(seed, options):
         await ready.wait()
         reader, writer = await asyncio.open_connection("127.0.0.1", listeners[0].port)
         writer.write(commands)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             # With a backend, a new expiry means a new version.
             some = [replace(one, cas=bool(one.cas)) for one in replies(await reader.read())]
             found.append(some)

@@ -20,6 +20,8 @@ def tuned(request):
     tune_collector(leaves_rings=request.param)
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as before the test: see tests/conftest.py
     gc.set_threshold(*before)
 
 

@@ -1,0 +1,45 @@
+"""Auto discovery: a topology in the words that clients understand."""
+
+import ipaddress
+import json
+from collections.abc import Callable
+
+from memlite.cluster.topology import Node, Topology
+from memlite.protocol.discovery import listing
+
+__all__ = ["description_of", "listing_of"]
+
+
+def listing_of(
+    version: int, topology: Topology, resolved: Callable[[Node], str] = lambda node: ""
+) -> bytes:
+    """Return the nodes as plain clients understand them; see `memlite.protocol.discovery.listing`.
+
+    Args:
+        version: a number that rises with each change.
+        topology: the nodes; none listens on a UNIX socket.
+        resolved: returns the IP address of a node that is known by its host name, if it has one.
+    """
+    nodes = []
+    for node in topology.nodes:
+        host, port = node.address.host, node.address.port
+        nodes.append((host, _ip(host) or resolved(node), port))
+    return listing(version, nodes)
+
+
+def description_of(version: int, topology: Topology) -> bytes:
+    """Return what `memlite.client.ClusterClient` needs to place keys as the cluster does."""
+    nodes = [
+        {"name": node.name, "address": str(node.address), "weight": node.weight}
+        for node in topology.nodes
+    ]
+    text = json.dumps({"hash": topology.hash, "hash_tag": topology.hash_tag, "nodes": nodes})
+    return f"{version}\n{text}\n".encode()
+
+
+def _ip(host: str) -> str:
+    """Return the host if it is an IP address, else nothing."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return ""

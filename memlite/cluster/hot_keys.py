@@ -1,0 +1,132 @@
+"""Hot keys: those whose items have copies on all nodes."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from memlite.core.errors import ConfigError
+from memlite.core.uris import uri_encoded
+
+__all__ = ["MOST_HOT_KEYS", "HotKey", "demote", "parse_hot_keys", "promote", "remove"]
+
+MOST_HOT_KEYS: Final = 64
+_LONGEST_KEY: Final = 250
+_LONGEST_IN_BASE64: Final = 186
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key that is promoted, or was until lately.
+
+    Attributes:
+        key: the key.
+        epoch: of the cluster when it was promoted or demoted; 0 if the key is from a file or an
+            option.
+        demoted: whether it is to be read from its own node again. Changes still need to be made as
+            of a promoted key, as long as others may not know.
+        automatic: whether a proxy has promoted it, and may demote it.
+    """
+
+    key: bytes
+    epoch: int = 0
+    demoted: bool = False
+    automatic: bool = False
+
+    def encode(self) -> dict[str, Any]:
+        """Return it as JSON can have it."""
+        key = b64encode(self.key).decode()
+        return {
+            "key": key,
+            "epoch": self.epoch,
+            "demoted": self.demoted,
+            "automatic": self.automatic,
+        }
+
+    @classmethod
+    def decode(cls, fields: Mapping[str, Any]) -> "HotKey":
+        """Return what `encode` has encoded.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        key, epoch = fields["key"], fields["epoch"]
+        demoted, automatic = fields["demoted"], fields["automatic"]
+        kinds = isinstance(key, str), isinstance(epoch, int), isinstance(demoted, bool)
+        if not all(kinds) or not isinstance(automatic, bool):
+            raise ValueError("hot_keys is wrong")
+        return cls(_checked(b64decode(key, validate=True)), epoch, demoted, automatic)
+
+
+def parse_hot_keys(keys: Iterable[bytes]) -> tuple[HotKey, ...]:
+    """Return hot keys of a file or an option, each once.
+
+    Raises:
+        ConfigError: no client could send one, or there are too many.
+    """
+    found = tuple(HotKey(_checked(key)) for key in dict.fromkeys(keys))
+    if len(found) > MOST_HOT_KEYS:
+        raise ConfigError(f"{len(found)} are more than {MOST_HOT_KEYS}")
+    return found
+
+
+def promote(
+    present: Sequence[HotKey], keys: Iterable[bytes], epoch: int, *, automatic: bool = False
+) -> tuple[HotKey, ...]:
+    """Return hot keys with some more.
+
+    Args:
+        present: those that there are.
+        keys: the further ones.
+        epoch: see `HotKey`.
+        automatic: see `HotKey`.
+
+    Raises:
+        ConfigError: they would be too many.
+    """
+    wanted = dict.fromkeys(keys)
+    known = {one.key for one in present if not one.demoted}
+    new = [HotKey(_checked(key), epoch, automatic=automatic) for key in wanted if key not in known]
+    again = {one.key for one in new}
+    # What people have promoted is not demoted automatically.
+    kept = (
+        replace(one, automatic=one.automatic and (automatic or one.key not in wanted))
+        for one in present
+        if one.key not in again
+    )
+    changed = (*kept, *new)
+    if new and len(changed) > MOST_HOT_KEYS:
+        raise ConfigError(
+            f"{len(changed)} hot keys, those included that were demoted in the last minute, are "
+            f"more than {MOST_HOT_KEYS}"
+        )
+    return changed
+
+
+def demote(present: Sequence[HotKey], keys: Iterable[bytes], epoch: int) -> tuple[HotKey, ...]:
+    """Return hot keys of which some are demoted."""
+    gone = set(keys)
+    return tuple(
+        replace(one, epoch=epoch, demoted=True) if one.key in gone and not one.demoted else one
+        for one in present
+    )
+
+
+def remove(present: Sequence[HotKey], over: Iterable[HotKey]) -> tuple[HotKey, ...]:
+    """Return hot keys without some that were demoted; one that was promoted again stays."""
+    gone = set(over)
+    return tuple(one for one in present if one not in gone)
+
+
+def _checked(key: bytes) -> bytes:
+    """Return the key.
+
+    Raises:
+        ConfigError: it is too long for a command that changes copies.
+    """
+    odd = any(byte <= 32 or byte == 127 for byte in key)
+    longest = _LONGEST_IN_BASE64 if odd else _LONGEST_KEY
+    if not 0 < len(key) <= longest:
+        kind = " with white space or control characters" if odd else ""
+        raise ConfigError(f"a hot key{kind} has 1 to {longest} bytes, not {uri_encoded(key)!r}")
+    return key

@@ -1,0 +1,47 @@
+"""The command by which clients ask a node for the nodes of its cluster."""
+
+from collections.abc import Callable
+from typing import Final
+
+from memlite.cluster.discovery import description_of, listing_of
+from memlite.cluster.membership.document import Document
+from memlite.protocol import replies
+from memlite.protocol.discovery import config_reply
+from memlite.server.admin.request import AdminRequest
+
+__all__ = ["ConfigCommand"]
+
+_NO_NODES: Final = b"SERVER_ERROR the cluster has no nodes\r\n"
+_KEYS_MOVE: Final = (
+    b"SERVER_ERROR nodes are not listed while keys move: requests have to pass a proxy\r\n"
+)
+_WITH_HOT_KEYS: Final = (
+    b"SERVER_ERROR nodes are not listed with hot keys: changes have to pass a proxy\r\n"
+)
+
+
+class ConfigCommand:
+    """Answers ``config get cluster`` and ``config get topology``; their version is the epoch.
+
+    Args:
+        document: returns the cluster as last read.
+    """
+
+    def __init__(self, document: Callable[[], Document]) -> None:
+        self._document: Final = document
+
+    def __call__(self, request: AdminRequest) -> bytes:
+        """Carry out the command and return its reply."""
+        forms = {b"cluster": listing_of, b"topology": description_of}
+        words = request.words
+        if len(words) < 3 or words[1] != b"get" or words[2] not in forms:
+            return replies.ERROR
+        document = self._document()
+        topology = document.topology()
+        if topology is None:
+            return _NO_NODES
+        if topology.move is not None:
+            return _KEYS_MOVE
+        if topology.hot_keys:
+            return _WITH_HOT_KEYS
+        return config_reply(words[2], forms[words[2]](document.epoch, topology))

@@ -1,0 +1,103 @@
+"""Changes of the object about the cluster by whoever moves keys."""
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from memlite.cluster.membership.document import Document, Moving
+from memlite.cluster.membership.member import change_topology
+from memlite.cluster.membership.store import Store
+from memlite.cluster.topology import Phase
+from memlite.core.errors import MemliteError
+
+__all__ = ["MoveChangedError", "MoveControl"]
+
+_NONCE_BYTES: Final = 16
+# From which phases each phase follows. Whoever was held up must not take a move back.
+_BEFORE: Final = {
+    Phase.MOVE: (Phase.PREPARE,),
+    Phase.SETTLE: (Phase.MOVE,),
+    Phase.BACK: (Phase.MOVE,),
+}
+
+
+class MoveChangedError(MemliteError):
+    """The move is not what it was: somebody else has changed it, or it was given up."""
+
+
+class MoveControl:
+    """Begins, advances and ends a move, on the condition that nobody else has.
+
+    Each method returns the document as it is afterwards.
+
+    Args:
+        store: holds the cluster's objects.
+        wall: returns unix time.
+    """
+
+    def __init__(self, store: Store, wall: Callable[[], float] = time.time) -> None:
+        self._store: Final = store
+        self._wall: Final = wall
+
+    async def begin(self, change: Callable[[Document, str], Document]) -> Document:
+        """Begin a move.
+
+        Args:
+            change: returns a document with the move, from one without and from a nonce; it raises
+                what the caller wants to see if that is not possible.
+
+        Raises:
+            MoveChangedError: there is a move already.
+            StoreUnavailableError: nobody knows whether it has begun.
+        """
+        nonce = secrets.token_hex(_NONCE_BYTES)
+
+        def changed(document: Document) -> Document:
+            if document.move is not None:
+                raise MoveChangedError("keys are moving already")
+            return change(document, nonce)
+
+        return await change_topology(self._store, changed)
+
+    async def enter(
+        self, move: Moving, phase: Phase, check: Callable[[Document], None] = lambda document: None
+    ) -> Document:
+        """Enter a phase, if the move is in the phase before it; or in that one already.
+
+        Args:
+            move: the move.
+            phase: the phase.
+            check: raises an error if a document is not as it has to be for that.
+        """
+
+        def changed(document: Document) -> Document:
+            present = _same(document, move)
+            if present.phase is phase:
+                return document
+            if present.phase not in _BEFORE[phase]:
+                raise MoveChangedError(f"the move of keys is in phase {present.phase.value}")
+            check(document)
+            return document.in_phase(phase, self._wall())
+
+        return await change_topology(self._store, changed)
+
+    async def finish(self, move: Moving) -> Document:
+        """End a move whose keys are all where they belong: in the phase it ends with."""
+
+        def changed(document: Document) -> Document:
+            match _same(document, move).phase:
+                case Phase.SETTLE:
+                    return document.moved(self._wall())
+                case Phase.BACK | Phase.PREPARE:
+                    return document.not_moved(self._wall())
+                case phase:
+                    raise MoveChangedError(f"the move of keys is in phase {phase.value}")
+
+        return await change_topology(self._store, changed)
+
+
+def _same(document: Document, move: Moving) -> Moving:
+    if document.move is None or document.move.nonce != move.nonce:
+        raise MoveChangedError("the move of keys was given up or has ended")
+    return document.move

@@ -1,0 +1,66 @@
+"""What a node says of itself, in an object of its own."""
+
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+
+from memlite.cluster.membership.encoding import DocumentError, check, decode, encode
+
+__all__ = ["Registration", "Standing", "registration_name"]
+
+
+def registration_name(node: str) -> str:
+    """Return the name of the object about a node."""
+    return f"node/{node}"
+
+
+class Standing(Enum):
+    """What a node's registration says."""
+
+    MEMBER = "member"
+    """It renews its lease."""
+    LEFT = "left"
+    """It has left."""
+    FENCED = "fenced"
+    """Its lease ran out, and another member has removed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a node has said of itself, or what was said of it when its lease had run out.
+
+    Attributes:
+        incarnation: as in `Entry`.
+        sequence: rises with each renewal, so that no two contents are the same.
+        address: as in `Entry`.
+        standing: as above.
+    """
+
+    incarnation: int
+    sequence: int
+    address: str
+    standing: Standing = Standing.MEMBER
+
+    def next(self, standing: Standing = Standing.MEMBER) -> "Registration":
+        """Return the one after it."""
+        return replace(self, sequence=self.sequence + 1, standing=standing)
+
+    def encode(self) -> bytes:
+        """Return the object's content."""
+        return encode({**asdict(self), "standing": self.standing.value})
+
+    @classmethod
+    def decode(cls, name: str, data: bytes) -> "Registration":
+        """Return what the object of this name holds.
+
+        Raises:
+            DocumentError: it is something else.
+        """
+        try:
+            fields = decode(data)
+            standing = Standing(fields.pop("standing"))
+            registration = cls(standing=standing, **fields)
+            check(isinstance(registration.sequence, int), "sequence")
+            check(isinstance(registration.incarnation, int), "incarnation")
+        except (ValueError, TypeError, KeyError) as error:
+            raise DocumentError(f"{name}: not a node's registration: {error}") from None
+        return registration

@@ -1,0 +1,183 @@
+"""Steps of many keys at a time, and what has come of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.cluster.mover.nodes import Nodes
+from memlite.cluster.mover.routes import Routes
+from memlite.cluster.moving import marks
+from memlite.cluster.moving.answers import Answer, Ask, NodeRefusedError, Place, Steps
+from memlite.cluster.moving.marks import Kind, Marks
+from memlite.cluster.moving.steps import BusyKeyError, Moved, MovingKey, Outcome
+
+__all__ = ["Batches", "Count", "stray_removed", "thawed"]
+
+
+@dataclass
+class Count:
+    """What has come of some keys.
+
+    Attributes:
+        seen: how many were looked at.
+        moved: how many items were moved.
+        bytes: those of their values.
+        failed: how many have to be tried again.
+        dropped: how many items are gone, as a node does not take them.
+        reason: why the last one failed or is gone.
+    """
+
+    seen: int = 0
+    moved: int = 0
+    bytes: int = 0
+    failed: int = 0
+    dropped: int = 0
+    reason: str = ""
+
+    def merge(self, other: "Count") -> None:
+        """Count other keys too."""
+        self.seen += other.seen
+        self.moved += other.moved
+        self.bytes += other.bytes
+        self.failed += other.failed
+        self.dropped += other.dropped
+        self.reason = other.reason or self.reason
+
+
+def stray_removed(key: bytes) -> Steps[Moved]:
+    """Remove what a node holds of a key that is another's.
+
+    It is removed as it was seen: it may be the other's item by the time this arrives.
+    """
+    (answer,) = yield (Ask(Place.SOURCE, marks.look(key, value=False)),)
+    unique = answer.number(b"c")
+    if answer.status != b"EN" and unique is not None:
+        yield (Ask(Place.SOURCE, marks.drop(key, unique)),)
+        return Moved(Outcome.MOVED)
+    return Moved(Outcome.NOTHING)
+
+
+def thawed(key: bytes, its: MovingKey) -> Steps[Moved]:
+    """Make a frozen item what it was, and remove marks.
+
+    An item that was stale is removed: it was to be replaced anyway.
+    """
+    at = its.clock()
+    (answer,) = yield (Ask(Place.SOURCE, marks.look(key)),)
+    found = its.marks.found(answer)
+    if found.kind in (Kind.ABSENT, Kind.REAL):
+        return Moved(Outcome.NOTHING)
+    exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
+    if found.marks or found.stale or exptime < 0:
+        yield (Ask(Place.SOURCE, marks.drop(key, found.unique)),)
+        return Moved(Outcome.NOTHING)
+    unique = found.shown if its.assigns else None
+    store = marks.store(key, found, exptime, replacing=found.unique, unique=unique)
+    (stored,) = yield (Ask(Place.SOURCE, store),)
+    return Moved(Outcome.MOVED if stored.unique else Outcome.NOTHING, len(found.value))
+
+
+@dataclass
+class _Key:
+    """A key, its steps, and what is to be asked next."""
+
+    destination: str
+    steps: Steps[Moved]
+    asks: tuple[Ask, ...] = ()
+
+
+class Batches:
+    """Carries out steps for many keys at a time: those of a batch go to nodes together.
+
+    Args:
+        nodes: the nodes.
+        routes: says where keys are and go.
+        its_marks: those of the move.
+    """
+
+    def __init__(self, nodes: Nodes, routes: Routes, its_marks: Marks) -> None:
+        self._nodes: Final = nodes
+        self._routes: Final = routes
+        self._marks: Final = its_marks
+
+    async def move(self, source: str, keys: Sequence[bytes]) -> Count:
+        """Move keys away from a node.
+
+        Raises:
+            NodeTroubleError: a node does not answer.
+        """
+        destinations = [self._routes.destination(key) for key in keys]
+        await self._nodes.connect([source, *sorted(set(destinations))])
+        batch = [
+            _Key(name, self._key(key, source, name).move())
+            for key, name in zip(keys, destinations, strict=True)
+        ]
+        return await self._run(source, batch)
+
+    async def thaw(self, source: str, keys: Sequence[bytes]) -> Count:
+        """Make frozen items of a node what they were.
+
+        Raises:
+            NodeTroubleError: the node does not answer.
+        """
+        await self._nodes.connect([source])
+        batch = [_Key(source, thawed(key, self._key(key, source, source))) for key in keys]
+        return await self._run(source, batch)
+
+    async def remove(self, node: str, keys: Sequence[bytes]) -> Count:
+        """Remove what a node holds of keys that are others'.
+
+        Raises:
+            NodeTroubleError: the node does not answer.
+        """
+        await self._nodes.connect([node])
+        return await self._run(node, [_Key(node, stray_removed(key)) for key in keys])
+
+    def _key(self, key: bytes, source: str, destination: str) -> MovingKey:
+        assigns = self._nodes.assigns(source) and self._nodes.assigns(destination)
+        return MovingKey(key, self._marks, assigns)
+
+    async def _run(self, source: str, batch: Sequence[_Key]) -> Count:
+        """Carry out the next steps of all keys together, until none has any left."""
+        total = Count()
+        for one in batch:
+            one.asks = next(one.steps)
+        left = list(batch)
+        while left:
+            answers = await self._nodes.ask(
+                [
+                    (source if ask.place is Place.SOURCE else one.destination, ask.request)
+                    for one in left
+                    for ask in one.asks
+                ]
+            )
+            going, left, at = left, [], 0
+            for one in going:
+                its = tuple(answers[at : at + len(one.asks)])
+                at += len(one.asks)
+                if _advance(one, its, total):
+                    left.append(one)
+        return total
+
+
+def _advance(one: _Key, answers: tuple[Answer, ...], total: Count) -> bool:
+    """Take a key one step further; return False if that was the last one, which is counted."""
+    try:
+        one.asks = one.steps.send(answers)
+    except StopIteration as stop:
+        moved: Moved = stop.value
+        total.seen += 1
+        match moved.outcome:
+            case Outcome.MOVED:
+                total.moved += 1
+                total.bytes += moved.size
+            case Outcome.DROPPED:
+                total.dropped += 1
+                total.reason = moved.reason
+        return False
+    except (BusyKeyError, NodeRefusedError) as error:
+        total.seen += 1
+        total.failed += 1
+        total.reason = str(error)
+        return False
+    return True

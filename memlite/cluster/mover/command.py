@@ -1,0 +1,339 @@
+"""What the commands that move keys do."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from memlite.cluster import plan as plans
+from memlite.cluster.dump import survey_all
+from memlite.cluster.hot_keys import demote
+from memlite.cluster.membership.document import Document, Moving
+from memlite.cluster.membership.encoding import DocumentError
+from memlite.cluster.membership.lease import LEASE, READING
+from memlite.cluster.membership.member import change_topology
+from memlite.cluster.membership.moves import MoveChangedError, MoveControl
+from memlite.cluster.membership.reading import read_document
+from memlite.cluster.membership.store import Store, StoreUnavailableError
+from memlite.cluster.membership.url import store_of
+from memlite.cluster.mover.absence import Absence
+from memlite.cluster.mover.changes import Change, change_of
+from memlite.cluster.mover.mover import Mover, Result
+from memlite.cluster.mover.nodes import check_nodes
+from memlite.cluster.mover.permit import Permit, PermitLostError
+from memlite.cluster.mover.progress import Progress, progress_display
+from memlite.cluster.topology import Phase, Topology
+from memlite.core import signals
+from memlite.core.errors import StartError
+
+__all__ = ["Request", "run"]
+
+_DEMOTION_SECONDS: Final = 4 * LEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A command.
+
+    Attributes:
+        action: add, drain, remove, resume or cancel.
+        url: the store's.
+        nodes: the arguments.
+        rate: items per second; 0 for no limit.
+        lost: the names of nodes that are taken for gone.
+        dry_run: whether nothing is changed.
+        json: whether the result is shown as JSON.
+        quiet: whether no progress is shown.
+    """
+
+    action: str
+    url: str
+    nodes: tuple[str, ...] = ()
+    rate: float = 0
+    lost: tuple[str, ...] = ()
+    dry_run: bool = False
+    json: bool = False
+    quiet: bool = False
+
+
+def run(request: Request) -> None:
+    """Carry out a command.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        StartError: it cannot be carried out now.
+    """
+    label = f"cluster {request.action}"
+    store = store_of(request.url, label)
+    progress = progress_display(quiet=request.quiet)
+    signals.release()
+    try:
+        asyncio.run(_run(request, store, progress))
+    except KeyboardInterrupt:
+        progress.close()
+        raise StartError(f"{label}: stopped; if keys move, the same command goes on") from None
+    except (StoreUnavailableError, DocumentError, MoveChangedError, PermitLostError) as error:
+        raise StartError(f"{label}: {error}") from None
+    except StartError as error:
+        text = str(error)
+        raise StartError(text if text.startswith("cluster ") else f"{label}: {text}") from None
+    finally:
+        progress.close()
+
+
+async def _run(request: Request, store: Store, progress: Progress) -> None:
+    async with _opened(store):
+        command = _Command(request, store, progress)
+        document = await read_document(store)
+        if request.action == "cancel":
+            await command.cancel(document)
+        elif request.action == "resume":
+            await command.resume(document)
+        else:
+            await command.change(document)
+
+
+@contextlib.asynccontextmanager
+async def _opened(store: Store) -> AsyncIterator[None]:
+    try:
+        await store.open()
+        yield
+    finally:
+        await store.close()
+
+
+class _Command:
+    def __init__(self, request: Request, store: Store, progress: Progress) -> None:
+        self._request = request
+        self._store = store
+        self._progress = progress
+        self._control = MoveControl(store)
+        self._absence = Absence(store)
+        self._mover = Mover(store, progress, rate=request.rate, absence=self._absence)
+
+    async def change(self, document: Document) -> None:
+        """Change the members."""
+        request = self._request
+        change = change_of(document, request.action, request.nodes)
+        self._lose(document)
+        if document.move is not None:
+            if change.target != document.move.target:
+                raise StartError(f"{_described(document)} already; see memlite cluster resume")
+            await self.resume(document)
+            return
+        if change.target == tuple(one.name for one in document.members):
+            document = await self._without_a_move(document, change)
+            self._show(Result(epoch=document.epoch), document)
+            return
+        before = document.topology()
+        if before is not None:
+            after = _after(document, change, before)
+            plan = await self._planned(document, before, after)
+            if request.dry_run:
+                _write((plans.as_json if request.json else plans.as_text)(plan))
+                return
+            self._mover.expect(plan.moved.items)
+        elif request.dry_run:
+            _write("there are no members yet, and so no keys to move\n")
+            return
+        async with self._permit():
+            await self._demote()
+            document = await self._control.begin(
+                lambda now, nonce: change.begun(now, nonce, time.time())
+            )
+            await self._move(document)
+
+    async def _demote(self) -> None:
+        """Demote all hot keys, and wait until proxies have removed their copies.
+
+        Raises:
+            StartError: they have not in a long time; it may be that no proxy runs.
+        """
+
+        def demoted(document: Document) -> Document:
+            present, now = document.hot_keys, time.time()
+            listed = demote(present, [one.key for one in present], document.next_epoch(now))
+            return document.with_hot_keys(listed, now)
+
+        until = time.monotonic() + _DEMOTION_SECONDS
+        while hot := (await change_topology(self._store, demoted)).hot_keys:
+            self._progress.step(f"waiting until proxies have removed copies of {len(hot)} hot keys")
+            if time.monotonic() >= until:
+                raise StartError("proxies have not removed the copies of hot keys; do any run?")
+            await asyncio.sleep(LEASE / 3)
+
+    async def resume(self, document: Document) -> None:
+        """Go on with the move in progress."""
+        self._lose(document)
+        if document.move is None:
+            self._say("no keys are moving")
+            return
+        if self._request.dry_run:
+            raise StartError(f"{_described(document)} already")
+        async with self._permit():
+            await self._move(await read_document(self._store))
+
+    async def cancel(self, document: Document) -> None:
+        """Give the move in progress up."""
+        self._lose(document)
+        move = document.move
+        if move is None:
+            self._say("no keys are moving")
+            return
+        async with self._permit():
+            if move.phase is Phase.PREPARE:
+                document = await self._control.finish(move)
+                self._show(Result(epoch=document.epoch), document)
+                return
+            if move.phase is Phase.MOVE:
+                document = await self._turned_back(document, move)
+            elif move.phase is not Phase.BACK:
+                raise StartError("all items have moved already; memlite cluster resume ends it")
+            await self._move(document)
+
+    async def _turned_back(self, document: Document, move: Moving) -> Document:
+        """Begin the phase in which keys are where they were."""
+        new = [one for one in document.target if not document.is_member(one.name)]
+        if not new:
+            raise StartError("items have moved to nodes that stay; memlite cluster resume goes on")
+        until = time.monotonic() + LEASE + READING
+        for entry in new:
+            while not await self._absence.look(entry):
+                if not entry.leased or time.monotonic() > until:
+                    how = "" if entry.leased else f" and --lost {entry.name}"
+                    raise StartError(
+                        f"items have moved to {entry.name}, which is there; memlite cluster resume "
+                        f"goes on. If it is gone for good: stop it{how}"
+                    )
+                await asyncio.sleep(READING)
+
+        def check(now: Document) -> None:
+            for entry in new:
+                if now.entry(entry.name) != entry:
+                    raise StartError(f"{entry.name} has come back; memlite cluster resume goes on")
+
+        return await self._control.enter(move, Phase.BACK, check)
+
+    # The parts
+
+    def _lose(self, document: Document) -> None:
+        for name in self._request.lost:
+            entry = document.entry(name)
+            if entry is None:
+                raise StartError(f"--lost: there is no node {name!r}")
+            self._absence.lose(entry)
+
+    async def _planned(self, document: Document, before: Topology, after: Topology) -> plans.Plan:
+        """Check that the nodes can do it; return what will move."""
+        lost = [node for node in before.nodes if self._is_lost(document, node.name)]
+        asked = [node for node in before.nodes if node not in lost]
+        receiving = [node.name for node in after.nodes]
+        new = [node for node in after.nodes if node.name not in {one.name for one in before.nodes}]
+        self._progress.step("asking the nodes for their items")
+        for note in await check_nodes([*asked, *new], receiving):
+            self._progress.step(f"note: {note}")
+        counted = plans.surveys(before, after)
+        await survey_all(
+            asked, [counted[before.nodes.index(node)] for node in asked], self._request.action
+        )
+        return plans.plan_of(before, after, counted)
+
+    def _is_lost(self, document: Document, name: str) -> bool:
+        entry = document.entry(name)
+        return entry is not None and self._absence.known(entry)
+
+    async def _without_a_move(self, document: Document, change: Change) -> Document:
+        if self._request.dry_run or not change.forgets:
+            return document
+        return await change_topology(
+            self._store, lambda now: change.without_a_move(now, time.time())
+        )
+
+    @contextlib.asynccontextmanager
+    async def _permit(self) -> AsyncIterator[None]:
+        permit = Permit(self._store, self._progress.step)
+        await permit.acquire()
+        self._held = permit
+        try:
+            yield
+        finally:
+            await permit.release()
+
+    async def _move(self, document: Document) -> None:
+        """Move keys as long as nobody else does."""
+        progress = self._progress
+        moving = asyncio.ensure_future(self._mover.run(document))
+        holding = asyncio.ensure_future(self._held.hold(lambda: (progress.items, progress.total)))
+        try:
+            await asyncio.wait([moving, holding], return_when=asyncio.FIRST_COMPLETED)
+            if not moving.done():
+                await holding  # which raises why
+            result = await moving
+        finally:
+            for task in (moving, holding):
+                task.cancel()
+            await asyncio.gather(moving, holding, return_exceptions=True)
+        self._show(result, await read_document(self._store))
+
+    def _say(self, text: str) -> None:
+        _write(json.dumps({"message": text}) + "\n" if self._request.json else f"{text}\n")
+
+    def _show(self, result: Result, document: Document) -> None:
+        self._progress.close()
+        _write((_as_json if self._request.json else _as_text)(result, document))
+        if self._request.action != "remove":
+            return
+        for name in self._request.nodes:
+            for one in document.spares:
+                if name in (one.name, one.address) and one.leased and not self._request.quiet:
+                    sys.stderr.write(f"{one.name} registers itself, as a spare, until it stops\n")
+
+
+def _after(document: Document, change: Change, before: Topology) -> Topology:
+    cool = replace(document, hot_keys=())
+    changed = change.begun(cool, "0" * 32, time.time()).topology()
+    if changed is None or changed.move is None:
+        raise StartError("no member would be left")
+    return replace(before, nodes=changed.move.nodes)
+
+
+def _described(document: Document) -> str:
+    move = document.move
+    if move is None:
+        return "no keys move"
+    old, new = {one.name for one in document.members}, set(move.target)
+    parts = [f"to {name}" for name in sorted(new - old)]
+    parts += [f"away from {name}" for name in sorted(old - new)]
+    return f"keys move {' and '.join(parts)}"
+
+
+def _as_text(result: Result, document: Document) -> str:
+    names = ", ".join(one.name for one in document.members)
+    lines = [f"moved {result.items:,} items, {plans.size_text(result.bytes)}"]
+    if result.dropped:
+        lines.append(f"{result.dropped:,} items are gone: {result.reason}")
+    if result.lost:
+        lines.append(f"what only {', '.join(result.lost)} held is gone")
+    lines.append(f"epoch {result.epoch}, members {names}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _as_json(result: Result, document: Document) -> str:
+    fields = {
+        "epoch": result.epoch,
+        "members": [one.name for one in document.members],
+        "moved": {"items": result.items, "bytes": result.bytes},
+        "dropped": result.dropped,
+        "strays": result.strays,
+        "lost": list(result.lost),
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

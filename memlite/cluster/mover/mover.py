@@ -1,0 +1,349 @@
+"""Takes a move of keys from phase to phase."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from memlite.cluster.membership.document import TOPOLOGY, Document, Moving
+from memlite.cluster.membership.lease import EVERYBODY_KNOWS, LEASE, READING
+from memlite.cluster.membership.moves import MoveChangedError, MoveControl
+from memlite.cluster.membership.store import Store, StoreUnavailableError
+from memlite.cluster.mover.absence import Absence
+from memlite.cluster.mover.batches import Batches, Count
+from memlite.cluster.mover.listing import listing
+from memlite.cluster.mover.nodes import Nodes, NodeTroubleError
+from memlite.cluster.mover.pace import Pace
+from memlite.cluster.mover.progress import Progress
+from memlite.cluster.mover.routes import Routes
+from memlite.cluster.moving.marks import Marks
+from memlite.cluster.topology import Phase, Topology
+from memlite.core.errors import StartError
+
+__all__ = ["Mover", "MoverError", "Result"]
+
+_T = TypeVar("_T")
+
+_PATIENCE: Final = 4 * LEASE
+_MOST_IN_BATCH: Final = 256
+_LEAST_IN_BATCH: Final = 16
+_BATCH_SECONDS: Final = 0.1  # of items at the rate that is wanted
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+# After so many passes over a node in which nothing but errors came, it is given up.
+_MOST_IN_VAIN: Final = 5
+_LATER: Final = "the same command goes on with it, as does memlite cluster resume"
+
+
+class MoverError(StartError):
+    """The move cannot go on; the text is one line."""
+
+
+@dataclass
+class Result:
+    """What a move has done.
+
+    Attributes:
+        items: how many items have moved.
+        bytes: those of their values.
+        dropped: how many items are gone, as their new node does not take them.
+        reason: why the last one is.
+        strays: old items of moving keys that were removed where they had no business.
+        lost: the names of nodes that were gone, with what only they held.
+        epoch: of the cluster at the end.
+    """
+
+    items: int = 0
+    bytes: int = 0
+    dropped: int = 0
+    reason: str = ""
+    strays: int = 0
+    lost: tuple[str, ...] = ()
+    epoch: int = 0
+
+
+class Mover:
+    """Takes a move to its end, from whatever phase it is in.
+
+    Args:
+        store: holds the cluster's objects.
+        progress: shows how far it is.
+        rate: items per second; 0 for no limit.
+        absence: tells which nodes are gone.
+        clock: returns seconds that never decrease.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        progress: Progress,
+        *,
+        rate: float,
+        absence: Absence,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store: Final = store
+        self._control: Final = MoveControl(store)
+        self._progress: Final = progress
+        self._pace: Final = Pace(rate)
+        most = _MOST_IN_BATCH if not rate else round(rate * _BATCH_SECONDS)
+        self._batch: Final = min(max(most, _LEAST_IN_BATCH), _MOST_IN_BATCH)
+        self._absence: Final = absence
+        self._clock: Final = clock
+        self._nodes: Final = Nodes()
+        self._document = Document()
+        self._progressed = clock()
+        self._result = Result()
+        self._counted = False  # whether the number of items to move is known from before
+
+    def expect(self, items: int) -> None:
+        """Note how many items are to be moved."""
+        self._progress.total = items
+        self._counted = True
+
+    async def run(self, document: Document) -> Result:
+        """Go on with a move.
+
+        Args:
+            document: the cluster as it is now.
+
+        Raises:
+            MoverError: it cannot go on now.
+        """
+        self._document = document
+        try:
+            while (move := self._document.move) is not None:
+                await self._phase(move)
+        except MoveChangedError as error:
+            raise MoverError(str(error)) from None
+        finally:
+            self._progress.close()
+            await self._nodes.close()
+        self._result.epoch = self._document.epoch
+        return self._result
+
+    async def _phase(self, move: Moving) -> None:
+        what = f"phase {move.phase.value}"
+        self._progress.step(f"{what}: waiting {EVERYBODY_KNOWS:.0f} s until all proxies know")
+        await asyncio.sleep(EVERYBODY_KNOWS)
+        await self._read(move)
+        routes = self._routes()
+        match move.phase:
+            case Phase.PREPARE:
+                self._progress.step(f"{what}: removing old items of keys that will move")
+                await self._prepare(routes)
+                await self._enter(move, Phase.MOVE)
+            case Phase.MOVE:
+                self._progress.step(f"{what}: moving items")
+                await self._move(routes)
+                await self._enter(move, Phase.SETTLE)
+            case Phase.SETTLE:
+                self._progress.step(f"{what}: removing marks")
+                await self._clear(routes)
+                await self._finish(move)
+            case Phase.BACK:
+                self._progress.step(f"{what}: making items what they were")
+                await self._back(routes)
+                await self._finish(move)
+
+    # The phases
+
+    async def _prepare(self, routes: Routes) -> None:
+        for node in routes.after:
+            swept = await self._sweep(node.name, routes.arrive(node.name), Batches.remove)
+            if swept is None:
+                assert self._document.move is not None  # noqa: S101 - or `_read` would have raised
+                await self._finish(self._document.move)
+                raise MoverError(f"node {node.name} is gone; nothing was moved")
+            self._result.strays += swept.moved
+
+    async def _move(self, routes: Routes) -> None:
+        self._progress.begin(self._progress.total)
+        for node in routes.before:
+            in_vain = 0
+            first = True
+            while True:
+                count = await self._patiently(node.name, self._pass(node.name, first=first))
+                if count is None:
+                    self._lose(node.name)
+                    break
+                if not (count.moved or count.failed or count.dropped):
+                    break
+                first = False
+                in_vain = 0 if count.moved or count.dropped else in_vain + 1
+                if in_vain >= _MOST_IN_VAIN:
+                    raise MoverError(
+                        f"{count.failed} items of node {node.name} cannot be moved: "
+                        f"{count.reason}; {_LATER}"
+                    )
+                if in_vain:
+                    await asyncio.sleep(READING)
+
+    async def _clear(self, routes: Routes) -> None:
+        for node in routes.before:
+            if await self._sweep(node.name, routes.leave(node.name), Batches.remove) is None:
+                self._lose(node.name)
+
+    async def _back(self, routes: Routes) -> None:
+        for node in routes.before:
+            if await self._sweep(node.name, routes.leave(node.name), Batches.thaw) is None:
+                self._lose(node.name)
+            await self._sweep(node.name, routes.arrive(node.name), Batches.remove)
+
+    def _pass(self, name: str, *, first: bool) -> Callable[[], Awaitable[Count]]:
+        """Return what moves all that a node has, once."""
+
+        def found(items: int) -> None:
+            if first and not self._counted:
+                self._progress.total += items
+
+        async def work() -> Count:
+            routes = self._routes()
+            return await self._work(name, routes.leave(name), Batches.move, routes, found)
+
+        return work
+
+    async def _sweep(
+        self,
+        name: str,
+        wanted: Callable[[bytes], bool],
+        action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
+    ) -> Count | None:
+        """Do something with some items of a node; return None if the node is gone."""
+
+        async def work() -> Count:
+            return await self._work(name, wanted, action, self._routes())
+
+        return await self._patiently(name, work)
+
+    async def _work(
+        self,
+        name: str,
+        wanted: Callable[[bytes], bool],
+        action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
+        routes: Routes,
+        found: Callable[[int], None] = lambda items: None,
+    ) -> Count:
+        assert self._document.move is not None  # noqa: S101 - or `_read` would have raised
+        self._nodes.know(routes.nodes)
+        batches = Batches(self._nodes, routes, Marks(self._document.move.nonce))
+        node = next(one for one in routes.nodes if one.name == name)
+        moves = action is Batches.move
+        total = Count()
+        async with listing(node, wanted) as listed:
+            found(listed.items)
+            for batch in listed.batches(self._batch, _BATCH_BYTES):
+                keys = [one.key for one in batch]
+                await self._pace.wait(len(keys))
+                count = await action(batches, name, keys)
+                total.merge(count)
+                self._progressed = self._clock()
+                if moves:
+                    self._note(count)
+        return total
+
+    def _note(self, count: Count) -> None:
+        self._result.items += count.moved
+        self._result.bytes += count.bytes
+        self._result.dropped += count.dropped
+        if count.dropped:
+            self._result.reason = count.reason
+        self._progress.advance(count.moved, count.bytes)
+
+    def _lose(self, name: str) -> None:
+        if name not in self._result.lost:
+            self._result.lost = (*self._result.lost, name)
+
+    # Troubles
+
+    async def _patiently(self, name: str, work: Callable[[], Awaitable[Count]]) -> Count | None:
+        """Do something with a node again and again until it succeeds.
+
+        Returns:
+            What has come of it; None if the node is gone.
+
+        Raises:
+            MoverError: it has not succeeded for a long time.
+        """
+        since = self._clock()
+        said = ""
+        while True:
+            entry = self._document.entry(name)
+            if entry is not None and self._absence.known(entry):
+                return None
+            try:
+                return await work()
+            except NodeTroubleError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._progress.step(f"waiting: {said}")
+                its = self._document.entry(error.node)
+                gone = its is not None and await self._asking(self._absence.look, its)
+                if gone and error.node == name:
+                    self._progress.step(f"node {name} is gone, with what only it held")
+                    return None
+                if self._clock() - max(since, self._progressed) >= _PATIENCE:
+                    raise MoverError(_advice(error, gone=gone)) from None
+            await asyncio.sleep(READING)
+            move = self._document.move
+            if move is not None:
+                await self._read(move)
+
+    async def _asking(self, ask: Callable[..., Awaitable[_T]], *arguments: object) -> _T:
+        """Ask the store something that can be asked again, until it answers.
+
+        Raises:
+            MoverError: it has not answered for a long time.
+        """
+        since = self._clock()
+        while True:
+            try:
+                return await ask(*arguments)
+            except StoreUnavailableError as error:
+                if self._clock() - since >= _PATIENCE:
+                    raise MoverError(f"the cluster's store: {error}; {_LATER}") from None
+            await asyncio.sleep(READING)
+
+    async def _read(self, move: Moving) -> None:
+        """Read the cluster.
+
+        Raises:
+            MoveChangedError: the move is not in this phase any more.
+        """
+        stored = await self._asking(self._store.read, TOPOLOGY)
+        self._document = Document.decode(None if stored is None else stored.data)
+        now = self._document.move
+        if now is None or now.nonce != move.nonce:
+            raise MoveChangedError(
+                "the move was given up, as a node has left before items were moved"
+                if move.phase is Phase.PREPARE
+                else "the move has ended, or was given up"
+            )
+        if now.phase is not move.phase:
+            raise MoveChangedError(f"somebody else has begun phase {now.phase.value}")
+
+    async def _enter(self, move: Moving, phase: Phase) -> None:
+        self._document = await self._asking(self._control.enter, move, phase)
+
+    async def _finish(self, move: Moving) -> None:
+        try:
+            self._document = await self._asking(self._control.finish, move)
+        except MoveChangedError:
+            # The reply to an attempt may have been lost.
+            stored = await self._asking(self._store.read, TOPOLOGY)
+            self._document = Document.decode(None if stored is None else stored.data)
+            if self._document.move is not None:
+                raise
+
+    def _routes(self) -> Routes:
+        before = self._document.topology()
+        assert before is not None  # noqa: S101 - without members keys do not move
+        assert before.move is not None  # noqa: S101 - or `_read` would have raised
+        after: Topology = replace(before, nodes=before.move.nodes, move=None)
+        return Routes(before, after)
+
+
+def _advice(error: NodeTroubleError, *, gone: bool) -> str:
+    if not gone:
+        return f"{error}; {_LATER}"
+    return f"{error}, and its lease has run out; start a node of this name: {_LATER}"

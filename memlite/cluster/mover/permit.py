@@ -1,0 +1,161 @@
+"""A lease in the store, so that one process at a time moves keys."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final
+
+from memlite.cluster.membership.encoding import DocumentError, check, decode, encode
+from memlite.cluster.membership.lease import LEASE, READING, RENEWAL
+from memlite.cluster.membership.store import Conflict, Store, Stored, StoreUnavailableError
+from memlite.core.errors import MemliteError
+
+__all__ = ["MOVER", "MoverNote", "Permit", "PermitLostError"]
+
+MOVER: Final = "mover"
+"""The name of the object about the process that moves keys."""
+
+_HOLDER_BYTES: Final = 8
+
+
+class PermitLostError(MemliteError):
+    """Another process moves keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoverNote:
+    """What a process that moves keys says of itself.
+
+    Attributes:
+        holder: tells it from others.
+        where: its machine and process, for people.
+        sequence: rises with each renewal, so that no two contents are the same.
+        ended: whether it has stopped moving keys.
+        items: how many items it has moved.
+        total: how many there are to move, as far as is known.
+    """
+
+    holder: str
+    where: str
+    sequence: int = 0
+    ended: bool = False
+    items: int = 0
+    total: int = 0
+
+    def encode(self) -> bytes:
+        """Return the object's content."""
+        return encode(asdict(self))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "MoverNote":
+        """Return what an object holds.
+
+        Raises:
+            DocumentError: it is something else.
+        """
+        try:
+            note = cls(**decode(data))
+            check(isinstance(note.sequence, int) and isinstance(note.ended, bool), "sequence")
+        except (ValueError, TypeError) as error:
+            raise DocumentError(f"{MOVER}: not a mover's: {error}") from None
+        return note
+
+
+def _new_note() -> MoverNote:
+    return MoverNote(
+        secrets.token_hex(_HOLDER_BYTES), f"process {os.getpid()} on {socket.gethostname()}"
+    )
+
+
+@dataclass
+class Permit:
+    """The right to move keys.
+
+    It spares two processes from hindering each other. If both moved keys, nothing would be wrong.
+
+    Args:
+        store: holds the cluster's objects.
+        waiting: is told what is waited for.
+        clock: returns seconds that never decrease.
+    """
+
+    store: Store
+    waiting: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    _note: MoverNote = field(default_factory=_new_note)
+
+    async def acquire(self) -> None:
+        """Take the right, if need be after the lease of a process that is gone has run out.
+
+        Raises:
+            PermitLostError: another process has it.
+            StoreUnavailableError: the store cannot be asked.
+            DocumentError: the object is something else.
+        """
+        seen: Stored | None = None
+        since = self.clock()
+        while True:
+            stored = await self.store.read(MOVER)
+            other = None if stored is None else MoverNote.decode(stored.data)
+            if seen is not None and (stored is None or stored.data != seen.data):
+                raise self._taken(other)
+            gone = other is None or other.ended or self.clock() - since >= LEASE
+            if gone:
+                try:
+                    await self._write(stored)
+                except Conflict:
+                    raise self._taken(other) from None
+                return
+            if seen is None and other is not None:
+                self.waiting(f"waiting for the lease of {other.where} to run out")
+            seen = stored
+            await asyncio.sleep(READING)
+
+    async def hold(self, progress: Callable[[], tuple[int, int]]) -> None:
+        """Renew the lease until cancelled.
+
+        A store that does not answer for a while is no reason to stop: who takes the right meanwhile
+        is noticed afterwards.
+
+        Args:
+            progress: returns how many items have moved, and how many there are.
+
+        Raises:
+            PermitLostError: somebody else has taken the right.
+        """
+        while True:
+            await asyncio.sleep(RENEWAL)
+            items, total = progress()
+            with contextlib.suppress(StoreUnavailableError, DocumentError):
+                await self._renew(items=items, total=total)
+
+    async def release(self) -> None:
+        """Give the right up; without success its lease runs out."""
+        try:
+            await self._renew(ended=True)
+        except (StoreUnavailableError, DocumentError, PermitLostError):
+            return
+
+    async def _renew(self, **changes: int) -> None:
+        stored = await self.store.read(MOVER)
+        note = None if stored is None else MoverNote.decode(stored.data)
+        if note is None or note.holder != self._note.holder:
+            raise self._taken(note)
+        self._note = replace(self._note, **changes)  # type: ignore[arg-type]
+        try:
+            await self._write(stored)
+        except Conflict:
+            raise self._taken(note) from None
+
+    async def _write(self, replacing: Stored | None) -> None:
+        self._note = replace(self._note, sequence=self._note.sequence + 1)
+        await self.store.write(MOVER, self._note.encode(), replacing)
+
+    def _taken(self, other: MoverNote | None) -> PermitLostError:
+        where = "another process" if other is None else other.where
+        return PermitLostError(f"keys are being moved by {where}")

@@ -1,0 +1,32 @@
+"""Reading a cluster once, with what is said of the move in progress."""
+
+import asyncio
+
+from memlite.cluster.membership.document import Document
+from memlite.cluster.membership.reading import opened_to_read, read_document
+from memlite.cluster.mover.permit import MOVER, MoverNote
+
+__all__ = ["read_with_mover"]
+
+
+def read_with_mover(url: str, flag: str) -> tuple[Document, MoverNote | None]:
+    """Return what a store says of its cluster, and of the process that moves keys.
+
+    Args:
+        url: the store's; see `store_of`.
+        flag: the option or argument it was given to, for messages.
+
+    Raises:
+        ConfigError: the URL is wrong.
+        StartError: the store cannot be read, or holds something else.
+    """
+    return asyncio.run(_read(url, flag))
+
+
+async def _read(url: str, flag: str) -> tuple[Document, MoverNote | None]:
+    async with opened_to_read(url, flag) as store:
+        document = await read_document(store)
+        if document.move is None:
+            return document, None
+        mover = await store.read(MOVER)
+        return document, None if mover is None else MoverNote.decode(mover.data)

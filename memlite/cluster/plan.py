@@ -1,0 +1,272 @@
+"""``memlite cluster plan``: what would change its node if nodes came or went. Without I/O."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from memlite.client.address import parse_address
+from memlite.cluster.topology import Node, Topology, default_name
+from memlite.core.errors import ConfigError
+from memlite.routing import Router
+
+__all__ = [
+    "Plan",
+    "Survey",
+    "Tally",
+    "as_json",
+    "as_text",
+    "changed",
+    "plan_of",
+    "size_text",
+    "surveys",
+]
+
+_HEADINGS: Final = ("NODE", "ITEMS", "BYTES", "LEAVE", "BYTES", "ARRIVE", "BYTES")
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_row: Final = re.compile(rb"key=(\S+) (?:\S+ )*?size=(\d+)").match
+
+
+@dataclass(slots=True)
+class Tally:
+    """Some items.
+
+    Attributes:
+        items: how many.
+        bytes: the memory they take, with keys and overhead, as their node counts it.
+    """
+
+    items: int = 0
+    bytes: int = 0
+
+    def add(self, size: int) -> None:
+        """Count an item of so many bytes."""
+        self.items += 1
+        self.bytes += size
+
+    def merge(self, other: "Tally") -> None:
+        """Count other items too."""
+        self.items += other.items
+        self.bytes += other.bytes
+
+
+class Survey:
+    """Counts the items of one node, line by line of its ``lru_crawler metadump``.
+
+    Args:
+        node: the node's index in the present topology.
+        before: the present router.
+        after: the planned one.
+        new_index: for the planned router's indexes, those in `Plan.nodes`.
+    """
+
+    def __init__(self, node: int, before: Router, after: Router, new_index: Sequence[int]) -> None:
+        self.held = Tally()
+        self.elsewhere = Tally()
+        self.moves: dict[int, Tally] = {}
+        self._node = node
+        self._before = before
+        self._after = after
+        self._new_index = new_index
+
+    def add(self, line: bytes) -> bool:
+        """Count the item of a line; return False if the line describes none."""
+        found = _row(line)
+        if found is None:
+            return False
+        key, size = unquote_to_bytes(found[1]), int(found[2])
+        self.held.add(size)
+        if self._before.index(key) != self._node:
+            self.elsewhere.add(size)
+            return True
+        target = self._new_index[self._after.index(key)]
+        if target != self._node:
+            self.moves.setdefault(target, Tally()).add(size)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a change of the nodes would move.
+
+    Attributes:
+        nodes: the present nodes, then the added ones.
+        held: what each node holds now.
+        leave: what would leave each node.
+        arrive: what would come to each node.
+        elsewhere: items on nodes that have not their key at present. Proxies do not see them.
+    """
+
+    nodes: tuple[Node, ...]
+    held: tuple[Tally, ...]
+    leave: tuple[Tally, ...]
+    arrive: tuple[Tally, ...]
+    elsewhere: Tally
+
+    @property
+    def total(self) -> Tally:
+        """All items."""
+        return _sum(self.held)
+
+    @property
+    def moved(self) -> Tally:
+        """All items that would move."""
+        return _sum(self.leave)
+
+
+def changed(
+    topology: Topology, add: Sequence[str], remove: Sequence[str], *, by_name: bool = False
+) -> Topology:
+    """Return the topology with and without some nodes.
+
+    Args:
+        topology: the present one.
+        add: ``HOST:PORT`` or ``NAME=HOST:PORT`` each.
+        remove: names or addresses.
+        by_name: whether the nodes are members of a cluster: they are sorted by name, and the name
+            of one that has none is its whole address.
+
+    Raises:
+        ConfigError: a node to be added is there, one to be removed is not, none is left, or the
+            nodes have replicas.
+    """
+    if topology.replicas > 1:
+        raise ConfigError("replicas: must be 1, as copies cannot be told from what would move")
+    nodes = list(topology.nodes)
+    for text in remove:
+        found = [node for node in nodes if text in (node.name, str(node.address))]
+        if not found:
+            names = ", ".join(node.name for node in nodes) or "none"
+            raise ConfigError(f"--remove: there is no node {text!r}; there are {names}")
+        nodes.remove(found[0])
+    for text in add:
+        node = _node(text, topology.hash, by_name)
+        if any(one.name == node.name or one.address == node.address for one in nodes):
+            raise ConfigError(f"--add: {node.name} at {node.address} is there already")
+        nodes.append(node)
+    if not nodes:
+        raise ConfigError("--remove: no node would be left")
+    if by_name:
+        nodes.sort(key=lambda node: node.name)
+    planned = replace(topology, nodes=tuple(nodes))
+    planned.router()
+    return planned
+
+
+def _node(text: str, hash_name: str, by_name: bool) -> Node:
+    name, equals, where = text.rpartition("=")
+    try:
+        address = parse_address(where)
+    except ConfigError as error:
+        raise ConfigError(f"--add: {error}") from None
+    if equals and (not name or not name.isprintable() or " " in name):
+        raise ConfigError(f"--add: a name must be text without spaces, not {name!r}")
+    return Node(name or (str(address) if by_name else default_name(address, hash_name)), address)
+
+
+def _all_nodes(before: Topology, after: Topology) -> tuple[Node, ...]:
+    """Return the present nodes, then the added ones."""
+    names = {node.name for node in before.nodes}
+    return (*before.nodes, *(node for node in after.nodes if node.name not in names))
+
+
+def surveys(before: Topology, after: Topology) -> list[Survey]:
+    """Return a survey for each of the present nodes."""
+    places = {node.name: index for index, node in enumerate(_all_nodes(before, after))}
+    new_index = [places[node.name] for node in after.nodes]
+    routers = before.router(), after.router()
+    return [Survey(index, *routers, new_index) for index in range(len(before.nodes))]
+
+
+def plan_of(before: Topology, after: Topology, counted: Sequence[Survey]) -> Plan:
+    """Return the plan, from a finished survey of each of the present nodes."""
+    nodes = _all_nodes(before, after)
+    arrive = tuple(Tally() for _ in nodes)
+    for survey in counted:
+        for target, tally in survey.moves.items():
+            arrive[target].merge(tally)
+    added = [Tally() for _ in nodes[len(counted) :]]
+    return Plan(
+        nodes,
+        (*(survey.held for survey in counted), *added),
+        (*(_sum(survey.moves.values()) for survey in counted), *(Tally() for _ in added)),
+        arrive,
+        _sum(survey.elsewhere for survey in counted),
+    )
+
+
+def as_text(plan: Plan) -> str:
+    """Return a table for people."""
+    rows = [_HEADINGS, *(_cells(row) for row in _rows(plan))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))).rstrip()
+        for row in rows
+    ]
+    total, moved = plan.total, plan.moved
+    share = f" ({moved.items / total.items:.1%})" if total.items else ""
+    lines.append(
+        f"{moved.items:,} of {total.items:,} items{share} would change their node: "
+        f"{size_text(moved.bytes)} of {size_text(total.bytes)}"
+    )
+    if plan.elsewhere.items:
+        lines.append(
+            f"{plan.elsewhere.items:,} items are on nodes that have not their key, and are left "
+            "out: clients of a proxy do not see them"
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def as_json(plan: Plan) -> str:
+    """Return a line with a JSON object."""
+    nodes = [
+        {
+            "name": node.name,
+            "address": str(node.address),
+            "held": _object(held),
+            "leave": _object(leave),
+            "arrive": _object(arrive),
+        }
+        for node, held, leave, arrive in _rows(plan)
+    ]
+    document = {
+        "held": _object(plan.total),
+        "moved": _object(plan.moved),
+        "elsewhere": _object(plan.elsewhere),
+        "nodes": nodes,
+    }
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _rows(plan: Plan) -> Iterable[tuple[Node, Tally, Tally, Tally]]:
+    return zip(plan.nodes, plan.held, plan.leave, plan.arrive, strict=True)
+
+
+def _cells(row: tuple[Node, Tally, Tally, Tally]) -> tuple[str, ...]:
+    node, *tallies = row
+    return (
+        node.name,
+        *(text for one in tallies for text in (f"{one.items:,}", size_text(one.bytes))),
+    )
+
+
+def _object(tally: Tally) -> dict[str, int]:
+    return {"items": tally.items, "bytes": tally.bytes}
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.merge(tally)
+    return total
+
+
+def size_text(count: float) -> str:
+    """Return bytes as people read them."""
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"

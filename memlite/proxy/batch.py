@@ -1,0 +1,156 @@
+"""Several requests of a client that arrived together, each for one node."""
+
+from collections.abc import Sequence
+
+from memlite.protocol.replies import END
+from memlite.proxy.requests import Origin, Request
+
+__all__ = ["Batch", "BatchPart"]
+
+
+class Batch(Request):
+    """Requests whose replies are sent together; see `Request`.
+
+    There is one object for each node instead of one for each request.
+
+    Args:
+        executor: the client's.
+        nodes: the node of each request, in order.
+
+    Attributes:
+        count: how many requests there are.
+        waits: whether some replies have arrived and others have not.
+    """
+
+    __slots__ = ("_missing", "_nodes", "_parts", "_sent", "count", "waits")
+
+    def __init__(self, executor: Origin, nodes: Sequence[object]) -> None:
+        super().__init__(executor)
+        self._nodes = nodes
+        self._parts: dict[object, BatchPart] = {}
+        self._missing = 0
+        self._sent = 0  # replies that were sent before others have arrived
+        self.count = len(nodes)
+        self.waits = False
+
+    def part(self, node: object, count: int, *, reads: bool) -> "BatchPart":
+        """Return the receiver of a node's replies.
+
+        Args:
+            node: the node.
+            count: how many of the requests are for it.
+            reads: whether those change nothing.
+        """
+        self._missing += 1
+        part = self._parts[node] = BatchPart(self, count, reads)
+        return part
+
+    def count_failures(self, number: int) -> None:
+        """Count requests that failed."""
+        for _ in range(number):
+            self._executor.count_failure()
+
+    def part_done(self) -> None:
+        """Note that all replies of a node are there."""
+        self._missing -= 1
+        if self._missing:
+            self.progressed()
+        else:
+            self.answer(self._rest())
+
+    def progressed(self) -> None:
+        """Note that some replies are there. They are sent soon, as the others may take long."""
+        self.waits = True
+        self._executor.progressed()
+
+    def _rest(self) -> bytes:
+        parts, nodes = self._parts, self._nodes
+        bare = all(part.bare for part in parts.values())
+        if not bare:
+            for part in parts.values():
+                part.complete()
+        if len(parts) == 1:
+            (part,) = parts.values()
+            replies = part.replies[part.taken :]
+        else:
+            iterators = {node: iter(part.replies[part.taken :]) for node, part in parts.items()}
+            if self._sent:
+                nodes = nodes[self._sent :]
+            replies = list(map(next, [iterators[node] for node in nodes]))
+        return END.join(replies) + END if bare else b"".join(replies)
+
+    def available(self) -> bytes:
+        """Return the replies that can be sent although others are missing; each only once."""
+        ready: list[bytes] = []
+        parts = self._parts
+        for node in self._nodes[self._sent :]:
+            part = parts[node]
+            if part.taken == len(part.replies):
+                break
+            reply = part.replies[part.taken]
+            ready.append(reply + END if part.bare else reply)
+            part.taken += 1
+        self._sent += len(ready)
+        self.waits = False
+        return b"".join(ready)
+
+
+class BatchPart:
+    """Receives a node's replies.
+
+    Attributes:
+        batch: what it is part of.
+        missing: how many replies are still to come.
+        reads: whether the requests change nothing.
+        replies: the replies so far.
+        bare: whether those lack the ``END`` that each of them ends with.
+        taken: how many of them were sent to the client.
+    """
+
+    __slots__ = ("bare", "batch", "missing", "reads", "replies", "taken")
+
+    def __init__(self, batch: Batch, count: int, reads: bool) -> None:
+        self.batch = batch
+        self.missing = count
+        self.reads = reads
+        self.replies: list[bytes] = []
+        self.bare = True
+        self.taken = 0
+
+    def take(self, replies: list[bytes], first: int, *, bare: bool) -> int:
+        """Take replies, as many as are missing.
+
+        Args:
+            replies: those that have arrived.
+            first: the index of the first one to take.
+            bare: whether they lack the ``END`` that each of them ends with.
+
+        Returns:
+            The index of the first one that was not taken.
+        """
+        end = first + self.missing
+        new = replies[first:end] if first or end < len(replies) else replies
+        if not bare:
+            self.complete()
+        elif not self.bare:
+            new = [reply + END for reply in new]
+        self.replies += new
+        self.missing -= len(new)
+        if not self.missing:
+            self.batch.part_done()
+        return first + len(new)
+
+    def complete(self) -> None:
+        """Add the ``END`` to replies that lack it."""
+        if self.bare:
+            self.bare = False
+            self.replies = [reply + END for reply in self.replies]
+
+    def answer(self, reply: bytes) -> None:
+        """Take a reply."""
+        self.take([reply], 0, bare=False)
+
+    def fail(self, error: bytes) -> None:
+        """Take the error that stands for each of the missing replies."""
+        self.batch.count_failures(self.missing)
+        self.take([error] * self.missing, 0, bare=False)

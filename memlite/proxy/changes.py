@@ -1,0 +1,398 @@
+"""Changes of keys that have copies: held first, then made at the primary, then released.
+
+See docs/decisions/0039-copies-are-held-while-a-key-changes.md for why nothing stale is read.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from memlite.proxy.node import Node, Receiver
+from memlite.proxy.replica_requests import HELD, Key, copied, drop, fill, hold, number, state
+
+__all__ = ["Answer", "Change", "Changes"]
+
+_MOST_WAITING: Final = 4096  # requests for one key, or behind a flush
+
+
+class Answer:
+    """Passes a node's reply, or its failure, to a function.
+
+    Args:
+        took: is given the reply or the error line, and whether it is an error.
+        reads: whether the request changes nothing.
+    """
+
+    __slots__ = ("_took", "reads")
+
+    def __init__(self, took: Callable[[bytes, bool], None], *, reads: bool = False) -> None:
+        self._took = took
+        self.reads = reads
+
+    def answer(self, reply: bytes) -> None:
+        """Take the reply."""
+        self._took(reply, False)
+
+    def fail(self, error: bytes) -> None:
+        """Take the error."""
+        self._took(error, True)
+
+
+class Changes:
+    """The changes in progress: one for each key, and requests that wait for them.
+
+    Args:
+        hold_seconds: after which a hold expires that is not released.
+        clock: returns seconds that never decrease.
+
+    Attributes:
+        hold_seconds: as above.
+        now: the clock.
+        holds: how many copies were held.
+        left: how many holds were left to expire: another proxy has changed the key meanwhile, or
+            nobody knows whether the change was made.
+        replica_reads: how many requests were sent to copies that are not the primary.
+        fills: how many copies were filled after a read.
+    """
+
+    def __init__(self, hold_seconds: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.hold_seconds = hold_seconds
+        self.now = clock
+        self.busy: dict[bytes, deque[Callable[[], None]]] = {}
+        self.filling: set[bytes] = set()
+        self._behind_flush: deque[Callable[[], None]] | None = None
+        self._flush: Callable[[], None] | None = None
+        self._entered = False  # a read has its turn at all of its keys
+        self._resuming = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Start counting from zero."""
+        self.holds = self.left = self.replica_reads = self.fills = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request has to wait."""
+        return not self.busy and self._behind_flush is None
+
+    def waits(self, key: bytes) -> bool:
+        """Return whether a request for a key would have to wait."""
+        return key in self.busy or self._behind_flush is not None
+
+    def wait(self, keys: Sequence[bytes], again: Callable[[], None], receiver: Receiver) -> bool:
+        """Have a request wait for its turn, if it must.
+
+        Args:
+            keys: its keys. One with several must be a read.
+            again: sends it again.
+            receiver: is told if too many wait.
+
+        Returns:
+            False if it need not wait.
+        """
+        queue = self._behind_flush
+        if queue is None:
+            if self._entered:
+                return False
+            queue = next((self.busy[key] for key in keys if key in self.busy), None)
+        if queue is None:
+            return False
+        if len(queue) >= _MOST_WAITING:
+            receiver.fail(b"SERVER_ERROR too many requests wait for a change of the same key\r\n")
+        elif len(keys) == 1 or queue is self._behind_flush:
+            queue.append(again)
+        else:
+            self._reserve(dict.fromkeys(keys), again)
+        return True
+
+    def _reserve(self, keys: Iterable[bytes], read: Callable[[], None]) -> None:
+        """Have a read wait for all of its keys at once, so that no later request overtakes it."""
+        keys = list(keys)
+        missing = len(keys)
+
+        def turn_at(key: bytes) -> None:
+            nonlocal missing
+            self.busy[key] = deque()
+            missing -= 1
+            if missing:
+                return
+            self._entered = True
+            read()
+            self._entered = False
+            for one in keys:
+                self.finished(one)
+
+        for key in keys:
+            if key in self.busy:
+                self.busy[key].append(partial(turn_at, key))
+            else:
+                turn_at(key)
+
+    def finished(self, key: bytes) -> None:
+        """Note that a change is over, and continue with what waits for it."""
+        waiting = self.busy.pop(key)
+        # What waits for the key came before a flush that waits for it as well.
+        behind, self._behind_flush = self._behind_flush, None
+        outermost, self._resuming = not self._resuming, True
+        while waiting and key not in self.busy:
+            waiting.popleft()()
+        if waiting:
+            self.busy[key].extendleft(reversed(waiting))
+        self._behind_flush = behind
+        if not outermost:
+            return
+        self._resuming = False
+        if self._flush is not None and not self.busy:
+            flush, self._flush = self._flush, None
+            flush()
+
+    def flush(self, begin: Callable[[], None], again: Callable[[], None]) -> None:
+        """Begin a flush when the changes in progress are over; others wait for its end.
+
+        Args:
+            begin: begins it.
+            again: asks for it again, if another is in progress.
+        """
+        if self._behind_flush is not None:
+            self._behind_flush.append(again)
+            return
+        self._behind_flush = deque()
+        if self.busy:
+            self._flush = begin
+        else:
+            begin()
+
+    def flushed(self) -> None:
+        """Note that the flush is over."""
+        waiting, self._behind_flush = self._behind_flush, None
+        for again in waiting or ():
+            again()
+
+
+class _Copy:
+    """A copy during a change.
+
+    Attributes:
+        node: has it.
+        unique: the cas unique of the hold, if nothing else has come in between; else 0.
+        until: when the hold expires that this one has replaced; 0 if there was none.
+    """
+
+    __slots__ = ("node", "present", "unique", "until")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.unique = 0
+        self.until = 0.0
+        self.present = False
+
+
+class Change:
+    """A change of one key.
+
+    Args:
+        changes: those in progress.
+        key: the key.
+        request: the client's request.
+        receiver: takes the reply.
+        primary: carries the request out.
+        replicas: have copies.
+        write: what the reply waits for: ``all``, ``majority`` or ``primary``.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        key: Key,
+        request: bytes,
+        receiver: Receiver,
+        primary: Node,
+        replicas: Sequence[Node],
+        write: str,
+    ) -> None:
+        self._changes = changes
+        self._key = key
+        self._request = request
+        self._receiver = receiver
+        self._primary = primary
+        self._copies = [_Copy(node) for node in replicas]
+        size = len(replicas) + 1
+        self._needed = {"all": size, "majority": size // 2 + 1, "primary": 1}[write]
+        self._pending = 0
+        self._error = b""  # why the change cannot be made
+        self._missed = b""  # why a copy lacks it
+        self._reply: bytes | None = None
+        self._done = 0
+
+    def start(self, busy: bytes) -> None:
+        """Begin.
+
+        Args:
+            busy: the name of the key in `Changes`.
+        """
+        self._busy = busy
+        self._changes.busy[busy] = deque()
+        if self._primary.down:
+            self._primary.send(self._request, self._receiver)  # which refuses it
+            self._changes.finished(busy)
+            return
+        self._pending = len(self._copies)
+        for copy in self._copies:
+            self._hold(copy)
+
+    # Holding
+
+    def _hold(self, copy: _Copy) -> None:
+        """Hold a copy, and see whether another proxy's hold was there.
+
+        Such a hold may protect a change that is still to be made. It is put back after this one.
+        """
+        seconds = self._changes.hold_seconds
+        self._changes.holds += 1
+
+        def added(reply: bytes, failed: bool) -> None:
+            copy.unique = 0 if failed else number(reply, b"c") or 0
+            copy.present = not failed and reply.startswith(b"NS")
+            if not failed and not copy.present and not copy.unique:
+                self._cannot_hold(copy, reply)
+
+        def seen(reply: bytes, failed: bool) -> None:
+            if failed or not copy.present:
+                self._held(copy, reply, failed)
+                return
+            unique = number(reply, b"c") or 0
+            if not unique:
+                copy.node.send(hold(self._key, seconds), Answer(forced))
+                return
+            lasts = seconds
+            if number(reply, b"f") == HELD:
+                left = number(reply, b"t")
+                left = seconds if left is None or left < 0 else left + 1
+                copy.until = self._changes.now() + left
+                lasts = max(left, seconds)
+            copy.node.send(hold(self._key, lasts, unique=unique), Answer(replaced))
+
+        def replaced(reply: bytes, failed: bool) -> None:
+            if failed or reply.startswith(b"HD"):
+                copy.unique = 0 if failed else number(reply, b"c") or 0
+                self._held(copy, reply, failed)
+            else:
+                copy.node.send(hold(self._key, seconds), Answer(forced))
+
+        def forced(reply: bytes, failed: bool) -> None:
+            if not failed and not reply.startswith(b"HD"):
+                self._cannot_hold(copy, reply)
+            self._held(copy, reply, failed)
+
+        copy.node.send(hold(self._key, seconds, only_if_absent=True), Answer(added))
+        copy.node.send(state(self._key), Answer(seen, reads=True))
+
+    def _cannot_hold(self, copy: _Copy, reply: bytes) -> None:
+        """Note that a node has refused a hold: it may keep a copy, so nothing is changed."""
+        self._error = self._error or _error_of(copy.node, reply)
+
+    def _held(self, copy: _Copy, reply: bytes, failed: bool) -> None:
+        if failed:
+            # A node that is down is emptied before it serves again. One that is not would keep
+            # its copy.
+            self._missed = self._missed or _error_of(copy.node, reply)
+            if not copy.node.down:
+                self._error = self._error or _error_of(copy.node, reply)
+            self._copies = [other for other in self._copies if other is not copy]
+        self._pending -= 1
+        if not self._pending:
+            self._execute()
+
+    def _execute(self) -> None:
+        error = self._error
+        if not error and 1 + len(self._copies) < self._needed:
+            error = self._missed
+        if error:
+            self._answer(error, failed=True)
+            self._release(None)
+        else:
+            self._primary.send(self._request, Answer(self._executed))
+
+    # Releasing
+
+    def _executed(self, reply: bytes, failed: bool) -> None:
+        if failed:
+            # It may still be made. The holds must outlast that.
+            self._changes.left += len(self._copies)
+            self._answer(reply, failed=True)
+            self._changes.finished(self._busy)
+            return
+        self._reply = reply
+        self._has(None)
+        self._release(copied(self._request, reply))
+
+    def _release(self, item: tuple[bytes, bytes, bytes] | None) -> None:
+        self._pending = len(self._copies)
+        if not self._pending:
+            self._end()
+        for copy in list(self._copies):
+            if copy.unique:
+                copy.node.send(self._request_of(copy, item), Answer(self._releasing(copy)))
+            else:
+                self._changes.left += 1
+                self._released(copy, b"", False)
+
+    def _request_of(self, copy: _Copy, item: tuple[bytes, bytes, bytes] | None) -> bytes:
+        """Return the request that puts the item in place of a hold, or what must be there."""
+        left = math.ceil(copy.until - self._changes.now())
+        if left > 0:
+            self._changes.left += 1
+            return hold(self._key, left, unique=copy.unique)
+        if item is None:
+            return drop(self._key, copy.unique)
+        return fill(self._key, copy.unique, *item)
+
+    def _releasing(self, copy: _Copy) -> Callable[[bytes, bool], None]:
+        def released(reply: bytes, failed: bool) -> None:
+            if failed or reply.startswith(b"HD"):
+                self._released(copy, reply, failed)
+                return
+            # The hold is no longer there, or cannot be replaced: another one is always safe.
+            self._changes.left += 1
+            request = hold(self._key, self._changes.hold_seconds)
+            copy.node.send(request, Answer(lambda *taken: self._released(copy, *taken)))
+
+        return released
+
+    def _released(self, copy: _Copy, reply: bytes, failed: bool) -> None:
+        if failed:
+            self._missed = self._missed or _error_of(copy.node, reply)
+        else:
+            self._has(copy)
+        self._pending -= 1
+        if not self._pending:
+            self._end()
+
+    def _has(self, _copy: _Copy | None) -> None:
+        """Count a node that has carried out the change."""
+        self._done += 1
+        if self._done == self._needed and self._reply is not None:
+            self._answer(self._reply, failed=False)
+
+    def _end(self) -> None:
+        if self._reply is not None and self._done < self._needed:
+            made = b"; the primary has made the change\r\n"
+            self._answer(self._missed.removesuffix(b"\r\n") + made, failed=True)
+        self._changes.finished(self._busy)
+
+    def _answer(self, reply: bytes, *, failed: bool) -> None:
+        if failed:
+            self._receiver.fail(reply)
+        else:
+            self._receiver.answer(reply)
+
+
+def _error_of(node: Node, reply: bytes) -> bytes:
+    text = reply.removeprefix(b"SERVER_ERROR ").removeprefix(b"node ").strip()
+    name = node.name.encode("ascii", "backslashreplace")
+    if text.startswith(name + b": "):
+        text = text[len(name) + 2 :]
+    return b"SERVER_ERROR replica %b: %b\r\n" % (name, text)

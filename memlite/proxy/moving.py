@@ -1,0 +1,111 @@
+"""Which keys move between nodes, and what requests for them are sent to."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from memlite.cluster.membership.lease import Lease
+from memlite.cluster.topology import Move, Topology
+from memlite.core.clock import Clock
+from memlite.proxy.moving_flush import Behind, MovingFlush
+from memlite.proxy.moving_pair import Pair
+from memlite.proxy.node import Node
+from memlite.server.scheduler import Scheduler
+
+__all__ = ["Moving"]
+
+
+class Moving:
+    """A move of keys between nodes, as a proxy takes part in it.
+
+    Args:
+        topology: the nodes before the move, and the move.
+        nodes: the nodes before.
+        following: the nodes afterwards.
+        lease: until when the phase is known.
+        scheduler: runs what must wait.
+        delivered: called after replies were handed out.
+        forget: forgets which nodes keys have, so that `target` is asked.
+
+    Attributes:
+        phase: how far the move is.
+        flushing: what a request for all nodes is sent to.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        nodes: Sequence[Node],
+        following: Sequence[Node],
+        *,
+        lease: Lease,
+        scheduler: Scheduler,
+        delivered: Callable[[], None],
+        forget: Callable[[], None],
+    ) -> None:
+        move = _move_of(topology)
+        self._topology = topology
+        self.phase = move.phase
+        self._before, self._after = topology.router().index, topology.next_router().index
+        self._nodes, self._following = nodes, following
+        self._make = partial(
+            Pair, lease=lease, clock=Clock(), scheduler=scheduler, delivered=delivered
+        )
+        self._nonce = move.nonce
+        self._pairs: dict[tuple[Node, Node], Pair] = {}
+        every = list(dict.fromkeys([*nodes, *following]))
+        self.flushing = MovingFlush(every, scheduler, self._in_progress, forget, delivered)
+
+    @property
+    def requests(self) -> int:
+        """How many requests for keys that move there were."""
+        return sum(pair.requests for pair in self._pairs.values())
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is in progress."""
+        return all(pair.idle for pair in self._pairs.values())
+
+    def goes_on_as(self, topology: Topology) -> bool:
+        """Go on in the phase of a topology, if that is of the same move; return whether it is."""
+        move = topology.move
+        if move is None or topology.nodes != self._topology.nodes:
+            return False
+        if (move.nodes, move.nonce) != (_move_of(self._topology).nodes, self._nonce):
+            return False
+        self.phase = move.phase
+        for pair in self._pairs.values():
+            pair.enter(move.phase)
+        return True
+
+    def _in_progress(self) -> list[asyncio.Future[None]]:
+        return [end for pair in self._pairs.values() for end in pair.in_progress()]
+
+    def target(self, key: bytes) -> Pair | Behind | None:
+        """Return what requests for a key are sent to; None for the node that it has anyway."""
+        target = self._target(key)
+        if self.flushing.in_progress:
+            return self.flushing.behind(target)
+        return target if isinstance(target, Pair) else None
+
+    def _target(self, key: bytes) -> Node | Pair:
+        """Return what has a key: its node, or the two between which it moves."""
+        source = self._nodes[self._before(key)]
+        destination = self._following[self._after(key)]
+        if source is destination:
+            return source
+        pair = self._pairs.get((source, destination))
+        if pair is None:
+            pair = self._make(source, destination, self._nonce, self.phase)
+            self._pairs[source, destination] = pair
+        return pair
+
+    def ending(self, key: bytes) -> Pair | None:
+        """Return the pair that still has requests for a key, once the move is over."""
+        target = self._target(key)
+        return target if isinstance(target, Pair) and target.uses(key) else None
+
+
+def _move_of(topology: Topology) -> Move:
+    assert topology.move is not None  # noqa: S101 - the caller has asked
+    return topology.move

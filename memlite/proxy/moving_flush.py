@@ -1,0 +1,123 @@
+"""``flush_all`` while keys move between nodes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from memlite.core.errors import StorageError
+from memlite.protocol import replies
+from memlite.proxy.asking import ask
+from memlite.proxy.node import Node, Receiver
+from memlite.server.scheduler import Scheduler
+
+__all__ = ["Behind", "MovingFlush"]
+
+_DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible while keys move\r\n"
+_PASSES: Final = 2
+"""An item that was being copied during the first may have arrived after it."""
+
+
+class _Target(Protocol):
+    def send(self, request: bytes, receiver: Receiver) -> None: ...
+
+
+class MovingFlush:
+    """Empties all nodes, while requests that came later wait.
+
+    Args:
+        nodes: the nodes.
+        scheduler: runs it.
+        ended: returns what is done when all requests that came before are answered.
+        begun: is called when others must wait.
+        delivered: called after a reply was handed out.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        scheduler: Scheduler,
+        ended: Callable[[], Sequence[Awaitable[None]]],
+        begun: Callable[[], None],
+        delivered: Callable[[], None],
+    ) -> None:
+        self._nodes = nodes
+        self._scheduler = scheduler
+        self._ended = ended
+        self._begun = begun
+        self._delivered = delivered
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._behind: dict[_Target, Behind] = {}
+        self.in_progress = False
+
+    def behind(self, target: _Target) -> "Behind":
+        """Return what sends requests to a target once the flush is over."""
+        found = self._behind.get(target)
+        if found is None:
+            found = self._behind[target] = Behind(self, target)
+        return found
+
+    def wait(self, again: Callable[[], None]) -> None:
+        """Have a request wait; `again` sends it."""
+        self._waiting.append(again)
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send ``flush_all``, whose reply is the first that is not ``OK``, or that."""
+        if self.in_progress:
+            self.wait(partial(self.send, request, receiver))
+            return
+        words = request.split()
+        if len(words) > 1 and int(words[1]) > 0:
+            receiver.fail(_DELAYED)
+            return
+        self.in_progress = True
+        self._begun()
+        self._scheduler.spawn(self._flush(request, receiver, self._ended()))
+
+    async def _flush(
+        self, request: bytes, receiver: Receiver, before: Sequence[Awaitable[None]]
+    ) -> None:
+        for other in before:
+            await other
+        reply = replies.OK
+        for _ in range(_PASSES):
+            if reply == replies.OK:
+                reply = await self._empty(request)
+        if reply.startswith(b"SERVER_ERROR "):
+            receiver.fail(reply)
+        else:
+            receiver.answer(reply)
+        self.in_progress = False
+        self._behind.clear()
+        while self._waiting and not self.in_progress:
+            self._waiting.popleft()()
+        self._delivered()
+
+    async def _empty(self, request: bytes) -> bytes:
+        """Empty all nodes once; return the first reply that is not ``OK``, or that."""
+        asked = [ask(node, request) for node in self._nodes]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for one in found:
+            if isinstance(one, StorageError):
+                return b"SERVER_ERROR %b\r\n" % str(one).encode()
+            if isinstance(one, BaseException):
+                raise one
+            if one != replies.OK:
+                return one
+        return replies.OK
+
+
+class Behind:
+    """Sends requests to a target once a flush is over."""
+
+    def __init__(self, flush: MovingFlush, target: _Target) -> None:
+        self._flush = flush
+        self._target = target
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; see `Node.send`."""
+        if self._flush.in_progress:
+            self._flush.wait(partial(self.send, request, receiver))
+        else:
+            self._target.send(request, receiver)

@@ -1,0 +1,190 @@
+"""The replies to a client's requests, in the order in which they came."""
+
+from collections import deque
+from typing import Final, Protocol
+
+from memlite.memory import Part
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.merge import Merger
+from memlite.proxy.node import MOST_IN_BATCH
+from memlite.proxy.requests import Request
+from memlite.server.execution.command_set import CommandObserver
+
+__all__ = ["MOST_REQUESTS", "ForwardingClient", "OrderedReplies"]
+
+# Limits at which a connection stops reading, as in `PipelinedExecutor`.
+MOST_REQUESTS: Final = MOST_IN_BATCH
+"""The most requests of a client that are with the nodes at a time."""
+_MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
+
+
+class _KeepingParser(Protocol):
+    @property
+    def request(self) -> bytes: ...
+
+
+class ForwardingClient(Protocol):
+    """A client whose requests are forwarded.
+
+    Attributes:
+        out: receives the replies, in order.
+        parser: has the bytes of the request that is being carried out.
+    """
+
+    out: list[Part]
+
+    @property
+    def parser(self) -> _KeepingParser: ...  # noqa: D102 - see the class
+
+    def settle(self) -> None:
+        """Send the replies in `out`."""
+
+    def reply(self, reply: bytes) -> None:
+        """Send the reply to the only request in progress."""
+
+    def close(self) -> None:
+        """Close once all replies are sent."""
+
+
+class OrderedReplies:
+    """Sends a client the replies to its requests in the order in which the requests came.
+
+    A request that comes alone has no object of its own: this one itself takes its reply.
+
+    Args:
+        cluster: the nodes.
+        client: the connection.
+        out: the list to which replies are appended.
+
+    Attributes:
+        reads: whether the request that comes alone changes nothing.
+    """
+
+    def __init__(self, cluster: Cluster, client: ForwardingClient, out: list[Part]) -> None:
+        self._cluster = cluster
+        self._client: ForwardingClient | None = client
+        self._out = out
+        self._queue: deque[Request] = deque()
+        self._observer: CommandObserver | None = None  # of the command being submitted
+        self._due = False
+        # Whether the only request in progress is the one that this object takes the reply to.
+        self._alone = False
+        self._first: Request | None = None  # stands for that one, if others have come after it
+        self._sends_progress = False
+        self.reads = True
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are commands still to be answered."""
+        return self._alone or bool(self._queue)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is in progress that no more input should be read."""
+        queue = self._queue
+        if len(queue) >= MOST_REQUESTS:
+            return True
+        return len(queue) > 1 and (
+            sum(request.count for request in queue) >= MOST_REQUESTS
+            or sum(len(request.reply or b"") for request in queue) > _MOST_WAITING_BYTES
+        )
+
+    def detach(self) -> None:
+        """Disconnect from a lost connection; the nodes still answer."""
+        self._client = None
+
+    def _begin(self, request: Request) -> None:
+        if self._alone:
+            self._alone = False
+            self._first = Request(self)
+            self._queue.append(self._first)
+        request.observer = self._observer
+        self._queue.append(request)
+
+    def _end(self, request: Request) -> None:
+        """Send at once what was answered at once; the connection flushes after the parser."""
+        if request.reply is not None and self._queue[0] is request:
+            self._out_of_queue()
+
+    def _reply(self, reply: bytes) -> None:
+        """Answer without a node."""
+        if not self._queue and not self._alone and self._observer is None:
+            if reply:
+                self._out.append(reply)
+            return
+        request = Request(self)
+        request.reply = reply
+        self._begin(request)
+        self._end(request)
+
+    def answered(self) -> None:
+        """Note that a request was answered."""
+        if not self._due:
+            self._due = True
+            self._cluster.due.append(self)
+
+    def answer(self, reply: bytes) -> None:
+        """Take the reply to a request that came alone; see `take`."""
+        if self._alone:
+            self._alone = False
+            client = self._client
+            if client is not None:
+                client.reply(reply)
+        elif self._first is not None:
+            self._first.answer(reply)
+
+    def fail(self, error: bytes) -> None:
+        """Take the error that stands for that reply."""
+        self.count_failure()
+        self.answer(error)
+
+    def progressed(self) -> None:
+        """Send what is there of the first request's replies, unless the others come at once."""
+        if not self._sends_progress:
+            self._sends_progress = True
+            self._cluster.call_shortly(self._send_progress)
+
+    def _send_progress(self) -> None:
+        self._sends_progress = False
+        if self._queue and self._queue[0].waits and self._client is not None:
+            replies = self._queue[0].available()
+            if replies:
+                self._out.append(replies)
+                self._client.settle()
+
+    def count_failure(self) -> None:
+        """Count a request, or a part of one, that failed."""
+        self._cluster.failures += 1
+
+    def count_failed_shards(self, number: int) -> None:
+        """Count parts of a retrieval whose keys are misses because a node failed."""
+        self._cluster.failed_shards += number
+
+    @property
+    def merger(self) -> Merger:
+        """What finds the items in replies."""
+        return self._cluster.merger
+
+    def deliver(self) -> None:
+        """Send the replies that are due, in one write."""
+        self._due = False
+        self._out_of_queue()
+        if self._client is not None:
+            self._client.settle()
+
+    def _out_of_queue(self) -> None:
+        queue, client = self._queue, self._client
+        while queue and queue[0].reply is not None:
+            request = queue.popleft()
+            reply = request.reply
+            if request.observer is not None and reply is not None:
+                request.observer.ready()
+                request.observer.replied([reply] if reply else [])
+            if client is None:
+                continue
+            if reply:
+                self._out.append(reply)
+            if request.closes:
+                client.close()
+        if queue and queue[0].waits:
+            self.progressed()

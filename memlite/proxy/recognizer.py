@@ -1,0 +1,150 @@
+"""Requests of the usual kinds, found without the parser and kept as the bytes that they are."""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from memlite.protocol import Limits
+from memlite.protocol.discovery import CLUSTER_KEY
+from memlite.protocol.limits import LONGEST_GET, item_total
+from memlite.protocol.numbers import length_of, small_number
+from memlite.proxy.cluster import Cluster, Target
+
+__all__ = ["Recognizer"]
+
+_CR: Final = 13
+_LF: Final = 10
+# The first letters of what is remembered by its line: get and mg.
+_OF_LINES: Final = frozenset(b"gm")
+# Keys that mean something else: the nodes' list, and the option.
+_SPECIAL: Final = frozenset((CLUSTER_KEY, b"noreply"))
+
+
+class Recognizer:
+    """Finds complete requests with one key, one reply and no surplus words.
+
+    These are most of all requests. What is anything else, errors included, is left to the parser.
+
+    Args:
+        cluster: the nodes.
+        limits: the limits on what clients may send.
+
+    Attributes:
+        longest_key: in bytes.
+    """
+
+    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+        self._cluster = cluster
+        self.longest_key = limits.key_length
+        # A value of up to this many bytes fits whatever its key and flags.
+        self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
+
+    def lone_set(self, data: bytes) -> Target | None:
+        """Return the node for a set of a small value that comes alone; None for anything else.
+
+        Args:
+            data: the input of a client, which begins with ``set``.
+        """
+        line = data.find(b"\r\n")
+        words = data[4:line].split(b" ")
+        if len(words) != 4:
+            return None
+        key, flags, exptime, number = words
+        length = small_number(number)
+        if (
+            length is None
+            or line + 4 + length != len(data)
+            or data[-2:] != b"\r\n"
+            or length > self._safe_size
+            or small_number(exptime) is None
+            or small_number(flags) is None
+        ):
+            return None
+        return self._cluster.known_nodes.get(key)  # whose keys are valid
+
+    def scan(
+        self, data: bytes, most: int, requests: list[bytes], targets: list[Target]
+    ) -> tuple[int, bool]:
+        """Find the requests that the input of a client begins with.
+
+        Args:
+            data: the input.
+            most: how many to find at most.
+            requests: gets the requests.
+            targets: gets what each is to be sent to.
+
+        Returns:
+            Where the first other request begins, and whether those found change nothing.
+        """
+        position, size, reads = 0, len(data), True
+        find, by_line, kinds = data.find, self._cluster.by_line.get, _KINDS.get
+        known_nodes = self._cluster.known_nodes.get  # never has a key with a NUL
+        while position < size and len(requests) < most:
+            end = find(b"\n", position) + 1
+            if end < 2 or data[end - 2] != _CR:
+                break
+            line = data[position:end]
+            target: Target | None = None
+            if data[position] in _OF_LINES and end - position <= LONGEST_GET:
+                target = by_line(line)
+            if target is None:
+                words = line[:-2].split(b" ")
+                kind = kinds(words[0])
+                if kind is None or len(words) != kind[0]:
+                    break
+                key = words[1]
+                if not 0 < len(key) <= self.longest_key:
+                    break
+                length = kind[1](words)
+                if length is None or key in _SPECIAL:
+                    break
+                if length >= 0:
+                    end += length + 2
+                    if end > size or length > self._safe_size:
+                        break
+                    if data[end - 2] != _CR or data[end - 1] != _LF:
+                        break
+                    line = data[position:end]
+                if kind is _GET:
+                    target = self._cluster.node_of_line(line, key)
+                else:
+                    target = known_nodes(key) or self._cluster.node_of_word(key)
+                    reads = False
+            requests.append(line)
+            targets.append(target)
+            position = end
+        return position, reads
+
+
+_Check: TypeAlias = Callable[[list[bytes]], int | None]
+"""Returns the length of the value that follows, -1 for none, None if a word is unusual."""
+
+
+def _nothing(_words: list[bytes]) -> int:
+    return -1
+
+
+def _number(words: list[bytes]) -> int | None:
+    return None if small_number(words[2]) is None else -1
+
+
+def _value(words: list[bytes]) -> int | None:
+    if small_number(words[2]) is None or small_number(words[3]) is None:
+        return None
+    length = small_number(words[4])
+    return length_of(words[4]) if length is None else length
+
+
+_KINDS: Final[dict[bytes, tuple[int, _Check]]] = {
+    b"get": (2, _nothing),
+    b"delete": (2, _nothing),
+    b"incr": (3, _number),
+    b"decr": (3, _number),
+    b"touch": (3, _number),
+    b"set": (5, _value),
+    b"add": (5, _value),
+    b"replace": (5, _value),
+    b"append": (5, _value),
+    b"prepend": (5, _value),
+}
+"""For each command the number of its words, and what checks them."""
+_GET: Final = _KINDS[b"get"]

@@ -1,0 +1,168 @@
+"""Requests with which copies are held, filled and dropped, and what clients' mean for copies.
+
+A *hold* is an item that stands in a copy's place while a change is in progress. It has flags and a
+value of its own, by which every proxy knows it. A *lease* is one for a copy that is being filled.
+"""
+
+from typing import Final, NamedTuple
+
+from memlite.proxy.gutter_requests import META
+
+__all__ = [
+    "HELD",
+    "Key",
+    "copied",
+    "drop",
+    "fill",
+    "hold",
+    "is_hold",
+    "is_read",
+    "is_spread",
+    "key_of",
+    "lease",
+    "number",
+    "shows_hold",
+    "state",
+]
+
+HELD: Final = 3_735_927_486
+"""The flags of a hold."""
+_LEASED: Final = 3_735_927_487
+_VALUE: Final = b"memlite: a copy is being changed"
+_LEASE_SECONDS: Final = 10
+_MARKS: Final = (b" %d " % HELD, b" %d " % _LEASED)
+_LONGEST_LINE: Final = 300  # of a reply to a get
+_SPREAD_FLAGS: Final = frozenset(b"vfskOqb")
+"""The flags of ``mg`` that a copy answers as the primary does."""
+_OVERWRITING: Final = {b"set": b"STORED\r\n", b"add": b"STORED\r\n", b"replace": b"STORED\r\n"}
+_COPIED_MODES: Final = frozenset((b"", b"S", b"s", b"E", b"e", b"R", b"r"))
+
+
+class Key(NamedTuple):
+    """A key as requests to nodes have it.
+
+    Attributes:
+        word: the key, in base64 if it needs that.
+        flag: `` b`` for base64, else empty.
+    """
+
+    word: bytes
+    flag: bytes
+
+
+def key_of(request: bytes) -> Key:
+    """Return the key of a request that has one."""
+    words = request[: request.index(b"\n")].split()
+    name = words[0]
+    if name in META and b"b" in words[META[name] :]:
+        return Key(words[1], b" b")
+    return Key(words[2] if name in (b"gat", b"gats") else words[1], b"")
+
+
+def is_read(request: bytes) -> bool:
+    """Return whether a request changes nothing."""
+    if request.startswith((b"get ", b"gets ")):
+        return True
+    if not request.startswith(b"mg "):
+        return False
+    return not any(word[0] in b"NT" for word in request.split()[2:])
+
+
+def is_spread(request: bytes) -> bool:
+    """Return whether any copy can answer a request: by its reply, a hold must be known."""
+    if request.startswith(b"get "):
+        return True
+    flags = request.split()[2:] if request.startswith(b"mg ") else []
+    return b"v" in flags and all(flag[0] in _SPREAD_FLAGS for flag in flags)
+
+
+def hold(key: Key, seconds: int, *, only_if_absent: bool = False, unique: int = 0) -> bytes:
+    """Return the request that holds a copy.
+
+    Args:
+        key: the key.
+        seconds: after which the hold expires.
+        only_if_absent: whether there must be no item.
+        unique: that of the item that is replaced; 0 for whatever is there.
+    """
+    condition = b" ME" if only_if_absent else b" C%d" % unique if unique else b""
+    return _store(key, _VALUE, b" F%d T%d c%b" % (HELD, seconds, condition))
+
+
+def lease(key: Key) -> bytes:
+    """Return the request for the right to fill a copy that is missing."""
+    return _store(key, _VALUE, b" F%d T%d c ME" % (_LEASED, _LEASE_SECONDS))
+
+
+def fill(key: Key, unique: int, flags: bytes, exptime: bytes, value: bytes) -> bytes:
+    """Return the request that puts a value in place of a hold or lease."""
+    words = b" C%d F%b" % (unique, flags)
+    return _store(key, value, words if exptime == b"0" else words + b" T%b" % exptime)
+
+
+def drop(key: Key, unique: int) -> bytes:
+    """Return the request that removes a hold or lease."""
+    return b"md %b%b C%d\r\n" % (key.word, key.flag, unique)
+
+
+def state(key: Key) -> bytes:
+    """Return the request for flags, cas unique and time to live of an item."""
+    return b"mg %b%b f c t\r\n" % key
+
+
+def _store(key: Key, value: bytes, words: bytes) -> bytes:
+    return b"ms %b %d%b%b\r\n%b\r\n" % (key.word, len(value), key.flag, words, value)
+
+
+def number(reply: bytes, flag: bytes) -> int | None:
+    """Return the number of a flag in a meta reply's first line; None if it is not there."""
+    for word in reply[: reply.find(b"\r\n")].split():
+        if word[:1] == flag and word[1:].lstrip(b"-").isdigit():
+            return int(word[1:])
+    return None
+
+
+def shows_hold(reply: bytes) -> bool:
+    """Return whether the reply to a read of one key may be a hold or lease, and no value.
+
+    A client's item with the same flags or value counts as one too: the primary is asked then.
+    """
+    if reply.startswith(b"VALUE "):
+        end = min(reply.find(b"\r\n"), _LONGEST_LINE)
+        return any(reply.find(mark, 0, end) > 0 for mark in _MARKS)
+    return reply.endswith(_VALUE + b"\r\n")
+
+
+def is_hold(reply: bytes) -> bool:
+    """Return whether the reply to a read of one key is a hold or lease, as far as it tells."""
+    if not shows_hold(reply):
+        return False
+    start = reply.index(b"\r\n") + 2
+    return reply[start:] in (_VALUE + b"\r\n", _VALUE + b"\r\nEND\r\n")
+
+
+def copied(request: bytes, reply: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Return what a change has stored.
+
+    Args:
+        request: the change.
+        reply: the primary's reply.
+
+    Returns:
+        Flags, exptime and value of the item; None if they do not follow from the request, if it
+        has not stored it, or if the item expires at once.
+    """
+    end = request.index(b"\n") + 1
+    words = request[:end].split()
+    if _OVERWRITING.get(words[0]) == reply:
+        flags, exptime = words[2], words[3]
+    elif words[0] == b"ms" and reply.startswith(b"HD"):
+        options = {word[:1]: word[1:] for word in words[3:]}
+        if b"I" in options or options.get(b"M", b"") not in _COPIED_MODES:
+            return None
+        flags, exptime = options.get(b"F", b"0"), options.get(b"T", b"0")
+    else:
+        return None
+    if not (flags.isdigit() and exptime.isdigit()):
+        return None
+    return flags, b"%d" % int(exptime), request[end:-2]

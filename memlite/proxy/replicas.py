@@ -1,0 +1,381 @@
+"""Keys with copies: a primary, which decides, and replicas, which help to answer reads."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from memlite.client import FENCE
+from memlite.protocol import replies
+from memlite.proxy.changes import Answer, Change, Changes
+from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.node import Node, Receiver
+from memlite.proxy.replica_requests import (
+    Key,
+    drop,
+    fill,
+    is_hold,
+    is_read,
+    is_spread,
+    key_of,
+    lease,
+    number,
+    shows_hold,
+)
+
+__all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets"]
+
+_MOST_FILLING: Final = 256
+_DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible with replicas\r\n"
+
+
+class ReplicaSet:
+    """The nodes that have certain keys.
+
+    Args:
+        nodes: the primary, then the replicas.
+        changes: the changes in progress.
+        write: what replies to changes wait for; see `Change`.
+        spreads: whether replicas answer reads.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], changes: Changes, write: str, *, spreads: bool
+    ) -> None:
+        self._primary = nodes[0]
+        self._replicas = nodes[1:]
+        self._readers = nodes if spreads else nodes[:1]
+        self._changes = changes
+        self._write = write
+        self._spreads = spreads
+        self._next = 0
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; see `Node.send`."""
+        changes = self._changes
+        if changes.idle and request.startswith(b"get ") and self._spreads:
+            self._read(request, receiver)
+            return
+        keys, reads = keys_of(request), is_read(request)
+        if len(keys) > 1 and not reads:
+            self._touch(request, keys, receiver)
+            return
+        if changes.wait(keys, lambda: self.send(request, receiver), receiver):
+            return
+        if reads:
+            if self._spreads and is_spread(request):
+                self._read(request, receiver)
+            else:
+                self._primary.send(request, receiver)
+            return
+        replicas = self._replicas
+        change = Change(
+            changes, key_of(request), request, receiver, self._primary, replicas, self._write
+        )
+        change.start(keys[0])
+
+    def _touch(self, request: bytes, keys: Sequence[bytes], receiver: Receiver) -> None:
+        """Carry out a ``gat`` of several keys, which is a change of each."""
+        words = request.split(b" ", 2)
+        whole = _Several(len(keys), receiver)
+        for index, key in enumerate(keys):
+            one = b"%b %b %b\r\n" % (words[0], words[1], key)
+            self.send(one, Answer(whole.taker(index)))
+
+    # Reading
+
+    def _read(self, request: bytes, receiver: Receiver) -> None:
+        node = self._chosen()
+        if node is self._primary:
+            self.ask_primary(request, receiver)
+            return
+        self._changes.replica_reads += 1
+        kind = _Reading if request.startswith(b"mg ") or request.count(b" ") == 1 else _ReadingMany
+        node.send(request, kind(self, node, request, receiver))
+
+    def _chosen(self) -> Node:
+        """Return the next node that is up, or the primary if none is."""
+        nodes = self._readers
+        for _ in nodes:
+            self._next = (self._next + 1) % len(nodes)
+            node = nodes[self._next]
+            if not node.down:
+                return node
+        return self._primary
+
+    def ask_primary(self, request: bytes, receiver: Receiver) -> None:
+        """Send a read that the primary is to answer."""
+        self._primary.send(request, receiver)
+
+    def fill(self, node: Node, name: bytes, key: Key) -> None:
+        """Copy an item from the primary to a replica, unless it changes meanwhile."""
+        filling = self._changes.filling
+        if name not in filling and len(filling) < _MOST_FILLING:
+            filling.add(name)
+            _Filling(self._changes, self._primary, node, name, key).start()
+
+
+class _Reading:
+    """Receives a replica's reply to a read of one key."""
+
+    __slots__ = ("_node", "_receiver", "_request", "_set")
+
+    reads = True
+
+    def __init__(self, owner: ReplicaSet, node: Node, request: bytes, receiver: Receiver) -> None:
+        self._set = owner
+        self._node = node
+        self._request = request
+        self._receiver = receiver
+
+    def answer(self, reply: bytes) -> None:
+        if reply.startswith((b"VALUE ", b"VA ")) and not shows_hold(reply):
+            self._receiver.answer(reply)
+        elif reply in (b"END\r\n", b"EN\r\n"):
+            self._set.ask_primary(self._request, Answer(self._missed, reads=True))
+        else:
+            self._set.ask_primary(self._request, self._receiver)
+
+    def fail(self, _error: bytes) -> None:
+        self._set.ask_primary(self._request, self._receiver)
+
+    def _missed(self, reply: bytes, failed: bool) -> None:
+        if failed:
+            self._receiver.fail(reply)
+            return
+        if reply.startswith((b"VALUE ", b"VA ")):
+            self._set.fill(self._node, keys_of(self._request)[0], key_of(self._request))
+        self._receiver.answer(reply)
+
+
+class _ReadingMany:
+    """Receives a replica's reply to a ``get`` of several keys."""
+
+    __slots__ = ("_keys", "_missing", "_node", "_receiver", "_reply", "_request", "_set")
+
+    reads = True
+
+    def __init__(self, owner: ReplicaSet, node: Node, request: bytes, receiver: Receiver) -> None:
+        self._set = owner
+        self._node = node
+        self._request = request
+        self._receiver = receiver
+
+    def answer(self, reply: bytes) -> None:
+        if not reply.startswith((b"VALUE ", b"END")):
+            self.fail(reply)
+            return
+        keys = keys_of(self._request)
+        kept, missing = _found(keys, reply)
+        if not missing:
+            self._receiver.answer(reply)
+            return
+        self._keys, self._reply, self._missing = keys, kept, missing
+        request = b"get " + b" ".join(dict.fromkeys(missing)) + b"\r\n"
+        self._set.ask_primary(request, Answer(self._completed, reads=True))
+
+    def fail(self, _error: bytes) -> None:
+        self._set.ask_primary(self._request, self._receiver)
+
+    def _completed(self, reply: bytes, failed: bool) -> None:
+        if failed or not reply.startswith((b"VALUE ", b"END")):
+            self._receiver.fail(reply)
+            return
+        found, _ = _found(list(dict.fromkeys(self._missing)), reply)
+        for key in found:
+            self._set.fill(self._node, key, Key(key, b""))
+        both = self._reply | found
+        parts = [both[key] for key in self._keys if key in both]
+        self._receiver.answer(b"".join(parts) + b"END\r\n")
+
+
+def _found(keys: Sequence[bytes], reply: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
+    """Return the items of a reply by their keys, without holds, and the keys that lack one."""
+    found: dict[bytes, bytes] = {}
+    position = 0
+    while reply.startswith(b"VALUE ", position):
+        line_end = reply.index(b"\r\n", position)
+        words = reply[position:line_end].split(b" ")
+        end = line_end + 2 + int(words[3]) + 2
+        item = reply[position:end]
+        if not shows_hold(item):
+            found[words[1]] = item
+        position = end
+    return found, [key for key in keys if key not in found]
+
+
+class _Filling:
+    """Copies an item to a replica that lacks it, under a lease."""
+
+    def __init__(
+        self, changes: Changes, primary: Node, replica: Node, name: bytes, key: Key
+    ) -> None:
+        self._changes = changes
+        self._primary = primary
+        self._replica = replica
+        self._name = name
+        self._key = key
+        self._unique = 0
+
+    def start(self) -> None:
+        self._replica.send(lease(self._key), Answer(self._leased, reads=True))
+
+    def _leased(self, reply: bytes, failed: bool) -> None:
+        self._unique = 0 if failed else number(reply, b"c") or 0
+        if not self._unique:
+            self._end(reply, failed)
+            return
+        request = b"mg %b%b v f t c\r\n" % self._key
+        self._primary.send(request, Answer(self._read, reads=True))
+
+    def _read(self, reply: bytes, failed: bool) -> None:
+        request = drop(self._key, self._unique)
+        words = reply[: reply.find(b"\r\n")].split()
+        stale = is_hold(reply) or {b"W", b"X", b"Z"} & set(words)
+        if not failed and reply.startswith(b"VA ") and not stale:
+            left = number(reply, b"t")
+            flags = number(reply, b"f") or 0
+            if left:
+                value = reply[reply.index(b"\r\n") + 2 : -2]
+                exptime = b"%d" % max(left, 0)
+                request = fill(self._key, self._unique, b"%d" % flags, exptime, value)
+                self._changes.fills += 1
+        elif b"W" in words:
+            # The right to recache a stale item is a client's.
+            unique = number(reply, b"c") or 0
+            again = b"md %b%b I C%d\r\n" % (*self._key, unique)
+            self._primary.send(again, Answer(lambda *_: None))
+        self._replica.send(request, Answer(self._end, reads=True))
+
+    def _end(self, _reply: bytes, _failed: bool) -> None:
+        self._changes.filling.discard(self._name)
+
+
+class _Several:
+    """Collects the replies to a retrieval that was split by keys."""
+
+    def __init__(self, keys: int, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._replies = [b""] * keys
+        self._missing = keys
+        self._error = b""
+
+    def taker(self, index: int) -> Callable[[bytes, bool], None]:
+        def take(reply: bytes, failed: bool) -> None:
+            self._replies[index] = reply
+            if failed or not reply.startswith((b"VALUE ", b"END")):
+                self._error = self._error or reply
+            self._missing -= 1
+            if not self._missing:
+                self._answer()
+
+        return take
+
+    def _answer(self) -> None:
+        if self._error:
+            self._receiver.fail(self._error)
+            return
+        parts = [reply.removesuffix(b"END\r\n") for reply in self._replies]
+        self._receiver.answer(b"".join(parts) + b"END\r\n")
+
+
+class FlushTwice:
+    """Empties all nodes, and once more when all have answered.
+
+    A copy that was being filled meanwhile may have got an item of before.
+
+    Args:
+        nodes: the nodes.
+        changes: those in progress, for which the flush waits.
+    """
+
+    def __init__(self, nodes: Sequence[Node], changes: Changes) -> None:
+        self._nodes = nodes
+        self._changes = changes
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send ``flush_all``, whose reply is the first that is not ``OK``, or that."""
+        words = request.split()
+        if len(words) > 1 and int(words[1]) > 0:
+            receiver.fail(_DELAYED)
+            return
+        self._changes.flush(
+            lambda: self._fence(request, receiver),
+            lambda: self.send(request, receiver),
+        )
+
+    def _fence(self, request: bytes, receiver: Receiver) -> None:
+        """Flush when replicas have answered earlier reads, and primaries are asked for the rest."""
+        missing = len(self._nodes)
+
+        def take(_reply: bytes, _failed: bool) -> None:
+            nonlocal missing
+            missing -= 1
+            if not missing:
+                self._flush(request, receiver, again=True)
+
+        for node in self._nodes:
+            node.send(FENCE, Answer(take, reads=True))
+
+    def _flush(self, request: bytes, receiver: Receiver, *, again: bool) -> None:
+        missing = len(self._nodes)
+        bad = b""
+
+        def take(reply: bytes, failed: bool) -> None:
+            nonlocal missing, bad
+            if failed or reply != replies.OK:
+                bad = bad or reply
+            missing -= 1
+            if missing:
+                return
+            if again and not bad:
+                self._flush(request, receiver, again=False)
+                return
+            if bad.startswith(b"SERVER_ERROR "):
+                receiver.fail(bad)
+            else:
+                receiver.answer(bad or replies.OK)
+            self._changes.flushed()
+
+        for node in self._nodes:
+            node.send(request, Answer(take))
+
+
+class ReplicaSets:
+    """Finds the replica set of a key.
+
+    Args:
+        nodes: the nodes.
+        order: returns the indexes of the nodes that have a key, the primary first.
+        changes: those in progress.
+        write: what replies to changes wait for; see `Change`.
+        spreads: whether replicas answer reads.
+
+    Attributes:
+        flushing: what a request for all nodes is sent to.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        order: Callable[[bytes], Sequence[int]],
+        changes: Changes,
+        write: str,
+        *,
+        spreads: bool,
+    ) -> None:
+        self._nodes = nodes
+        self._order = order
+        self._changes = changes
+        self._write = write
+        self._spreads = spreads
+        self._sets: dict[tuple[int, ...], ReplicaSet] = {}
+        self.flushing = FlushTwice(nodes, changes)
+
+    def of(self, key: bytes) -> ReplicaSet:
+        """Return the replica set of a key."""
+        indexes = tuple(self._order(key))
+        found = self._sets.get(indexes)
+        if found is None:
+            nodes = [self._nodes[index] for index in indexes]
+            found = ReplicaSet(nodes, self._changes, self._write, spreads=self._spreads)
+            self._sets[indexes] = found
+        return found

@@ -1,0 +1,77 @@
+"""What the trace has of a request: the columns of its row."""
+
+from typing import Final
+
+from memlite.protocol.magic import MAGIC_OF_REPLIES
+from memlite.proxy.queue import Ticket
+
+__all__ = ["COLUMNS", "Row", "row_of"]
+
+Row = tuple[object, ...]
+
+COLUMNS: Final[Row] = (
+    "client", "arrival", "queue_length", "enqueued", "dequeued", "sent", "received", "replied",
+    "worker", "command", "keys", "nodes", "result", "bytes", "epoch",
+)  # fmt: skip
+
+_FIRST_KEY: Final = {b"get": 1, b"gets": 1, b"gat": 2, b"gats": 2}
+"""Index of the first key of commands that have several."""
+_MOST_KEYS_NAMED: Final = 100
+
+
+def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
+    """Return the row of a request that is over.
+
+    Args:
+        ticket: the request.
+        offset: nanoseconds from `time.monotonic_ns` to the time since 1970.
+        epoch: the version of the topology.
+        names: whether keys are named, up to 100 of them, instead of counted.
+    """
+
+    def at(moment: int) -> object:
+        return (moment + offset) // 1000 if moment else ""
+
+    command, keys = _command(ticket)
+    return (
+        ticket.client.number,
+        at(ticket.arrival),
+        ticket.ahead,
+        at(ticket.enqueued),
+        at(ticket.dequeued),
+        at(ticket.sent),
+        at(ticket.received),
+        at(ticket.replied_at),
+        ticket.worker if ticket.worker >= 0 else "",
+        command,
+        _named(keys) if names else len(keys),
+        " ".join(str(getattr(target, "name", "")) for target, _, _ in ticket.sends),
+        _result(ticket.reply),
+        len(ticket.reply),
+        epoch,
+    )
+
+
+def _command(ticket: Ticket) -> tuple[str, list[bytes]]:
+    keys: list[bytes] = []
+    word = b""
+    for _, data, _ in ticket.sends:
+        words = data[: data.find(b"\n")].split()
+        word = words[0]
+        if word == b"flush_all":
+            break
+        first = _FIRST_KEY.get(word)
+        keys += words[1:2] if first is None else words[first:]
+    return word.decode("ascii", "backslashreplace"), keys
+
+
+def _named(keys: list[bytes]) -> str:
+    return " ".join(key.decode("utf-8", "backslashreplace") for key in keys[:_MOST_KEYS_NAMED])
+
+
+def _result(reply: bytes) -> str:
+    """Return the first word of a reply; of a binary one ``status`` and its number."""
+    if reply[:1] == bytes((MAGIC_OF_REPLIES,)):
+        return f"status {int.from_bytes(reply[6:8])}"
+    words = reply[: reply.find(b"\n")].split(None, 1)
+    return words[0].decode("ascii", "backslashreplace") if words else ""

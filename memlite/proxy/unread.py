@@ -1,0 +1,92 @@
+"""Bounds the replies that are held for clients that are slow to read them."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+__all__ = ["UNREAD_LIMIT", "UnreadReplies"]
+
+UNREAD_LIMIT: Final = 256 * 1024 * 1024
+"""Bytes of replies that all clients together may have yet to read, unless told otherwise."""
+
+_log = logging.getLogger("memlite")
+
+# While no client can be disconnected, all are looked at again after this part of the limit.
+_STEP: Final = 16
+
+
+class _Client(Protocol):
+    @property
+    def unread(self) -> int: ...
+
+    @property
+    def number(self) -> int: ...
+
+    def abort(self) -> None: ...
+
+
+class UnreadReplies:
+    """Counts the replies held for clients that are slow to read, and disconnects the slowest.
+
+    A proxy does not send more requests for such a client, but it must take the replies to those
+    that it has sent: they arrive on connections that all clients share. A client may have 64 of
+    them, each as large as a value may be.
+
+    Args:
+        most: bytes for all clients together. Beyond it, the client with the most is disconnected.
+        spared: bytes that each client may have in any case, so that one which asks for a value at
+            a time is never disconnected.
+
+    Attributes:
+        size: bytes held, as of the last look at each client.
+        disconnected: how many clients were disconnected.
+    """
+
+    def __init__(self, most: int, spared: int) -> None:
+        self._most = most
+        self._spared = spared
+        self._look_beyond = most
+        self.size = 0
+        self.disconnected = 0
+        self._sizes: dict[_Client, int] = {}
+
+    def count(self, client: _Client) -> None:
+        """Look at what is held for a client that is slow to read."""
+        sizes = self._sizes
+        size = client.unread
+        self.size += size - sizes.get(client, 0)
+        sizes[client] = size
+        if self.size > self._look_beyond:
+            self._make_room()
+
+    def forget(self, client: _Client) -> None:
+        """Stop counting a client, because it has read its replies or has gone."""
+        self.size -= self._sizes.pop(client, 0)
+        self._look_beyond = min(self._look_beyond, self._next_look())
+
+    def _make_room(self) -> None:
+        sizes = self._sizes = {client: client.unread for client in self._sizes}
+        self.size = sum(sizes.values())
+        by_size: Callable[[_Client], int] = sizes.__getitem__
+        while self.size > self._most:
+            client = max(sizes, key=by_size)
+            held = sizes[client]
+            if held <= self._spared:
+                break
+            self.forget(client)
+            self.disconnected += 1
+            _log.warning(
+                "<%d disconnected: it has %d MB of replies to read, all clients together %d MB"
+                " (--unread-limit)",
+                client.number,
+                held >> 20,
+                (self.size + held) >> 20,
+            )
+            client.abort()
+        self._look_beyond = self._next_look()
+
+    def _next_look(self) -> int:
+        """Return the size beyond which to look at all clients again."""
+        if self.size <= self._most:
+            return self._most
+        return self.size + self._most // _STEP  # all clients are within what is spared

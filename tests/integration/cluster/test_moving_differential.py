@@ -1,0 +1,144 @@
+"""For keys that move between nodes, conversations through a proxy get the same bytes as without.
+
+What is different is on the page about replicas and moves: a new expiry gives an item a new cas
+unique, as on a file, and ``h`` starts anew when an item is written again, as on a bucket.
+"""
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from memlite.cluster.topology import Phase
+from memlite.protocol.packets import Opcode
+from tests.support.differential import ITEMS, NUMBERS, PEER_OPTIONS, Batch, Comparison, Conversation
+from tests.support.differential import Generator as Conversations
+from tests.support.moving import Mover, MovingProxy, moving_proxy, topology_of
+from tests.support.servers import RunningServer, memcached_path, running
+
+CONVERSATIONS = 10
+# A proxy answers these itself, in other words: they are about a node.
+OF_NODES = (b"cache_memlimit 1\r\n", b"stats nonsense\r\n", b"flush_all -\r\n")
+KINDS = [
+    "memlite",
+    pytest.param(
+        "memcached", marks=pytest.mark.skipif(not memcached_path(), reason="needs memcached")
+    ),
+]
+
+
+class Three:
+    """A node for itself, and two others behind a proxy."""
+
+    def __init__(
+        self, direct: RunningServer, nodes: tuple[RunningServer, RunningServer], front: MovingProxy
+    ) -> None:
+        self.direct = direct
+        self.nodes = nodes
+        self.front = front
+
+    def enter(self, phase: Phase) -> None:
+        before, after = self.nodes
+        self.front.change(topology_of([before], [after], phase))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def three(request: pytest.FixtureRequest) -> Iterator[Three]:
+    kind: str = request.param
+    with contextlib.ExitStack() as stack:
+        direct = stack.enter_context(running("memlite"))
+        options = PEER_OPTIONS if kind == "memcached" else ()
+        nodes = [stack.enter_context(running(kind, *options)) for _ in range(2)]
+        topology = topology_of(nodes[:1], nodes[1:], Phase.PREPARE)
+        front = stack.enter_context(moving_proxy(topology))
+        yield Three(direct, (nodes[0], nodes[1]), front)
+
+
+def left_out(request: bytes, binary: bool) -> bool:
+    """Return whether a request is not compared.
+
+    That an item without an expiry was won cannot be copied.
+    """
+    if binary:
+        return request[1] in (Opcode.STAT, Opcode.TOUCH)
+    flags = request.split()[2:] if request.startswith(b"mg ") else []
+    letters = {flag[:1] for flag in flags}
+    return letters >= {b"R", b"T"} or bool({b"N0", b"N-", b"N-0"} & set(flags))
+
+
+def forwarded(conversation: Conversation) -> Conversation:
+    """Return what of a conversation is compared; see `test_proxy_binary_differential`."""
+    batches = [
+        Batch(
+            batch.binary,
+            tuple(
+                unit
+                for unit in batch.units
+                if unit.data not in OF_NODES and not left_out(unit.data, batch.binary)
+            ),
+            batch.cuts,
+            batch.last,
+        )
+        for batch in conversation
+    ]
+    return [batch for batch in batches if batch.units or batch.last]
+
+
+def compare(servers: tuple[RunningServer, RunningServer], seed: int) -> None:
+    comparison = Comparison(servers, versioned=True, forgets_reads=True)
+    rng = random.Random(seed)
+    conversation = forwarded(Conversations(rng, versioned=True).conversation())
+    found = comparison.difference(conversation) if conversation else None
+    assert found is None, f"seed {seed}, the node first:\n{comparison.shrink(found)}"
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_conversations_in_a_phase(three: Three, phase: Phase) -> None:
+    three.enter(phase)
+    for seed in range(CONVERSATIONS):
+        compare((three.direct, three.front.server), seed)
+
+
+class Front(RunningServer):
+    """A proxy while keys begin to move, and are moved by a mover, after each flush."""
+
+    def __init__(self, three: Three, seed: int) -> None:
+        super().__init__("memlite-proxy", three.direct.process, three.front.server.port)
+        self._three = three
+        self._rng = random.Random(seed)
+        self._mover = Mover(*three.nodes, [*ITEMS, *NUMBERS, b"b b", b"ccc", b"e" * 250])
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def ask(self, request: bytes) -> bytes:
+        """Send ``flush_all``, and move what is stored from now on."""
+        self.stop_moving()
+        self._three.enter(Phase.PREPARE)
+        reply = super().ask(request)
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._move, args=[self._rng.random() / 50])
+        self._thread.start()
+        return reply
+
+    def stop_moving(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _move(self, delay: float) -> None:
+        self._stopping.wait(delay)
+        self._three.enter(Phase.MOVE)
+        while not self._stopping.is_set():
+            self._mover.run()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_conversations_while_keys_are_moved(three: Three, part: int) -> None:
+    front = Front(three, part)
+    try:
+        for seed in range(part * CONVERSATIONS, (part + 1) * CONVERSATIONS):
+            compare((three.direct, front), seed)
+    finally:
+        front.stop_moving()

@@ -1,0 +1,105 @@
+"""A proxy with `--in-flight`: a limit on the requests that are with the nodes."""
+
+import contextlib
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.packets import packet
+from tests.support.proxies import node_stat, proxy
+from tests.support.servers import RunningServer, Wire, running
+from tests.support.waiting import wait_until
+
+
+def proxy_stats(front: RunningServer) -> dict[str, str]:
+    return front.stats("proxy")
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[tuple[RunningServer, ...]]:
+    with contextlib.ExitStack() as stack:
+        yield tuple(stack.enter_context(running("memlite")) for _ in range(2))
+
+
+@pytest.fixture(scope="module")
+def front(nodes: tuple[RunningServer, ...]) -> Iterator[RunningServer]:
+    with proxy(nodes, "--in-flight", "1", "--deadline", "30") as front:
+        assert wait_until(lambda: all(node_stat(front, n, "state") == "up" for n in nodes))
+        yield front
+
+
+def test_pipelines_of_several_clients_are_answered_in_order(front: RunningServer) -> None:
+    with contextlib.ExitStack() as stack:
+        wires: list[Wire] = [stack.enter_context(front.connect()) for _ in range(4)]
+        for number, wire in enumerate(wires):
+            sets = b"".join(b"set p%d:%d 0 0 1\r\nx\r\n" % (number, n) for n in range(100))
+            gets = b"get %b\r\n" % b" ".join(b"p%d:%d" % (number, n) for n in range(100))
+            quiet = b"delete p%d:0 noreply\r\n" % number
+            wire.send(sets + gets + quiet + b"mg p%d:0 v\r\nversion\r\n" % number)
+        for number, wire in enumerate(wires):
+            assert wire.exactly(800) == b"STORED\r\n" * 100
+            values = b"".join(b"VALUE p%d:%d 0 1\r\nx\r\n" % (number, n) for n in range(100))
+            assert wire.exactly(len(values) + 5) == values + b"END\r\n"
+            assert wire.line() == b"EN\r\n"
+            assert wire.line().startswith(b"VERSION ")
+    found = proxy_stats(front)
+    assert found["in_flight_limit"] == "1"
+    assert int(found["queue_length_max"]) > 0
+    assert found["queue_length"] == "0"
+    assert found["arrivals"] == found["queue_count"] == found["service_count"]
+    assert float(found["queue_us_p50"]) <= float(found["queue_us_max"])
+
+
+def test_a_paused_node_holds_up_the_queue_and_reads_of_clients_that_leave_are_not_sent(
+    front: RunningServer, nodes: tuple[RunningServer, ...]
+) -> None:
+    dropped = int(proxy_stats(front)["queue_dropped"])
+    for node in nodes:
+        node.pause()
+    try:
+        with front.connect() as first, front.connect() as leaving:
+            first.send(b"get a\r\n")
+            assert wait_until(lambda: proxy_stats(front)["in_flight"] == "1")
+            leaving.send(b"get b\r\nset kept 0 0 1\r\nx\r\n")
+            assert wait_until(lambda: proxy_stats(front)["queue_length"] == "2")
+            leaving.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            leaving.sock.close()  # by a reset
+            assert wait_until(lambda: front.stats()["curr_connections"] == "2")
+            for node in nodes:
+                node.process.send_signal(signal.SIGCONT)
+            assert first.line() == b"END\r\n"
+    finally:
+        for node in nodes:
+            node.process.send_signal(signal.SIGCONT)
+    with front.connect() as wire:
+        assert wait_until(lambda: wire.ask(b"mg kept\r\n") == b"HD\r\n")
+    assert wait_until(lambda: int(proxy_stats(front)["queue_dropped"]) == dropped + 1)
+
+
+def test_binary_clients_pass_the_queue(front: RunningServer) -> None:
+    before = int(proxy_stats(front)["arrivals"])
+    with front.connect() as wire:
+        wire.send(packet(0x08))  # flush: one request, whatever the number of nodes
+        assert wire.exactly(24)[:2] == b"\x81\x08"
+        wire.send(packet(0x10, b"proxy"))
+        last = b"\x81\x10" + b"\0" * 10 + b"\xde\xad\xbe\xef" + b"\0" * 8
+        assert b"in_flight_limit1" in wire.until(last)
+    assert int(proxy_stats(front)["arrivals"]) == before + 1
+
+
+def test_without_a_limit_there_are_the_times_of_the_nodes(
+    nodes: tuple[RunningServer, ...],
+) -> None:
+    with proxy(nodes) as front:
+        with front.connect() as wire:
+            wire.send(b"set a 0 0 1\r\nx\r\n" + b"get a\r\n" * 50)
+            assert wire.exactly(8) == b"STORED\r\n"
+            assert wire.exactly(50 * 21) == b"VALUE a 0 1\r\nx\r\nEND\r\n" * 50
+        found = proxy_stats(front)
+        assert "queue_length" not in found
+        names = [f"node:127.0.0.1:{node.port}:service_count" for node in nodes]
+        assert sum(int(found[name]) for name in names) >= 1
+        assert sum(int(found[name.replace("service_count", "arrivals")]) for name in names) == 51

@@ -1,0 +1,157 @@
+"""memlite as a process forked from one that has imported it already.
+
+Starting Python and importing memlite takes most of the processor time of a short test. Here
+multiprocessing's fork server does it once for each process that runs tests. The command line, the
+environment and the files are those of a process that is started as usual; tests of the start
+itself start one as usual.
+"""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerContext
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from memlite.__main__ import main
+from memlite.testing.process import start_process
+
+__all__ = ["ForkedProcess", "fork_process", "run_memlite"]
+
+_COMMAND = [sys.executable, "-P", "-m", "memlite"]
+_PRELOADED = [
+    "memlite.cli.main",
+    "memlite.cli.proxy",
+    "memlite.cli.serve",
+    "memlite.shell.command",
+    "tests.support.forked",
+]
+
+
+def fork_process(
+    line: Sequence[str], output: BinaryIO, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a process as `start_process` does; fork it if it is this memlite."""
+    if list(line[: len(_COMMAND)]) == _COMMAND and _is_alike(environment):
+        with Path(os.devnull).open("rb") as nothing:
+            return ForkedProcess(line, (nothing, output, output), environment)
+    return start_process(line, output, environment)
+
+
+def _is_alike(environment: Mapping[str, str]) -> bool:
+    """Return whether an interpreter would be the same with these variables.
+
+    It and the C library read theirs when they start, long before a fork.
+    """
+    names = {
+        name
+        for name in {*environment, *os.environ} - {"PYTHONPATH"}
+        if name.startswith(("PYTHON", "MALLOC", "LD_"))
+    }
+    path = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    return {*path} <= {*sys.path} and all(
+        environment.get(name) == os.environ.get(name) for name in names
+    )
+
+
+@functools.cache
+def _fork_server() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+class ForkedProcess(subprocess.Popen[bytes]):
+    """A forked memlite with the methods of a process that was started.
+
+    Args:
+        line: its command line, from the interpreter on.
+        files: its standard input, output and error.
+        environment: all of its variables.
+    """
+
+    def __init__(
+        self,
+        line: Sequence[str | bytes],
+        files: tuple[BinaryIO, BinaryIO, BinaryIO],
+        environment: Mapping[str, str],
+    ) -> None:
+        self.args = line
+        self.returncode: int | None = None
+        self.stdin = self.stdout = self.stderr = None
+        descriptors = [_Descriptor(file.fileno()) for file in files]
+        self._process: Any = _fork_server().Process(
+            target=_run,
+            args=(descriptors, [*map(os.fsdecode, line[len(_COMMAND) :])], dict(environment)),
+            daemon=True,
+        )
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._process.exitcode
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+
+class _Descriptor:
+    """A descriptor that arrives with the process as its own number there."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (DupFd(self._number),)
+
+
+def _received(duplicate: Any) -> int:
+    return int(duplicate.detach())
+
+
+def _run(descriptors: Sequence[int], arguments: list[str], environment: dict[str, str]) -> None:
+    """Run memlite in the forked process."""
+    os.setsid()  # out of reach of Ctrl-C
+    for target, source in enumerate(descriptors):
+        os.dup2(source, target)
+    os.closerange(3, 1 << 16)
+    sys.stdin = os.fdopen(0, closefd=False)  # the fork server has closed its own
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["memlite", *arguments]
+    sys.exit(main())
+
+
+def run_memlite(
+    *arguments: str | bytes,
+    lines: bytes = b"",
+    timeout: float = 60,
+    environment: Mapping[str, str] = os.environ,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command of memlite to its end, as `subprocess.run` with captured output does."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        given, output, errors = files
+        given.write(lines)
+        given.seek(0)
+        process = ForkedProcess([*_COMMAND, *arguments], (given, output, errors), environment)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(process.args, code, output.read(), errors.read())

@@ -1,0 +1,277 @@
+"""All orders of the steps of several actors on two model nodes, checked for linearizability.
+
+An actor carries out operations one after another. Each is a generator that yields requests and is
+sent the answers; see `memlite.cluster.moving.answers.Steps`. A request is carried out at any time
+after it was made, so that a schedule is an order of requests. In every state that can be reached, a
+reader comes by and must see what is linearizable: it does not matter which of the actors go on from
+there, so that each of them may be killed at any time.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memlite.cluster.moving.answers import Answer, Ask, Place, Steps, answer_of
+from memlite.cluster.moving.steps import BusyKeyError
+from memlite.core.errors import VersionConflict
+from tests.support.model_node import ModelItem, ModelNode
+
+__all__ = ["Operation", "Search", "Value", "ViolationError"]
+
+Value = bytes | None
+"""Of the key; None if there is no item."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of an actor.
+
+    Attributes:
+        name: for messages.
+        steps: begins it; the result is what a client is told.
+        effect: of the operation on the value: returns the value after it, and the result. None if
+            clients see nothing of it.
+    """
+
+    name: str
+    steps: Callable[[], Steps[Any]]
+    effect: Callable[[Value], tuple[Value, Hashable]] | None = None
+
+
+_GAVE_UP = object()
+"""In place of the result of an operation."""
+
+
+@dataclass(frozen=True)
+class _Actor:
+    """How far an actor is.
+
+    Attributes:
+        operation: the number of its operation.
+        answers: those that the operation was sent.
+        partial: those to the requests that it has made last.
+    """
+
+    operation: int = 0
+    answers: tuple[tuple[Answer, ...], ...] = ()
+    partial: tuple[Answer, ...] = ()
+
+
+_Items = frozenset[tuple[bytes, ModelItem]]
+_Nodes = tuple[_Items, _Items]
+_Config = tuple[Value, frozenset[tuple[int, Hashable]]]
+"""A possible value, and the results of operations that have taken effect and have not ended."""
+
+
+@dataclass(frozen=True)
+class _State:
+    nodes: _Nodes
+    actors: tuple[_Actor, ...]
+    configs: frozenset[_Config]
+
+
+class ViolationError(AssertionError):
+    """A history is not linearizable; the text is the schedule."""
+
+
+class Search:
+    """Tries all orders.
+
+    Args:
+        scripts: the operations of each actor.
+        prepare: puts items into the nodes, the source and the destination.
+        initial: the value at the start.
+        reader: reads the key; the result is the value.
+        assigns: whether the nodes let cas uniques be assigned.
+
+    Attributes:
+        states: how many states there were.
+        ended: how many of them had all actors at their end.
+    """
+
+    def __init__(
+        self,
+        scripts: Sequence[Sequence[Operation]],
+        prepare: Callable[[ModelNode, ModelNode], None],
+        initial: Value,
+        reader: Sequence[Callable[[], Steps[Value]]],
+        *,
+        assigns: bool = True,
+    ) -> None:
+        self._scripts = scripts
+        self._reader = reader
+        self._assigns = assigns
+        self.states = self.ended = 0
+        # What the same part of many states leads to.
+        self._seen: dict[_Nodes, list[Value]] = {}
+        self._progressed: dict[tuple[Any, ...], tuple[tuple[Ask, ...], Any]] = {}
+        self._reached: dict[tuple[frozenset[_Config], tuple[int, ...]], set[_Config]] = {}
+        nodes = ModelNode(assigns=assigns, first=500), ModelNode(assigns=assigns)
+        prepare(*nodes)
+        configs: frozenset[_Config] = frozenset([(initial, frozenset())])
+        actors = tuple(_Actor() for _ in scripts)
+        self._start = _State((_frozen(nodes[0]), _frozen(nodes[1])), actors, configs)
+
+    def run(self) -> None:
+        """Try all orders.
+
+        Raises:
+            ViolationError: one of them is not linearizable.
+        """
+        seen = {self._start}
+        stack: list[tuple[_State, _Path]] = [(self._start, ())]
+        while stack:
+            state, path = stack.pop()
+            self.states += 1
+            self._probe(state, path)
+            moved = False
+            for index in range(len(self._scripts)):
+                for following, label in self._step(state, index, path):
+                    moved = True
+                    if following not in seen:
+                        seen.add(following)
+                        stack.append((following, (path, label)))
+            self.ended += not moved
+
+    def _step(self, state: _State, index: int, path: "_Path") -> Iterator[tuple[_State, "_Label"]]:
+        """Yield the state after the next request of an actor was carried out, if it has one."""
+        actor, script = state.actors[index], self._scripts[index]
+        if actor.operation >= len(script):
+            return
+        operation = script[actor.operation]
+        asks, _ = self._progress(index, actor)
+        ask = asks[len(actor.partial)]
+        nodes = self._thawed(state.nodes)
+        for node in nodes:
+            # A unique that does not depend on what others have done, so that fewer states differ.
+            round_ = 10 * len(actor.answers) + len(actor.partial)
+            node.following = 1000 * (1 + _number(index, actor.operation)) + round_
+        reply = nodes[ask.place is Place.DESTINATION].handle(ask.request)
+        label: _Label = index, operation.name, ask, reply
+        actor = replace(actor, partial=(*actor.partial, answer_of(reply)))
+        configs = state.configs
+        if len(actor.partial) == len(asks):
+            actor = _Actor(actor.operation, (*actor.answers, actor.partial))
+            more, result = self._progress(index, actor)
+            if not more:
+                ended = result is not _GAVE_UP  # otherwise nobody was told anything
+                number = _number(index, actor.operation)
+                if ended and operation.effect is not None:
+                    configs = self._ended(state, number, result)
+                    if not configs:
+                        raise _violation((path, label), f"result {result!r}")
+                    label = *label, result
+                actor = _Actor(actor.operation + 1 if ended else len(script))
+        actors = list(state.actors)
+        actors[index] = actor
+        yield _State((_frozen(nodes[0]), _frozen(nodes[1])), tuple(actors), configs), label
+
+    def _progress(self, index: int, actor: _Actor) -> tuple[tuple[Ask, ...], Any]:
+        """Return what an actor asks next; nothing at the end of its operation, and the result."""
+        key = index, actor.operation, actor.answers
+        known = self._progressed.get(key)
+        if known is None:
+            steps = self._scripts[index][actor.operation].steps()
+            result: Any = None
+            try:
+                asks = next(steps)
+                for answer in actor.answers:
+                    asks = steps.send(answer)
+            except StopIteration as stop:
+                asks, result = (), stop.value
+            except (BusyKeyError, VersionConflict):
+                asks, result = (), _GAVE_UP
+            known = self._progressed[key] = asks, result
+        return known
+
+    # Linearizability
+
+    def _ended(self, state: _State, number: int, result: Hashable) -> frozenset[_Config]:
+        """Return what is possible after an operation has ended with a result."""
+        return frozenset(
+            (value, effects - {(number, result)})
+            for value, effects in self._closure(state)
+            if (number, result) in effects
+        )
+
+    def _closure(self, state: _State) -> set[_Config]:
+        """Return what is possible if any of the operations in progress take effect now."""
+        key = state.configs, tuple(actor.operation for actor in state.actors)
+        known = self._reached.get(key)
+        if known is not None:
+            return known
+        open_ = [
+            (_number(index, actor.operation), script[actor.operation])
+            for index, (actor, script) in enumerate(zip(state.actors, self._scripts, strict=True))
+            if actor.operation < len(script) and script[actor.operation].effect is not None
+        ]
+        reached = self._reached[key] = set(state.configs)
+        stack = list(reached)
+        while stack:
+            value, effects = stack.pop()
+            taken = {number for number, _ in effects}
+            for number, operation in open_:
+                if number in taken or operation.effect is None:
+                    continue
+                after, result = operation.effect(value)
+                config = after, effects | {(number, result)}
+                if config not in reached:
+                    reached.add(config)
+                    stack.append(config)
+        return reached
+
+    def _probe(self, state: _State, path: "_Path") -> None:
+        """Have readers come by, who are not disturbed."""
+        possible = {value for value, _ in self._closure(state)}
+        values = self._seen.get(state.nodes)
+        if values is None:
+            values = self._seen[state.nodes] = [
+                self._read(reader, state.nodes) for reader in self._reader
+            ]
+        for value in values:
+            if value not in possible:
+                raise _violation(path, f"a reader sees {value!r}, possible is {possible!r}")
+
+    def _read(self, reader: Callable[[], Steps[Value]], at: _Nodes) -> Value:
+        nodes = self._thawed(at)
+        steps = reader()
+        try:
+            asks = next(steps)
+            while True:
+                asks = steps.send(
+                    tuple(
+                        answer_of(nodes[ask.place is Place.DESTINATION].handle(ask.request))
+                        for ask in asks
+                    )
+                )
+        except StopIteration as stop:
+            value: Value = stop.value
+            return value
+
+    def _thawed(self, nodes: _Nodes) -> tuple[ModelNode, ModelNode]:
+        source, destination = (ModelNode(assigns=self._assigns) for _ in nodes)
+        source.items, destination.items = dict(nodes[0]), dict(nodes[1])
+        return source, destination
+
+
+def _frozen(node: ModelNode) -> _Items:
+    return frozenset(node.items.items())
+
+
+def _number(actor: int, operation: int) -> int:
+    return actor * 100 + operation
+
+
+_Label = tuple[Any, ...]
+"""The number of an actor, the name of its operation, a request, its reply, perhaps the result."""
+_Path = tuple[()] | tuple["_Path", _Label]
+"""The path before a step, and the step."""
+
+
+def _violation(path: _Path, reason: str) -> ViolationError:
+    lines = [reason]
+    while path:
+        path, (index, name, ask, reply, *result) = path
+        line = f"{index}:{name}: {ask.place.name.lower()} {ask.request[:60]!r} -> {reply[:60]!r}"
+        lines.append(f"{line} = {result[0]!r}" if result else line)
+    return ViolationError("\n".join(reversed(lines)))

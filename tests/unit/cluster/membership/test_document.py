@@ -1,0 +1,170 @@
+"""The object about the cluster: what it says, and what becomes of nodes while keys move."""
+
+import json
+
+import pytest
+
+from memlite.cluster.membership.document import Document, Entry
+from memlite.cluster.membership.encoding import DocumentError
+from memlite.cluster.topology import Phase
+
+NONCE = "00112233445566778899aabbccddeeff"
+NOW = 1_800_000_000.0
+OLD_FORMAT = (
+    b'{"format": 1, "epoch": 7, "members": [{"name": "a", "address": "h:1", "incarnation": 3, '
+    b'"joined": 4, "weight": 1}], "hash": "ketama", "hash_tag": ""}'
+)
+
+
+def entry(name: str, incarnation: int = 1, *, leased: bool = True) -> Entry:
+    return Entry(name, f"{name}:11211", incarnation, leased=leased)
+
+
+def names(entries: tuple[Entry, ...]) -> str:
+    return "".join(one.name for one in entries)
+
+
+def cluster(phase: Phase | None = None) -> Document:
+    """Return a cluster of a, b and c with spares d and e; d is being added, and c is drained."""
+    document = Document(
+        members=tuple(map(entry, "abc")), spares=(entry("d"), entry("e", 0, leased=False))
+    )
+    if phase is not None:
+        document = document.moving_to("abd", NONCE, NOW)
+        before = () if phase is Phase.PREPARE else dict.fromkeys((Phase.MOVE, phase))
+        for further in before:
+            document = document.in_phase(further, NOW)
+    return document
+
+
+PHASES = [pytest.param(phase, id=phase.value) for phase in Phase]
+LATE = [phase for phase in PHASES if phase.id != "prepare"]
+
+
+@pytest.mark.parametrize("phase", [None, *Phase])
+def test_what_is_written_is_read(phase: Phase | None) -> None:
+    document = cluster(phase)
+    assert Document.decode(document.encode()) == document
+
+
+def test_without_anything_new_it_is_written_as_before() -> None:
+    document = Document.decode(OLD_FORMAT)
+    assert names(document.members) == "a"
+    assert not document.spares
+    assert document.move is None
+    fields = json.loads(document.encode())
+    assert fields.pop("format") == 1
+    old = json.loads(OLD_FORMAT)
+    del old["format"]
+    assert fields == old
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"move": {"phase": "x", "target": ["a"], "nonce": NONCE, "forgets": [], "epochs": {}}},
+        {"move": {"phase": "move", "target": ["x"], "nonce": NONCE, "forgets": [], "epochs": {}}},
+        {"move": {"phase": "move", "target": [], "nonce": NONCE, "forgets": [], "epochs": {}}},
+        {"move": {"phase": "move", "target": ["a"], "nonce": "1", "forgets": [], "epochs": {}}},
+        {"move": {"phase": "move"}},
+        {"spares": [{"name": "a"}]},
+        {"spares": 1},
+    ],
+    ids=str,
+)
+def test_something_else_is_refused(change: dict[str, object]) -> None:
+    data = json.dumps({**json.loads(OLD_FORMAT), **change}).encode()
+    with pytest.raises(DocumentError, match="topology: not a cluster's"):
+        Document.decode(data)
+
+
+def test_the_topology_says_where_keys_move() -> None:
+    assert cluster().topology().move is None  # type: ignore[union-attr]
+    topology = cluster(Phase.MOVE).topology()
+    assert topology is not None
+    assert [node.name for node in topology.nodes] == ["a", "b", "c"]
+    assert topology.move is not None
+    assert topology.move.phase is Phase.MOVE
+    assert [node.name for node in topology.move.nodes] == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize("phase", [None, *Phase])
+def test_a_new_node_waits_while_keys_move_unless_it_is_a_spare(phase: Phase | None) -> None:
+    before = cluster(phase)
+    joined = before.with_node(entry("f"), NOW)
+    assert names(joined.members) == ("abcf" if phase is None else "abc")
+    assert (joined is before) == (phase is not None)
+    spare = before.with_node(entry("f"), NOW, spare=True)
+    assert names(spare.spares) == "def"
+    assert spare.move == before.move
+    assert spare.epoch > before.epoch
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        (name, phase)
+        for name in "ad"
+        for phase in (None, *Phase)
+        if (name, phase) != ("d", Phase.BACK)
+    ],
+)
+def test_a_node_that_comes_back_takes_its_place(name: str, phase: Phase | None) -> None:
+    before = cluster(phase)
+    for spare in (False, True):
+        after = before.with_node(entry(name, 2), NOW, spare=spare)
+        assert after.entry(name) == entry(name, 2)
+        assert names(after.members) == names(before.members)
+        assert names(after.target) == names(before.target)
+        assert after.move == before.move
+    assert before.with_node(entry(name, 0), NOW) is before, "a later one is there"
+
+
+def test_a_new_node_whose_keys_are_given_up_waits() -> None:
+    before = cluster(Phase.BACK)
+    assert before.with_node(entry("d", 2), NOW) is before
+    assert before.with_node(entry("d", 2), NOW, spare=True) is before
+
+
+def test_a_node_does_not_take_the_place_of_one_without_a_lease() -> None:
+    assert cluster().with_node(entry("e", 5), NOW) == cluster()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_spare_without_a_part_in_the_move_can_go(phase: Phase) -> None:
+    before = cluster(phase)
+    after = before.without("e", 0, NOW)
+    assert names(after.spares) == "d"
+    assert after.move == before.move
+
+
+@pytest.mark.parametrize("name", "abcd")
+def test_before_keys_have_moved_a_node_that_goes_ends_the_move(name: str) -> None:
+    after = cluster(Phase.PREPARE).without(name, 1, NOW)
+    assert after.move is None
+    assert names(after.nodes) == "abcde".replace(name, "")
+    assert names(after.members) == "abc".replace(name, "")
+
+
+@pytest.mark.parametrize("phase", LATE)
+@pytest.mark.parametrize("name", "abcd")
+def test_while_keys_move_a_node_that_goes_keeps_its_place(phase: Phase, name: str) -> None:
+    before = cluster(phase)
+    assert before.without(name, 1, NOW) is before
+
+
+def test_after_a_move() -> None:
+    after = cluster(Phase.SETTLE).moved(NOW)
+    assert after.move is None
+    assert names(after.members) == "abd"
+    assert names(after.spares) == "ce"
+    assert names(cluster(Phase.BACK).not_moved(NOW).members) == "abc"
+    assert names(cluster(Phase.BACK).not_moved(NOW).spares) == "de"
+
+
+def test_nodes_without_a_lease_can_be_forgotten() -> None:
+    members = (entry("a"), entry("b", 0, leased=False), entry("c"))
+    document = Document(members=members).moving_to("a", NONCE, NOW, forgets="bc")
+    after = document.in_phase(Phase.MOVE, NOW).in_phase(Phase.SETTLE, NOW).moved(NOW)
+    assert names(after.members) == "a"
+    assert names(after.spares) == "c", "it would register itself again"

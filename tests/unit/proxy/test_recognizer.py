@@ -1,0 +1,153 @@
+"""Requests that need no parser, and those that do."""
+
+from typing import Any, cast
+
+import pytest
+
+from memlite.protocol import Limits
+from memlite.proxy.recognizer import Recognizer
+
+
+class Nodes:
+    """Every key has a node of its own."""
+
+    def __init__(self) -> None:
+        self.by_line: dict[bytes, bytes] = {}
+        self.known_nodes: dict[bytes, bytes] = {}
+
+    def node_of_line(self, line: bytes, key: bytes) -> bytes:
+        self.by_line[line] = b"remembered " + key
+        return key
+
+    def node_of_word(self, key: bytes) -> bytes:
+        return key
+
+
+def scan(data: bytes, most: int = 64) -> tuple[list[bytes], list[bytes], bytes, bool]:
+    """Return the requests, their nodes, the rest of the data, and whether all are reads."""
+    requests: list[bytes] = []
+    targets: list[Any] = []
+    recognizer = Recognizer(cast("Any", Nodes()), Limits(item_size=3000))
+    end, reads = recognizer.scan(data, most, requests, targets)
+    assert b"".join(requests) == data[:end]
+    return requests, targets, data[end:], reads
+
+
+USUAL = (
+    b"get a\r\n",
+    b"set a 0 0 3\r\n\r\n\n\r\n",
+    b"add a 5 60 0\r\n\r\n",
+    b"replace a 0 0 1\r\n \r\n",
+    b"append a 0 0 1\r\n1\r\n",
+    b"prepend a 0 0 1\r\n1\r\n",
+    b"delete a\r\n",
+    b"incr a 1\r\n",
+    b"decr a 12\r\n",
+    b"touch a 0\r\n",
+)
+
+
+@pytest.mark.parametrize("request_", USUAL)
+def test_usual_requests(request_: bytes) -> None:
+    assert scan(request_) == ([request_], [b"a"], b"", request_.startswith(b"get"))
+
+
+def test_requests_of_all_kinds_in_a_row() -> None:
+    data = b"".join(USUAL)
+    assert scan(data) == (list(USUAL), [b"a"] * len(USUAL), b"", False)
+    assert scan(data, 3)[0] == list(USUAL[:3])
+
+
+def test_a_get_is_known_by_its_line_the_second_time() -> None:
+    assert scan(b"get a\r\nget a\r\n")[1] == [b"a", b"remembered a"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"get a",
+        b"get a\n",
+        b"get \r\n",
+        b"get a b\r\n",
+        b"get  a\r\n",
+        b"get a \r\n",
+        b"get %b\r\n" % (b"a" * 251),
+        b"get AmazonElastiCache:cluster\r\n",
+        b"gets a\r\n",
+        b"set a 0 0 1 noreply\r\n1\r\n",
+        b"set a 0 0 1\n1\r\n",
+        b"set a 0 0 1\r\n1\n\r",
+        b"set a 0 0 1\r\n12\r\n",
+        b"set a 0 0 1\r\n1\r",
+        b"set a 00 0 1\r\n1\r\n",
+        b"set a 0 -1 1\r\n1\r\n",
+        b"set a 0 0 -1\r\n1\r\n",
+        b"set a 0 0 3000\r\n%b\r\n" % (b"1" * 3000),
+        b"set a 0 0 5000\r\n%b\r\n" % (b"1" * 5000),
+        b"set  0 0 1\r\n1\r\n",
+        b"delete a 0\r\n",
+        b"delete noreply\r\n",
+        b"incr a x\r\n",
+        b"incr a 1 noreply\r\n",
+        b"touch a -1\r\n",
+        b"cas a 0 0 1 1\r\n1\r\n",
+        b"mg a v\r\n",
+        b"version\r\n",
+        b"\r\n",
+        b"\n",
+        b"x",
+    ],
+)
+def test_what_is_left_to_the_parser(other: bytes) -> None:
+    assert scan(other) == ([], [], other, True)
+    assert scan(b"get a\r\n" + other + b"get a\r\n")[2] == other + b"get a\r\n"
+
+
+# A set that comes alone
+
+
+def lone(data: bytes) -> bool:
+    nodes = Nodes()
+    nodes.known_nodes[b"a"] = b"node of a"
+    found = Recognizer(cast("Any", nodes), Limits(item_size=3000)).lone_set(data)
+    assert found in (None, b"node of a")
+    return found is not None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"set a 0 0 3\r\n\r\n\n\r\n",
+        b"set a 0 0 0\r\n\r\n",
+        b"set a 4096 60 5\r\nset a\r\n",
+        b"set a 0 0 2000\r\n%b\r\n" % bytes(2000),
+    ],
+)
+def test_a_set_alone(data: bytes) -> None:
+    assert lone(data)
+    assert scan(data) == ([data], [b"a"], b"", False)
+    assert not lone(data + b"get a\r\n")
+    assert not lone(data + data)
+    assert not lone(data[:-1])
+    assert not lone(data.replace(b"set a", b"set b"))  # is not known yet
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"set a 0 0 1\r\nxyz",
+        b"set a 0 0 1\r\nx\n\n",
+        b"set a 0 0 1 noreply\r\nx\r\n",
+        b"set a 0 0  1\r\nx\r\n",
+        b"set  a 0 0 1\r\nx\r\n",
+        b"set a -1 0 1\r\nx\r\n",
+        b"set a 0 -1 1\r\nx\r\n",
+        b"set a 0 0 +1\r\nx\r\n",
+        b"set a 0 1\r\nx\r\n",
+        b"set a 0 0 3\n\nx\r\n",
+        b"set a 0 0 2900\r\n%b\r\n" % bytes(2900),  # may not fit
+        b"set ",
+    ],
+)
+def test_other_sets_alone(data: bytes) -> None:
+    assert not lone(data)

@@ -1,0 +1,285 @@
+"""Copies of a key, in every order of the steps of two proxies, which may be killed at any step."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import pytest
+
+from memlite.proxy import changes as changing
+from memlite.proxy.changes import Changes
+from memlite.proxy.node import Node
+from memlite.proxy.replicas import FlushTwice, ReplicaSet
+from tests.unit.proxy.copies import PROTECTED, Client, Connection, Server, setting
+
+
+class Proxy:
+    """A proxy with connections to all servers."""
+
+    def __init__(self, servers: Sequence[Server], write: str = "all") -> None:
+        self.nodes = [Connection("abc"[index], one) for index, one in enumerate(servers)]
+        self.changes = Changes(30)
+        nodes = [cast("Node", node) for node in self.nodes]
+        self.set = ReplicaSet(nodes, self.changes, write, spreads=True)
+        self.flushing = FlushTwice(nodes, self.changes)
+
+    def ask(self, request: bytes) -> Client:
+        client = Client()
+        target = self.flushing if request.startswith(b"flush_all") else self.set
+        target.send(request, client)
+        return client
+
+    def run(self) -> None:
+        """Have everything carried out that has been asked for."""
+        while busy := [node for node in self.nodes if node.waiting]:
+            busy[0].step()
+
+
+GET = b"get k\r\n"
+INCR = b"incr k 1\r\n"
+Choose = Callable[[int], int]
+
+
+def play(choose: Choose, requests: Sequence[Sequence[bytes]], *, copy: bool, kills: bool) -> None:
+    """Carry out the requests of several proxies in a chosen order, and check every state.
+
+    Raises:
+        AssertionError: a replica has a value that the primary has not.
+    """
+    servers = [Server(), Server()]
+    for server in servers if copy else servers[:1]:
+        server.execute(setting(b"0"))
+    proxies = [Proxy(servers) for _ in requests]
+    clients = [
+        proxy.ask(one) for proxy, some in zip(proxies, requests, strict=True) for one in some
+    ]
+    killed = False
+    while choices := [node for proxy in proxies for node in proxy.nodes if node.waiting]:
+        chosen = choose(len(choices) + (kills and not killed))
+        if chosen == len(choices):
+            killed = True
+            proxies[0].nodes[0].waiting.clear()
+            proxies[0].nodes[1].waiting.clear()
+            continue
+        choices[chosen].step()
+        primary, replica = servers
+        assert replica.value in (None, primary.value)
+    if not killed:
+        assert all(len(client.replies) == 1 for client in clients)
+
+
+def every_order(run: Callable[[Choose], None]) -> int:
+    """Call a function with every sequence of choices; return how many there are."""
+    path: list[list[int]] = []  # the choice and the number of alternatives
+    count = 0
+    while True:
+        position = 0
+
+        def choose(alternatives: int) -> int:
+            nonlocal position
+            if position == len(path):
+                path.append([0, alternatives])
+            position += 1
+            return path[position - 1][0]
+
+        run(choose)
+        count += 1
+        while path and path[-1][0] + 1 == path[-1][1]:
+            path.pop()
+        if not path:
+            return count
+        path[-1][0] += 1
+
+
+PAIRS = [
+    [[setting(b"1")], [setting(b"2")]],
+    [[INCR], [setting(b"5")]],
+    [[setting(b"1")], [GET]],
+    [[INCR], [GET]],
+]
+
+
+@pytest.mark.parametrize("copy", [False, True], ids=["absent", "copied"])
+@pytest.mark.parametrize("requests", PAIRS, ids=["set-set", "incr-set", "set-get", "incr-get"])
+def test_every_order_of_two_proxies(requests: list[list[bytes]], copy: bool) -> None:
+    orders = every_order(lambda choose: play(choose, requests, copy=copy, kills=True))
+    assert orders > 30
+
+
+THREE = [[setting(b"1")], [setting(b"2"), INCR], [GET, GET]]
+
+
+def orders_of_three(count: int) -> Iterator[Choose]:
+    for seed in range(count):
+        yield random.Random(seed).randrange
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_orders_of_three_proxies(kills: bool) -> None:
+    for number, choose in enumerate(orders_of_three(3000)):
+        play(choose, THREE, copy=number % 2 == 0, kills=kills)
+
+
+@pytest.mark.parametrize("mistake", ["no hold", "no condition", "not seen"])
+def test_mistakes_are_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies that are not held, filled whatever has happened, or released over another's hold."""
+    if mistake == "no hold":
+        monkeypatch.setattr(changing, "hold", lambda *_args, **_named: b"mg k f c\r\n")
+    elif mistake == "no condition":
+        monkeypatch.setattr(
+            changing, "fill", lambda _key, _unique, _flags, _exptime, value: setting(value)
+        )
+    else:
+        monkeypatch.setattr(changing, "HELD", 0)
+    with pytest.raises(AssertionError):
+        for number, choose in enumerate(orders_of_three(3000)):
+            play(choose, THREE, copy=number % 2 == 0, kills=True)
+
+
+@pytest.mark.parametrize("write", ["all", "majority", "primary"])
+def test_a_replica_that_is_down(write: str) -> None:
+    servers = [Server(), Server(), Server()]
+    proxy = Proxy(servers, write)
+    proxy.nodes[2].down = True
+    client = proxy.ask(setting(b"1"))
+    proxy.run()
+    if write == "all":
+        assert client.replies == [b"SERVER_ERROR replica c: down\r\n"]
+        assert [server.item for server in servers] == [None, None, None]
+    else:
+        assert client.replies == [b"STORED\r\n"]
+        assert [server.value for server in servers] == [b"1", b"1", None]
+    assert proxy.changes.idle
+
+
+def test_holds_stay_if_nobody_knows_whether_the_primary_has_made_the_change() -> None:
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    client = proxy.ask(setting(b"1"))
+    while not proxy.nodes[0].waiting:
+        proxy.nodes[1].step()
+    proxy.nodes[0].lose(executed=True)
+    assert client.replies == [b"SERVER_ERROR node a: lost\r\n"]
+    assert servers[1].item is not None
+    assert servers[1].value is None
+    assert proxy.changes.idle
+
+
+def test_the_reply_says_that_only_the_primary_has_made_the_change() -> None:
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    client = proxy.ask(setting(b"1"))
+    while not proxy.nodes[0].waiting:
+        proxy.nodes[1].step()
+    proxy.nodes[0].step()
+    assert not client.replies
+    proxy.nodes[1].lose()
+    error = b"SERVER_ERROR replica b: lost; the primary has made the change\r\n"
+    assert client.replies == [error]
+
+
+def test_requests_for_a_key_are_carried_out_in_order() -> None:
+    proxy = Proxy([Server(), Server()])
+    requests = [setting(b"1"), INCR, GET, b"flush_all\r\n", GET, setting(b"7"), GET]
+    clients = [proxy.ask(request) for request in requests]
+    proxy.run()
+    assert [client.replies for client in clients] == [
+        [b"STORED\r\n"],
+        [b"2\r\n"],
+        [b"VALUE k 0 1\r\n2\r\nEND\r\n"],
+        [b"OK\r\n"],
+        [b"END\r\n"],
+        [b"STORED\r\n"],
+        [b"VALUE k 0 1\r\n7\r\nEND\r\n"],
+    ]
+    assert proxy.changes.idle
+
+
+def test_a_read_fills_a_replica() -> None:
+    servers = [Server(), Server()]
+    servers[0].execute(setting(b"1"))
+    proxy = Proxy(servers)
+    for _ in range(2):
+        client = proxy.ask(GET)
+        proxy.run()
+        assert client.replies == [b"VALUE k 0 1\r\n1\r\nEND\r\n"]
+    assert servers[1].value == b"1"
+    assert proxy.changes.fills == 1
+
+
+class Noting(Server):
+    """A server that notes what it is asked, and knows no keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[bytes] = []
+
+    def execute(self, request: bytes) -> bytes:
+        self.asked.append(request.split()[0])
+        return b"HD c1\r\n" if request.startswith((b"ms", b"md")) else b"EN\r\n"
+
+
+def test_no_request_overtakes_a_read_of_several_keys() -> None:
+    """The read waits for k; what comes later for the other key waits for the read."""
+    primary = Noting()
+    proxy = Proxy([primary, Noting()])
+    requests = [setting(b"1"), b"gets k other\r\n", b"delete other\r\n", INCR]
+    clients = [proxy.ask(request) for request in requests]
+    proxy.run()
+    assert primary.asked[:2] == [b"set", b"gets"]
+    assert sorted(primary.asked[2:]) == [b"delete", b"incr"]
+    assert all(len(client.replies) == 1 for client in clients)
+    assert proxy.changes.idle
+
+
+def hold_on(server: Server) -> int:
+    """Put another proxy's hold on a server, and return its cas unique."""
+    server.execute(b"ms k 32 F%b T30 c\r\nmemlite: a copy is being changed\r\n" % PROTECTED[0])
+    assert server.item is not None
+    return server.item[2]
+
+
+def test_the_hold_of_another_proxy_is_put_back_for_the_time_that_it_had_left() -> None:
+    now = 0.0
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    proxy.changes.now = lambda: now
+    hold_on(servers[1])
+    client = proxy.ask(setting(b"1"))
+    while not proxy.nodes[0].waiting:
+        proxy.nodes[1].step()
+    now = 11.5
+    proxy.nodes[0].step()
+    (request, _) = proxy.nodes[1].waiting[0]
+    assert request.startswith(b"ms k 32 F%b T20 c C2\r\n" % PROTECTED[0])
+    proxy.run()
+    assert client.replies == [b"STORED\r\n"]
+    assert servers[1].value is None
+    assert proxy.changes.left == 1
+
+
+def test_a_hold_that_would_have_expired_is_released() -> None:
+    now = 0.0
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    proxy.changes.now = lambda: now
+    hold_on(servers[1])
+    proxy.ask(setting(b"1"))
+    while not proxy.nodes[0].waiting:
+        proxy.nodes[1].step()
+    now = 31.0
+    proxy.run()
+    assert servers[1].value == b"1"
+
+
+def test_a_hold_that_another_has_put_meanwhile_is_not_put_back() -> None:
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    hold_on(servers[1])
+    proxy.ask(setting(b"1"))
+    while not proxy.nodes[0].waiting:
+        proxy.nodes[1].step()
+    other = hold_on(servers[1])
+    proxy.run()
+    assert servers[1].item is not None
+    assert servers[1].item[2] == other + 1  # one of full length
