@@ -1,0 +1,91 @@
+"""``scripts/lib/testing.sh``: which failures of tests are failures of a run."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+PASSES = "def test_passes():\n    pass\n"
+FAILS = "def test_fails():\n    assert False\n"
+# Three that fail the first time that they run.
+FAIL_ONCE = """
+import pathlib, pytest
+
+def fail_once(name):
+    mark = pathlib.Path(name)
+    ran = mark.exists()
+    mark.touch()
+    assert ran
+
+@pytest.mark.parametrize("name", ["a", 'b "c"'])
+def test_beside_others(name):
+    fail_once(name)
+
+@pytest.mark.alone
+def test_alone():
+    fail_once("alone")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for tests, with the same options and marks as here."""
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone: a\n    slow: b\n")
+    return tmp_path
+
+
+def run(folder: Path, tests: str, retries: int) -> tuple[int, str]:
+    """Run tests; return the exit code, and what was printed before it."""
+    (folder / "test_it.py").write_text(tests)
+    program = (
+        f'. "{ROOT}/scripts/lib/testing.sh"; code=0; run_tests "{sys.executable}" all || code=$?;'
+        " print_tally tally; exit $code"
+    )
+    done = subprocess.run(
+        ["bash", "-euc", program],
+        cwd=folder,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "MEMLITE_TEST_TALLY": "tally",
+            "MEMLITE_TEST_WORKERS": "2",
+            "MEMLITE_TEST_RETRIES": str(retries),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_what_fails_once_is_named_and_is_no_failure(folder: Path) -> None:
+    code, shown = run(folder, PASSES + FAIL_ONCE, retries=2)
+    assert code == 0, shown
+    sums, *named = shown.splitlines()[-4:]
+    assert sums == "4 passed, 0 failed, 0 skipped"
+    assert sorted(named) == [
+        f"failed, and passed when it ran again: test_it.py::test_{name}"
+        for name in ("alone", "beside_others[a]", 'beside_others[b \\"c\\"]')
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tests", "retries", "sums"),
+    [
+        (PASSES + FAIL_ONCE, 0, "1 passed, 3 failed, 0 skipped"),
+        (PASSES + FAIL_ONCE, 1, "2 passed, 2 failed, 0 skipped"),  # one alone
+        (PASSES + FAILS, 1, "1 passed, 1 failed, 0 skipped"),
+    ],
+)
+def test_a_failure_is_one(folder: Path, tests: str, retries: int, sums: str) -> None:
+    code, shown = run(folder, tests, retries)
+    assert code == 1, shown
+    assert sums in shown.splitlines(), shown
