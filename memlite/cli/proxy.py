@@ -1,7 +1,6 @@
 """The ``memlite proxy`` command."""
 
 import argparse
-import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memlite.cli.serve import Serving, serve
-from memlite.client.credentials import read_login, read_tls
-from memlite.client.tls import TlsSettings
 from memlite.cluster.hot_keys import HotKey
+from memlite.cluster.node_access import add_node_access, node_access
 from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
 from memlite.cluster.topology import ON_RETURN, Topology, check_replicas
 from memlite.config import Config, Settings, load
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from memlite.server.connections.tls import Tls
 
 __all__ = ["OPTIONS_OF_A_SERVER", "command_line", "main"]
-
-PASSWORD_VARIABLE: Final = "MEMLITE_NODE_PASSWORD"  # noqa: S105 - its name
 
 _DEADLINE: Final = 1.0
 _MOST_WORKERS: Final = 16_384
@@ -163,16 +159,10 @@ def _access(options: argparse.Namespace) -> "Access":
     from memlite.cluster.membership.lease import Lease
     from memlite.proxy.node import Access
 
-    prefix = "proxy: --node-"
-    login = read_login(
-        prefix, options.node_user, options.node_password_file, PASSWORD_VARIABLE, os.environ
-    )
-    files = (options.node_tls_ca_cert, options.node_tls_cert, options.node_tls_key)
-    settings = TlsSettings(*files, verify=not options.node_tls_skip_verify)
-    tls = read_tls(prefix, options.node_tls, settings)
+    reached = node_access("proxy", options)
     # What is not read from a store is valid until something else is given.
     lease = Lease.unlimited() if options.cluster is None else Lease()
-    return Access(options.deadline, None if tls is None else tls.context(), login, lease)
+    return Access(options.deadline, reached.tls, reached.login, lease)
 
 
 def _settings(arguments: Sequence[str]) -> Settings:
@@ -253,7 +243,7 @@ def command_line() -> argparse.ArgumentParser:
         " nodes; without --cluster there must be no other proxy",
     )
     _add_trace(parser)
-    _add_access(parser)
+    add_node_access(parser)
     return parser
 
 
@@ -286,32 +276,6 @@ def _tracing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "T
     except ConfigError as error:
         raise ConfigError(f"proxy: --trace-sample: {error}") from None
     return Tracing(options.trace, sample, names=options.trace_keys)
-
-
-def _add_access(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("passwords and TLS of the nodes").add_argument
-    add("--node-user", metavar="NAME", help="user name (memcached -Y)")
-    add(
-        "--node-password-file",
-        type=Path,
-        metavar="FILE",
-        help=f"file whose first line is the password (default: ${PASSWORD_VARIABLE})",
-    )
-    add("--node-tls", action="store_true", help="connect with TLS")
-    add(
-        "--node-tls-ca-cert",
-        default="",
-        metavar="FILE",
-        help="PEM file of trusted CA certificates (default: the system's)",
-    )
-    add("--node-tls-cert", default="", metavar="FILE", help="PEM file with the proxy's certificate")
-    add(
-        "--node-tls-key",
-        default="",
-        metavar="FILE",
-        help="PEM file with its private key (default: in --node-tls-cert)",
-    )
-    add("--node-tls-skip-verify", action="store_true", help="do not verify nodes' certificates")
 
 
 def _epilog() -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from memlite.client.address import PORT
 from memlite.cluster import route as routes
 from memlite.cluster.move_commands import add_move_commands
+from memlite.cluster.node_access import add_node_access, node_access
 from memlite.cluster.options import ClusterParser, add_topology_options, topology_of
 from memlite.core.errors import ConfigError, StartError
 
@@ -85,7 +86,7 @@ def _plan(options: argparse.Namespace) -> None:
     except ConfigError as error:
         raise ConfigError(f"cluster plan: {error}") from None
     counted = plans.surveys(before, after)
-    asyncio.run(survey_all(before.nodes, counted))
+    asyncio.run(survey_all(before.nodes, counted, node_access("cluster plan", options)))
     show = plans.as_json if options.json else plans.as_text
     sys.stdout.write(show(plans.plan_of(before, after, counted)))
     sys.stdout.flush()
@@ -193,6 +194,7 @@ def _add_plan(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
         help="the name or address of a node that would go; may be repeated",
     )
     plan.add_argument("--json", action="store_true", help="show a JSON object")
+    add_node_access(plan)
     plan.set_defaults(parser=plan, run=_plan)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from memlite.client import ConnectionLostError, Item, ReplyStream, Shape, connect
+from memlite.client import ConnectionLostError, Item, ReplyStream, Shape
+from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.plan import Survey
 from memlite.cluster.topology import Node
 from memlite.core.errors import StartError
@@ -14,13 +15,14 @@ _REQUEST = b"lru_crawler metadump all\r\n"
 
 
 async def survey_all(
-    nodes: Sequence[Node], surveys: Sequence[Survey], command: str = "plan"
+    nodes: Sequence[Node], surveys: Sequence[Survey], access: NodeAccess, command: str = "plan"
 ) -> None:
     """Count the items of all nodes, which are asked at the same time.
 
     Args:
         nodes: the nodes.
         surveys: one for each of them.
+        access: how they are connected to.
         command: the command that asks, for messages.
 
     Raises:
@@ -28,7 +30,8 @@ async def survey_all(
     """
     label = f"cluster {command}: node "
     tasks = [
-        asyncio.ensure_future(_survey(label, *pair)) for pair in zip(nodes, surveys, strict=True)
+        asyncio.ensure_future(_survey(label, access, *pair))
+        for pair in zip(nodes, surveys, strict=True)
     ]
     try:
         await asyncio.gather(*tasks)
@@ -38,11 +41,11 @@ async def survey_all(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _survey(label: str, node: Node, survey: Survey) -> None:
+async def _survey(label: str, access: NodeAccess, node: Node, survey: Survey) -> None:
     address = str(node.address)
     label += node.name + (f" at {address}" * (node.name != address))
     try:
-        async with await connect(node.address) as connection:
+        async with await access.connect(node.address) as connection:
             await _count(label, connection.stream(_REQUEST, Shape.DUMP), survey)
     except TimeoutError:
         raise StartError(f"{label}: does not answer") from None

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from memlite.cluster.node_access import add_node_access, node_access
+
 if TYPE_CHECKING:
     from memlite.cluster.options import ClusterParser
 
@@ -91,6 +93,7 @@ def _add_moving(parser: "ClusterParser") -> None:
     )
     parser.add_argument("--json", action="store_true", help="show the result as a JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    add_node_access(parser)
 
 
 def _rate(text: str) -> int:
@@ -107,6 +110,7 @@ def _run(options: argparse.Namespace) -> None:
         Request(
             options.action,
             options.url,
+            node_access(f"cluster {options.action}", options),
             tuple(nodes),
             options.rate,
             tuple(options.lost),

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,9 +45,15 @@ class Cluster:
         assert wait_until(lambda: name in self.places() and serves(node), LONG)
         return node
 
-    def start(self, name: str, kind: str = "memcached", *arguments: str) -> str:
+    def start(
+        self,
+        name: str,
+        kind: str = "memcached",
+        *arguments: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> str:
         """Start a node that does not register itself; return the argument that adds it."""
-        node = self._stack.enter_context(running(kind, *arguments))
+        node = self._stack.enter_context(running(kind, *arguments, tls=tls))
         self.nodes[name] = node
         return f"{name}=127.0.0.1:{node.port}"
 

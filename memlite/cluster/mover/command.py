@@ -26,6 +26,7 @@ from memlite.cluster.mover.mover import Mover, Result
 from memlite.cluster.mover.nodes import check_nodes
 from memlite.cluster.mover.permit import Permit, PermitLostError
 from memlite.cluster.mover.progress import Progress, progress_display
+from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Phase, Topology
 from memlite.core import signals
 from memlite.core.errors import StartError
@@ -42,6 +43,7 @@ class Request:
     Attributes:
         action: add, drain, remove, resume or cancel.
         url: the store's.
+        access: how nodes are connected to.
         nodes: the arguments.
         rate: items per second; 0 for no limit.
         lost: the names of nodes that are taken for gone.
@@ -52,6 +54,7 @@ class Request:
 
     action: str
     url: str
+    access: NodeAccess
     nodes: tuple[str, ...] = ()
     rate: float = 0
     lost: tuple[str, ...] = ()
@@ -113,7 +116,9 @@ class _Command:
         self._progress = progress
         self._control = MoveControl(store)
         self._absence = Absence(store)
-        self._mover = Mover(store, progress, rate=request.rate, absence=self._absence)
+        self._mover = Mover(
+            store, progress, rate=request.rate, absence=self._absence, access=request.access
+        )
 
     async def change(self, document: Document) -> None:
         """Change the members."""
@@ -234,11 +239,14 @@ class _Command:
         receiving = [node.name for node in after.nodes]
         new = [node for node in after.nodes if node.name not in {one.name for one in before.nodes}]
         self._progress.step("asking the nodes for their items")
-        for note in await check_nodes([*asked, *new], receiving):
+        for note in await check_nodes([*asked, *new], receiving, self._request.access):
             self._progress.step(f"note: {note}")
         counted = plans.surveys(before, after)
         await survey_all(
-            asked, [counted[before.nodes.index(node)] for node in asked], self._request.action
+            asked,
+            [counted[before.nodes.index(node)] for node in asked],
+            self._request.access,
+            self._request.action,
         )
         return plans.plan_of(before, after, counted)
 

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from typing import IO, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from memlite.client import Connection, ConnectionLostError, Item, Shape, connect
+from memlite.client import Connection, ConnectionLostError, Item, Shape
 from memlite.cluster.mover.nodes import NodeTroubleError, reason_of
+from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Node
 
 __all__ = ["Listed", "Listing", "listing"]
@@ -73,12 +74,15 @@ class Listing:
 
 
 @asynccontextmanager
-async def listing(node: Node, wanted: Callable[[bytes], bool]) -> AsyncIterator[Listing]:
+async def listing(
+    node: Node, wanted: Callable[[bytes], bool], access: NodeAccess
+) -> AsyncIterator[Listing]:
     """List items of a node.
 
     Args:
         node: the node.
         wanted: says of a key whether it is listed.
+        access: how the node is connected to.
 
     Raises:
         NodeTroubleError: the node does not list all of its items.
@@ -86,7 +90,7 @@ async def listing(node: Node, wanted: Callable[[bytes], bool]) -> AsyncIterator[
     with tempfile.SpooledTemporaryFile(max_size=_SPOOLED) as file:
         found = Listing(file)
         try:
-            async with await connect(node.address) as connection:
+            async with await access.connect(node.address) as connection:
                 await _read(node, connection, wanted, found)
         except (OSError, ConnectionLostError) as error:
             raise NodeTroubleError(node, reason_of(error)) from None

@@ -18,6 +18,7 @@ from memlite.cluster.mover.pace import Pace
 from memlite.cluster.mover.progress import Progress
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.moving.marks import Marks
+from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Phase, Topology
 from memlite.core.errors import StartError
 
@@ -70,6 +71,7 @@ class Mover:
         progress: shows how far it is.
         rate: items per second; 0 for no limit.
         absence: tells which nodes are gone.
+        access: how nodes are connected to.
         clock: returns seconds that never decrease.
     """
 
@@ -80,6 +82,7 @@ class Mover:
         *,
         rate: float,
         absence: Absence,
+        access: NodeAccess,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store: Final = store
@@ -90,7 +93,8 @@ class Mover:
         self._batch: Final = min(max(most, _LEAST_IN_BATCH), _MOST_IN_BATCH)
         self._absence: Final = absence
         self._clock: Final = clock
-        self._nodes: Final = Nodes()
+        self._access: Final = access
+        self._nodes: Final = Nodes(access)
         self._document = Document()
         self._progressed = clock()
         self._result = Result()
@@ -230,7 +234,7 @@ class Mover:
         node = next(one for one in routes.nodes if one.name == name)
         moves = action is Batches.move
         total = Count()
-        async with listing(node, wanted) as listed:
+        async with listing(node, wanted, self._access) as listed:
             found(listed.items)
             for batch in listed.batches(self._batch, _BATCH_BYTES):
                 keys = [one.key for one in batch]

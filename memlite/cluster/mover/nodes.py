@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memlite.client import Connection, ConnectionLostError, Item, Line, Reply, Shape, connect
+from memlite.client import Connection, ConnectionLostError, Item, Line, Reply, Shape
 from memlite.cluster.moving.answers import Answer, answer_of
 from memlite.cluster.moving.marks import PROBE, assigns
+from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Node
 from memlite.core.errors import MemliteError, StartError
 
 __all__ = ["NodeTroubleError", "Nodes", "check_nodes", "reason_of"]
 
-_PATIENCE: Final = 5.0
 _SIZE: Final = "item_size_max"
 
 
@@ -41,9 +41,14 @@ def reason_of(error: Exception) -> str:
 
 
 class Nodes:
-    """One connection to each node, opened when it is needed and again when it was lost."""
+    """One connection to each node, opened when it is needed and again when it was lost.
 
-    def __init__(self) -> None:
+    Args:
+        access: how they are connected to.
+    """
+
+    def __init__(self, access: NodeAccess) -> None:
+        self._access: Final = access
         self._by_name: dict[str, Node] = {}
         self._connections: dict[Node, Connection] = {}
         self._assigns: dict[Node, bool] = {}
@@ -64,7 +69,7 @@ class Nodes:
             if connection is not None and connection.lost is None:
                 continue
             try:
-                connection = await connect(node.address, timeout=_PATIENCE)
+                connection = await self._access.connect(node.address)
                 reply = await connection.request(PROBE, Shape.META)
             except (OSError, ConnectionLostError) as error:
                 raise NodeTroubleError(node, reason_of(error)) from None
@@ -124,12 +129,15 @@ async def _discard(sent: Sequence["asyncio.Future[Reply]"]) -> None:
     await asyncio.gather(*sent, return_exceptions=True)
 
 
-async def check_nodes(nodes: Sequence[Node], receiving: Sequence[str]) -> list[str]:
+async def check_nodes(
+    nodes: Sequence[Node], receiving: Sequence[str], access: NodeAccess
+) -> list[str]:
     """Check, before anything is changed, that keys can be moved between nodes.
 
     Args:
         nodes: all that have a part in it.
         receiving: the names of those that items come to.
+        access: how they are connected to.
 
     Returns:
         What the user should know.
@@ -137,7 +145,7 @@ async def check_nodes(nodes: Sequence[Node], receiving: Sequence[str]) -> list[s
     Raises:
         StartError: one of them cannot do what is needed.
     """
-    asked = await asyncio.gather(*(_ask(node) for node in nodes))
+    asked = await asyncio.gather(*(_ask(node, access) for node in nodes))
     settings = [its for its, _ in asked]
     largest = max(int(its.get(_SIZE, 0)) for its in settings)
     notes = []
@@ -163,10 +171,10 @@ def _problem(settings: Mapping[str, str], largest: int) -> str | None:
     return None
 
 
-async def _ask(node: Node) -> tuple[dict[str, str], bool]:
+async def _ask(node: Node, access: NodeAccess) -> tuple[dict[str, str], bool]:
     """Return a node's settings, and whether it lets cas uniques be assigned."""
     try:
-        async with await connect(node.address, timeout=_PATIENCE) as connection:
+        async with await access.connect(node.address) as connection:
             rows = await connection.request(b"stats settings\r\n", Shape.ROWS)
             probed = await connection.request(PROBE, Shape.META)
     except (OSError, ConnectionLostError) as error:

@@ -1,12 +1,15 @@
 """``memlite cluster add``, ``drain`` and so on move keys between real nodes."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from memlite.routing import Router
+from tests.support.certificates import Authority, client_context
 from tests.support.clusters import Cluster, cluster
 from tests.support.servers import RunningServer, needs_memcached
 from tests.support.waiting import wait_until
@@ -92,6 +95,44 @@ def test_items_move_as_they_are(here: Cluster, kind: str) -> None:
     assert here.places() == {"c": "member", "d": "member"}
     assert here.items("a") == here.items("b") == 0
     assert uniques_dropped(read(here)) == uniques_dropped(before)
+
+
+def test_nodes_with_passwords_and_tls(here: Cluster, tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("node")
+    users, password, wrong = (tmp_path / name for name in ("users", "password", "wrong"))
+    for path, text in ((users, "ada:pwd\n"), (password, "pwd\n"), (wrong, "no\n")):
+        path.write_text(text)
+        path.chmod(0o600)
+    tls = ["--node-tls", "--node-tls-ca-cert", str(issued.ca)]
+    access = [*tls, "--node-user", "ada", "--node-password-file", str(password)]
+    a, b = (
+        here.start(name, "memlite", "-Y", str(users), *issued.flags, tls=client_context(issued.ca))
+        for name in "ab"
+    )
+    added = here.run("add", a, *access)
+    assert added.returncode == 0, added.stderr
+    with here.proxy(*access).connect() as wire:
+        for key in KEYS:
+            assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
+        for options, reason in (
+            ([], "connection closed"),
+            (tls, "CLIENT_ERROR unauthenticated"),
+            ([*tls, "--node-user", "ada", "--node-password-file", str(wrong)], "authentication"),
+            (access[3:], "connection closed"),
+        ):
+            refused = here.run("add", b, *options)
+            assert refused.returncode == 71
+            assert re.search(f"memlite: cluster add: node [ab] at .*: {reason}", refused.stderr)
+        planned = here.run("plan", "--add", b, *access, "--json")
+        assert planned.returncode == 0, planned.stderr
+        moves = json.loads(planned.stdout)["moved"]["items"]
+        added = here.run("add", b, *access, "--json")
+        assert added.returncode == 0, added.stderr
+        assert json.loads(added.stdout)["moved"]["items"] == moves > 100
+        drained = here.run("drain", "a", *access)
+        assert drained.returncode == 0, drained.stderr
+        wire.send(b"get %b\r\n" % b" ".join(KEYS))
+        assert wire.until(b"END\r\n").count(b"VALUE") == len(KEYS)
 
 
 def listed(node: RunningServer) -> bool:
