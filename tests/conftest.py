@@ -34,23 +34,26 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have each worker of pytest-xdist begin with its share of the slow tests.
+    """Have half of the workers of pytest-xdist begin with the slow tests.
 
-    A worker begins with one of as many parts of the list as there are workers. With long tests at
-    its end, some would have nothing to do in the last minutes.
+    Slow tests mostly wait, and the others need the processors meanwhile. A worker begins with one
+    of as many parts of the list as there are workers; later it takes from the longest of the
+    others.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
     fast = [item for item in items if not item.get_closest_marker("slow")]
-    share = -(-len(fast) // workers)
-    items[:] = [
-        item
-        for number in range(workers)
-        for part in (slow[number::workers], fast[number * share : (number + 1) * share])
-        for item in part
-    ]
+    waiting = workers // 2 if fast else workers
+    share = -(-len(items) // workers)
+    parts = [slow[number::waiting] for number in range(waiting)] + [[]] * (workers - waiting)
+    begin = 0
+    for number, part in enumerate(parts):
+        end = begin + max(share - len(part), 0)
+        parts[number] = part + fast[begin:end]
+        begin = end
+    items[:] = [item for part in parts for item in part] + fast[begin:]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -11,17 +11,20 @@
 #   SPEED       "fast" for tests not marked "slow", "slow" for tests marked "slow", or "all"
 #   ARGUMENT    paths or options for pytest
 #
-# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core. If
-# MEMLITE_TEST_TALLY names a file, each run of pytest appends how many tests passed, failed and were
-# skipped.
+# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core, and three
+# if slow tests are among them. If MEMLITE_TEST_TALLY names a file, each run of pytest appends how many
+# tests passed, failed and were skipped.
 #
 # If MEMLITE_TEST_RETRIES is N > 0, tests that failed run again, one at a time, unless there are more
 # than N of them. Those that pass then count as passed; their names are in FILE.retried, which
 # print_tally prints as well.
 run_tests() {
-    local python="$1" marks files=() code=0 again=0
+    local python="$1" marks files=() workers=3 code=0 again=0
     case "$2" in
-        fast) marks="not slow" ;;
+        fast)
+            marks="not slow"
+            workers=2
+            ;;
         slow)
             marks="slow"
             files=(--marked slow)
@@ -36,7 +39,7 @@ run_tests() {
 
     printf '\n-- in parallel\n'
     run_pytest -m "($marks) and not alone" "${files[@]}" --dist worksteal \
-        --numprocesses "${MEMLITE_TEST_WORKERS:-$(($(nproc) * 2))}" "$@" || code=$?
+        --numprocesses "${MEMLITE_TEST_WORKERS:-$(($(nproc) * workers))}" "$@" || code=$?
     [ "$code" != 2 ] || return 2 # interrupted
     printf '\n-- one at a time\n'
     run_pytest -m "($marks) and alone" --marked alone "$@" || again=$?

@@ -160,7 +160,7 @@ def test_automatic_promotion(kind: str, own: bool) -> None:
             load(front, 1)
             return state(front) == "spread"
 
-        assert wait_until(promoted)
+        assert wait_until(promoted, every=0.3)
         assert min(spread(front, nodes)) >= 90
         hot = {name for name in front.stats() if name.endswith(":state") and name[:4] == "hot:"}
         assert "hot:front-page:state" in hot
@@ -173,7 +173,7 @@ def test_automatic_promotion(kind: str, own: bool) -> None:
             load(front, 2, hot=0)
             return state(front) in ("demoted", "")
 
-        assert wait_until(demoted)
+        assert wait_until(demoted, every=0.3)
 
 
 @pytest.mark.slow

@@ -346,7 +346,7 @@ def test_acknowledged_changes_survive_kills_during_compaction(tmp_path, seed):
     )
     for number in range(60):
         crashes.round(1.3, compacting=True)
-        if number >= 19 and crashes.inside >= 5:
+        if number >= 9 and crashes.inside >= 5:
             break
     crashes.finish()
     assert crashes.inside >= 5

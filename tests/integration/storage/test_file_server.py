@@ -410,7 +410,7 @@ def fill(server: RunningServer, first: int, count: int, size: int = 100) -> None
 @pytest.mark.alone
 def test_the_server_answers_during_compaction(tmp_path):
     path = tmp_path / "cache.json"
-    count = 200_000
+    count = 100_000
     with running("memlite", *url(path, "?compact=1000000000"), "-m", "1024") as server:
         fill(server, 0, count)
         server.process.kill()
@@ -451,11 +451,11 @@ def test_the_server_answers_during_compaction(tmp_path):
 
 @pytest.fixture(scope="module")
 def many_items(tmp_path_factory):
-    """The folder of a file with 150,000 items, all of them in the journal."""
+    """The folder of a file with 75,000 items, all of them in the journal."""
     folder = tmp_path_factory.mktemp("many")
     options = *url(folder / "cache.json", "?compact=1000000000"), "-m", "1024"
     with running("memlite", *options) as server:
-        fill(server, 0, 150_000)
+        fill(server, 0, 75_000)
         server.process.kill()
         server.process.wait()
     return folder
@@ -478,7 +478,7 @@ def test_a_signal_during_compaction(tmp_path, many_items, number):
         assert server.log.read_text() == ""
     assert not (tmp_path / "cache.json.tmp").exists()
     with running("memlite", *url(path), "-m", "1024") as server, server.connect() as wire:
-        assert server.stats()["curr_items"] == "150000"
+        assert server.stats()["curr_items"] == "75000"
         assert value_of(wire, b"key1") == b"new"
 
 

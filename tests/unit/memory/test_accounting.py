@@ -336,7 +336,7 @@ class TestAnySequence(Accounting.TestCase):
 
 @pytest.mark.slow
 class TestManySequences(Accounting.TestCase):
-    settings = settings(max_examples=300, stateful_step_count=50)
+    settings = settings(max_examples=150, stateful_step_count=50)
 
 
 def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():
