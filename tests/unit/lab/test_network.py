@@ -1,0 +1,123 @@
+"""Closed networks: a textbook example, closed forms, and bounds."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlite.lab import Station, approximate_mva, closed_mmm, exact_mva
+
+# Jain, example 34.2: a timesharing system with two disks; in seconds.
+CPU, DISK_A, DISK_B = Station("CPU", 2.0), Station("disk A", 3.0), Station("disk B", 1.0)
+STATIONS = st.lists(
+    st.builds(Station, st.just("s"), st.floats(0.001, 10), st.integers(0, 4)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def test_a_timesharing_system() -> None:
+    """Mean value analysis by hand, one client more at a time."""
+    stations, think_time = (CPU, DISK_A, DISK_B), 4.0
+    lengths = [0.0, 0.0, 0.0]
+    for state in exact_mva(stations, 20, think_time):
+        residence = [
+            one.demand * (1 + length) for one, length in zip(stations, lengths, strict=True)
+        ]
+        throughput = state.clients / (think_time + sum(residence))
+        lengths = [throughput * one for one in residence]
+        assert state.throughput == pytest.approx(throughput)
+        assert state.response_time == pytest.approx(sum(residence))
+        assert [one.queue_length for one in state.stations] == pytest.approx(lengths)
+        assert [one.residence_time for one in state.stations] == pytest.approx(residence)
+    assert state.bottleneck.name == "disk A"
+    assert state.bottleneck.utilisation == pytest.approx(1, abs=0.01)
+
+
+@given(st.integers(1, 60), st.floats(0, 20), st.floats(0.01, 10), st.integers(1, 8))
+@settings(max_examples=25)
+def test_one_station_is_a_queue(
+    clients: int, think_time: float, demand: float, servers: int
+) -> None:
+    state = exact_mva([Station("s", demand, servers)], clients, think_time)[-1]
+    queue = closed_mmm(clients, think_time, 1 / demand, servers)
+    assert state.throughput == pytest.approx(queue.throughput)
+    assert state.response_time == pytest.approx(queue.response_time, abs=1e-9)
+    assert state.stations[0].utilisation == pytest.approx(queue.utilisation)
+
+
+@given(STATIONS, st.integers(1, 40), st.floats(0, 20))
+@settings(max_examples=25)
+def test_laws_and_bounds(stations: list[Station], clients: int, think_time: float) -> None:
+    states = exact_mva(stations, clients, think_time)
+    for before, after in itertools.pairwise(states):
+        assert after.throughput >= before.throughput * (1 - 1e-9)
+    state = states[-1]
+    total = sum(one.demand for one in stations)
+    most = max((one.demand / one.servers for one in stations if one.servers), default=0)
+    assert state.throughput <= clients / (think_time + total) * (1 + 1e-9)
+    assert state.throughput * most <= 1 + 1e-9
+    inside = sum(one.queue_length for one in state.stations)
+    assert inside == pytest.approx(state.throughput * state.response_time, abs=1e-6)
+    assert inside + state.throughput * think_time == pytest.approx(clients)
+
+
+@given(st.lists(st.floats(0.01, 5), min_size=1, max_size=4), st.integers(1, 50), st.floats(0, 9))
+@settings(max_examples=25)
+def test_balanced_job_bounds(demands: list[float], clients: int, think_time: float) -> None:
+    """Zahorjan et al. (1982): a balanced network of the same demands does better, one worse."""
+    stations = [Station(f"s{number}", one) for number, one in enumerate(demands)]
+    state = exact_mva(stations, clients, think_time)[-1]
+    total, most, mean = sum(demands), max(demands), sum(demands) / len(demands)
+    met = clients - 1
+    best = total + mean * met / (1 + think_time / total)
+    worst = total + most * met / (1 + think_time / (clients * total))
+    assert max(best, clients * most - think_time) <= state.response_time * (1 + 1e-9)
+    assert state.response_time <= worst * (1 + 1e-9)
+
+
+@given(STATIONS, st.integers(1, 60), st.floats(0, 20))
+@settings(max_examples=25)
+def test_the_approximation_is_near(
+    stations: list[Station], clients: int, think_time: float
+) -> None:
+    exact = exact_mva(stations, clients, think_time)[-1]
+    near = approximate_mva(stations, clients, think_time)
+    assert near.throughput == pytest.approx(exact.throughput, rel=0.25)
+    assert near.response_time == pytest.approx(
+        clients / near.throughput - think_time, rel=1e-6, abs=1e-6
+    )
+
+
+def test_many_clients_and_servers_do_not_overflow() -> None:
+    """The recursion for several servers gets negative probabilities here."""
+    stations = [Station("proxy", 0.001, 16), Station("node", 0.0005, 8), Station("link", 0.1, 0)]
+    state = exact_mva(stations, 1000, 0.5)[-1]
+    assert state.throughput == pytest.approx(1000 / 0.6015, rel=0.01)
+    state = exact_mva(stations, 1000, 0)[-1]
+    assert state.throughput == pytest.approx(1000 / 0.1015, rel=0.02)
+    assert min(one.queue_length for one in state.stations) > 0
+    assert state.bottleneck.name == "proxy"  # a link has no limit
+
+
+def test_a_station_without_demand_is_always_empty() -> None:
+    state = exact_mva([CPU, Station("idle", 0.0)], 5)[-1]
+    assert state.throughput == pytest.approx(0.5)
+    assert state.stations[1].queue_length == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: exact_mva([], 1), "at least one station"),
+        (lambda: exact_mva([CPU], 0), "clients"),
+        (lambda: approximate_mva([CPU], 1, -1), "think_time"),
+        (lambda: exact_mva([Station("s", 0.0)], 1), "nothing takes any time"),
+        (lambda: Station("s", -1.0), "s: demand"),
+        (lambda: Station("s", 1.0, -1), "s: servers"),
+    ],
+)
+def test_arguments_out_of_range(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
