@@ -11,7 +11,7 @@ from memlite.protocol.numbers import unsigned
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.discovery import Discovery
 from memlite.proxy.node import Node
-from memlite.proxy.times import times
+from memlite.proxy.stats_rows import times
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters

@@ -102,7 +102,7 @@ def counted(request: BinaryRequest, reply: bytes) -> bytes:
 def refused(request: BinaryRequest, reply: bytes) -> bytes:
     """Return the reply to a store that was refused as too large, after an older item was deleted.
 
-    A node that has not deleted it is what the client must know.
+    If the node has not deleted it, the client must know.
     """
     if reply.startswith((b"HD", b"NF")):
         return packets.failure(request, Status.TOO_LARGE)

@@ -25,9 +25,10 @@ __all__ = ["Cluster", "Target"]
 
 _log = logging.getLogger("memlite")
 
-# Nodes by key, which takes a tenth of the time of finding them. The memory for that is bounded.
 # Seconds in which nodes mostly answer all of a pipeline: one write to the client is enough then.
 _SHORTLY: Final = 0.001
+# Nodes are remembered by key, which takes a tenth of the time of finding them. The memory for that
+# is bounded.
 _MOST_REMEMBERED: Final = 32_768
 
 
@@ -62,7 +63,6 @@ class Cluster:
         replicated: the changes of keys with replicas.
         moving: the move of keys between nodes that is going on; None for none.
         hot: the keys that have copies on all nodes.
-        changes: how often the topology has changed.
         merger: merges the nodes' replies to the parts of a retrieval.
         due: the executors that have replies to deliver.
         known_nodes: the nodes of some keys, for reading. It may lack any key; see `node_of`. Keys
@@ -116,7 +116,6 @@ class Cluster:
             self._set_replicas(topology)
             self._set_move(topology)
         self._shortly: list[Callable[[], object]] = []
-        self.changes = 0
         self.merger = Merger()
         self.retire: Callable[[Node], None] = Node.retire
         self.due: list[_Delivering] = []
@@ -185,7 +184,6 @@ class Cluster:
         self._set_replicas(topology)
         self._set_move(topology)
         self._forget_all()
-        self.changes += 1
         now = self.every_node
         if self._started:
             for node in set(now).difference(before):

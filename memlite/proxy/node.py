@@ -98,7 +98,7 @@ class Node:
     twice: if its reply does not come, nobody knows whether the node has carried it out.
 
     A node is up from its reply to a first request of the proxy's own. When its connection is lost,
-    it is opened again at once; if that fails, or if the node had stopped to answer, requests are
+    it is opened again at once; if that fails, or if the node had stopped answering, requests are
     refused until it is up again.
 
     Args:
@@ -376,7 +376,7 @@ class Node:
             await link.ask(FENCE, b"VERSION ")
 
     async def _prepare(self, link: Link) -> None:
-        """See to it that nothing stale is served."""
+        """Make sure that nothing stale is served."""
         returning = self.returning
         await returning.settle(self._deadline)
         if returning.must_empty:

@@ -306,7 +306,7 @@ class Promotions:
             order: returns the indexes of the nodes that have a key anyway, the primary first.
             write: what replies to changes wait for; see `Change`.
             moving: whether keys move between nodes; none is promoted meanwhile. There should be
-                none in the list then: who begins to move keys waits for that.
+                none in the list then: a mover waits for that before it begins.
         """
         now = self._clock()
         self._moving = moving

@@ -23,8 +23,8 @@ from memlite.proxy.unread import UNREAD_LIMIT, UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
+from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import Listener
-from memlite.server.connections.receiver import LargeValues
 from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.instrumentation import Instrumentation

@@ -19,8 +19,8 @@ from memlite.server.administration import Administration
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
+from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import Listener
-from memlite.server.connections.receiver import LargeValues
 from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
 from memlite.server.execution.execution import Execution, ImmediateExecution, PipelinedExecution

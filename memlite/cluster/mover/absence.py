@@ -1,4 +1,4 @@
-"""Nodes that are gone, as whoever moves keys finds out."""
+"""How the mover finds out which nodes are gone."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ __all__ = ["Absence"]
 
 
 class Absence:
-    """Tells whether nodes that do not answer are gone, and sees to it that they stay so.
+    """Tells whether nodes that do not answer are gone, and makes sure that they stay gone.
 
     A node that is gone has no items when it comes back, and then it is another incarnation. This
     does what the wardens do: they may be gone as well.

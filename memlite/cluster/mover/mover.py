@@ -49,7 +49,7 @@ class Result:
         bytes: those of their values.
         dropped: how many items are gone, as their new node does not take them.
         reason: why the last one is.
-        strays: old items of moving keys that were removed where they had no business.
+        strays: old items of moving keys that were removed from where they did not belong.
         lost: the names of nodes that were gone, with what only they held.
         epoch: of the cluster at the end.
     """

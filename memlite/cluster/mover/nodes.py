@@ -1,4 +1,4 @@
-"""Connections of whoever moves keys to the nodes, and what has to be known of them beforehand."""
+"""The mover's connections to the nodes, and the checks of the nodes before a move."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -156,7 +156,7 @@ class KeyAccess:
             raise VersionConflict
 
     def _check(self, reading: Reading) -> Steps[None]:
-        """See to it that an item may be changed where it is.
+        """Make sure that an item may be changed where it is.
 
         Raises:
             VersionConflict: it is or was to be moved; it must be read again.
@@ -236,7 +236,7 @@ class KeyAccess:
     def _add(self, wish: Wish) -> Steps[int]:
         phase = self.phase
         if phase is Phase.MOVE:
-            # So that nobody adds an item at the source who does not know yet that keys move.
+            # A proxy that does not know of the move yet must not add an item at the source.
             mark, look = marks.mark(self._key, None), marks.look(self._key)
             marked, looked = yield Ask(_SOURCE, mark), Ask(_SOURCE, look)
             if not marked.unique and self._marks.found(looked).kind is not Kind.MARKER:

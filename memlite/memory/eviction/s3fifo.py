@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from memlite.memory.eviction.fifo import Fifo
 from memlite.memory.eviction.ghost import Ghost
+from memlite.memory.eviction.key_queue import Fifo
 from memlite.memory.eviction.policy import PLACE, Policy, weigh
 from memlite.memory.index import Index
 from memlite.memory.item import FREQUENCY, MAIN, Item, allocated, shared

@@ -13,9 +13,9 @@ from memlite.memory.usage import MASK
 from memlite.protocol import Handler, Limits, replies
 from memlite.protocol.limits import LONGEST_GET
 from memlite.server.connections.intake import FULL_READ, Intake
+from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import address_label, endpoint
 from memlite.server.connections.negotiator import Negotiator
-from memlite.server.connections.receiver import LargeValues
 from memlite.server.connections.register import Register
 from memlite.server.connections.states import TRANSITIONS, Event, State
 from memlite.server.execution.command_set import Executor

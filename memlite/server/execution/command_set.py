@@ -28,7 +28,8 @@ class CommandObserver(Protocol):
 class Executor(Protocol):
     """Carries out a connection's commands; extends `memlite.protocol.Handler`.
 
-    There are two kinds: a `CommandSet` answers at once, a `PipelinedExecutor` later, in order.
+    A `CommandSet` answers at once, a `PipelinedExecutor` later, in order; the one of
+    `memlite.proxy` forwards commands to other servers.
 
     Attributes:
         pending: whether there are commands still to be answered.

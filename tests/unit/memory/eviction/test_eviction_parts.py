@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlite.memory.eviction.fifo import Fifo
 from memlite.memory.eviction.ghost import Ghost
+from memlite.memory.eviction.key_queue import Fifo
 
 # The queue
 

@@ -3,7 +3,7 @@
 import pytest
 
 from memlite.config import Config
-from memlite.server.connections.receiver import _ValueReceiver
+from memlite.server.connections.large_values import _ValueReceiver
 from memlite.server.server import Server
 from tests.unit.server.connections.test_fast_path import Loop, Transport
 
