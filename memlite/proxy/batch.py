@@ -57,6 +57,7 @@ class Batch(Request):
             self.progressed()
         else:
             self.answer(self._rest())
+            self._parts = {}  # they refer to this object, which must not wait for the collector
 
     def progressed(self) -> None:
         """Note that some replies are there. They are sent soon, as the others may take long."""

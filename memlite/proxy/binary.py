@@ -1,22 +1,17 @@
 """Execution of binary commands by forwarding; nodes are asked in text, and need not know them."""
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, NamedTuple
 
 from memlite.core.version import SERVER_VERSION
-from memlite.memory import Part
 from memlite.protocol import packets, replies
 from memlite.protocol.commands import Arguments, Command
 from memlite.protocol.discovery import CLUSTER_KEY, CONFIG_GET, config_packet
 from memlite.protocol.packets import QUIET, BinaryRequest, Opcode, Status
 from memlite.proxy import binary_replies, binary_requests
-from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.binary_replies import Decode
 from memlite.proxy.binary_requests import MODES, UnsendableKeyError
-from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
-from memlite.proxy.ordering import ForwardingClient
-from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Flush, Origin, Request
 
 __all__ = ["BinaryProxyExecutor"]
@@ -67,27 +62,18 @@ class BinaryProxyExecutor(ProxyExecutor):
         recognizer: see `ProxyExecutor`.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        admin: ProxyAdmin,
-        client: ForwardingClient,
-        out: list[Part],
-        recognizer: Recognizer | None = None,
-    ) -> None:
-        super().__init__(cluster, admin, client, out, recognizer)
-        self._special = {
-            "binary_admin": self._administer_packet,
-            "binary_reject": self._reject_packet,
-            "binary_too_large": self._refuse,
-            "quit": self.quit,
-        }
+    special: ClassVar[Mapping[str, str]] = {
+        "binary_admin": "_administer_packet",
+        "binary_reject": "_reject_packet",
+        "binary_too_large": "_refuse",
+        "quit": "quit",
+    }
 
     def execute(self, command: Command, arguments: Arguments) -> None:
         """Carry out a command."""
         translation = _FORWARDED.get(command.name)
         if translation is None:
-            self._special[command.name](*arguments)
+            getattr(self, self.special[command.name])(*arguments)
         else:
             self._translate(arguments[0], translation)
 

@@ -11,11 +11,27 @@ from functools import partial
 from typing import Final
 
 from memlite.proxy.node import Node, Receiver
-from memlite.proxy.replica_requests import HELD, Key, copied, drop, fill, hold, number, state
+from memlite.proxy.replica_requests import (
+    HELD,
+    Key,
+    copied,
+    drop,
+    fill,
+    hold,
+    is_read,
+    number,
+    state,
+)
 
 __all__ = ["Answer", "Change", "Changes"]
 
 _MOST_WAITING: Final = 4096  # requests for one key, or behind a flush
+_MOST_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
+# What replies begin with if the primary has changed nothing.
+_UNCHANGED: Final = (
+    *(b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"NS", b"EX", b"NF", b"EN"),
+    *(b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"),
+)
 
 
 class Answer:
@@ -65,6 +81,7 @@ class Changes:
         self.filling: set[bytes] = set()
         self._behind_flush: deque[Callable[[], None]] | None = None
         self._flush: Callable[[], None] | None = None
+        self._bytes = 0
         self._entered = False  # a read has its turn at all of its keys
         self._resuming = False
         self.reset()
@@ -82,31 +99,52 @@ class Changes:
         """Return whether a request for a key would have to wait."""
         return key in self.busy or self._behind_flush is not None
 
-    def wait(self, keys: Sequence[bytes], again: Callable[[], None], receiver: Receiver) -> bool:
+    def wait(
+        self, keys: Sequence[bytes], again: Callable[[], None], receiver: Receiver, size: int = 0
+    ) -> bool:
         """Have a request wait for its turn, if it must.
 
         Args:
             keys: its keys. One with several must be a read.
             again: sends it again.
-            receiver: is told if too many wait.
+            receiver: is told if too many wait, or too large ones.
+            size: of the request, in bytes.
 
         Returns:
-            False if it need not wait.
+            False if it need not wait, and may be sent.
         """
         queue = self._behind_flush
         if queue is None:
             if self._entered:
                 return False
             queue = next((self.busy[key] for key in keys if key in self.busy), None)
+        if self._bytes + size > _MOST_BYTES:
+            receiver.fail(b"SERVER_ERROR too many large changes are in progress\r\n")
+            return True
         if queue is None:
             return False
         if len(queue) >= _MOST_WAITING:
             receiver.fail(b"SERVER_ERROR too many requests wait for a change of the same key\r\n")
         elif len(keys) == 1 or queue is self._behind_flush:
-            queue.append(again)
+            self._bytes += size
+            queue.append(partial(self._resume, again, size))
         else:
             self._reserve(dict.fromkeys(keys), again)
         return True
+
+    def _resume(self, again: Callable[[], None], size: int) -> None:
+        self._bytes -= size
+        again()
+
+    def begin(self, key: bytes, size: int) -> None:
+        """Note that a change begins, with a request of so many bytes."""
+        self.busy[key] = deque()
+        self._bytes += size
+
+    def end(self, key: bytes, size: int) -> None:
+        """Note that it is over; see `finished`."""
+        self._bytes -= size
+        self.finished(key)
 
     def _reserve(self, keys: Iterable[bytes], read: Callable[[], None]) -> None:
         """Have a read wait for all of its keys at once, so that no later request overtakes it."""
@@ -234,10 +272,10 @@ class Change:
             busy: the name of the key in `Changes`.
         """
         self._busy = busy
-        self._changes.busy[busy] = deque()
+        self._changes.begin(busy, len(self._request))
         if self._primary.down:
             self._primary.send(self._request, self._receiver)  # which refuses it
-            self._changes.finished(busy)
+            self._changes.end(busy, len(self._request))
             return
         self._pending = len(self._copies)
         for copy in self._copies:
@@ -323,7 +361,7 @@ class Change:
             # It may still be made. The holds must outlast that.
             self._changes.left += len(self._copies)
             self._answer(reply, failed=True)
-            self._changes.finished(self._busy)
+            self._changes.end(self._busy, len(self._request))
             return
         self._reply = reply
         self._has(None)
@@ -379,9 +417,12 @@ class Change:
 
     def _end(self) -> None:
         if self._reply is not None and self._done < self._needed:
-            made = b"; the primary has made the change\r\n"
-            self._answer(self._missed.removesuffix(b"\r\n") + made, failed=True)
-        self._changes.finished(self._busy)
+            if self._reply.startswith(_UNCHANGED) and not is_read(self._request):
+                self._answer(self._reply, failed=False)
+            else:
+                made = b"; the primary has made the change\r\n"
+                self._answer(self._missed.removesuffix(b"\r\n") + made, failed=True)
+        self._changes.end(self._busy, len(self._request))
 
     def _answer(self, reply: bytes, *, failed: bool) -> None:
         if failed:

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -188,10 +188,28 @@ class Cluster:
         if self._started:
             for node in set(now).difference(before):
                 node.start()
-        for node in set(before).difference(now):
-            self.retire(node)
+        self._retire_unused(set(before).difference(now))
         added, gone = len(set(self.nodes).difference(old)), len(set(old).difference(self.nodes))
         _log.info("topology: %d nodes, %d of them new, %d gone", len(self.nodes), added, gone)
+
+    def _retire_unused(self, nodes: Iterable[Node]) -> None:
+        """Retire nodes when the changes in progress, which may still send them requests, are over.
+
+        Nothing that is in time takes longer than three deadlines.
+        """
+        keys, ending = set(self.replicated.busy), self._ending
+        until = time.monotonic() + 3 * self._access.deadline
+
+        def retire_if_unused() -> None:
+            keys.intersection_update(self.replicated.busy)
+            used = keys or (ending is not None and not ending.idle)
+            if used and time.monotonic() < until:
+                self.call_shortly(retire_if_unused)
+                return
+            for node in nodes:
+                self.retire(node)
+
+        retire_if_unused()
 
     def _taken_over(
         self,

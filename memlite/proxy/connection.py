@@ -69,6 +69,12 @@ class ProxyConnection(Connection):
         if not self.writable:
             self._count_unread()
 
+    def _continue(self) -> None:
+        """Write what has waited, and serve the input that has."""
+        Connection._continue(self)
+        if not self.writable:
+            self._count_unread()
+
     def _count_unread(self) -> None:
         if not self._transport.is_closing():  # no more replies are written to one that is
             self._unread_replies.count(self)

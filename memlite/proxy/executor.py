@@ -1,7 +1,7 @@
 """Execution by forwarding: commands go to the nodes that have their keys."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final, cast
 
 from memlite.memory import Part
 from memlite.protocol import replies
@@ -37,6 +37,7 @@ __all__ = ["ProxyExecutor"]
 _RETRIEVALS: Final = frozenset(("get", "gets", "gat", "gats"))
 _READS: Final = frozenset(("get", "gets"))
 """Those that change nothing."""
+_NOTHING: Final[dict[bytes, Node]] = {}
 _HIDDEN: Final = {
     "meta_get": (b"EN",),
     "meta_set": (b"HD",),
@@ -61,9 +62,19 @@ class ProxyExecutor(OrderedReplies):
     Attributes:
         ended: whether the client has sent ``quit``; any further input is discarded.
         had_to_wait: always False.
+        special: the names of the methods for commands that are not forwarded as they are. Methods
+            themselves, kept by the object, would keep it from being freed.
     """
 
     had_to_wait = False
+    special: ClassVar[Mapping[str, str]] = {
+        "admin": "_administer",
+        "bad_chunk": "_bad_chunk",
+        "meta_noop": "_meta_noop",
+        "quit": "quit",
+        "reject": "reject",
+        "too_large": "_too_large",
+    }
 
     def __init__(
         self,
@@ -74,18 +85,10 @@ class ProxyExecutor(OrderedReplies):
         recognizer: Recognizer | None = None,
     ) -> None:
         super().__init__(cluster, client, out)
-        self._by_line = cluster.by_line.get
+        self._by_line: Callable[[bytes], Target | None] = cluster.by_line.get
         self._recognizer = recognizer
         self._admin = admin
         self.ended = False
-        self._special: dict[str, Callable[..., None]] = {
-            "admin": self._administer,
-            "bad_chunk": self._bad_chunk,
-            "meta_noop": lambda: self._reply(b"MN\r\n"),
-            "quit": self.quit,
-            "reject": self.reject,
-            "too_large": self._too_large,
-        }
 
     # Called by parsers and by the connection
 
@@ -218,9 +221,9 @@ class ProxyExecutor(OrderedReplies):
         if name in _RETRIEVALS:
             self._retrieve(name, arguments)
             return
-        special = self._special.get(name)
+        special = self.special.get(name)
         if special is not None:
-            special(*arguments)
+            getattr(self, special)(*arguments)
             return
         if name.startswith("meta_"):
             self._forward_meta(name, arguments[0])
@@ -234,6 +237,8 @@ class ProxyExecutor(OrderedReplies):
     def quit(self) -> None:
         """Close the connection after all earlier commands."""
         self.ended = True
+        # No further input is taken, not even without the parser.
+        self._by_line, self._recognizer = _NOTHING.get, None
         request = Request(self)
         request.closes = True
         request.reply = b""
@@ -344,12 +349,15 @@ class ProxyExecutor(OrderedReplies):
 
     def _too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
         """Refuse a value; as a set would have replaced it, the old item goes."""
-        reply = b"" if noreply else replies.TOO_LARGE
         if command in (b"set", b"ms"):
             node = self._cluster.node_of(key)
-            self._forward(node, delete_of(key), Replaced(self, reply))
+            request = Silent(self) if noreply else Replaced(self, replies.TOO_LARGE)
+            self._forward(node, delete_of(key), request)
         else:
-            self._reply(reply)
+            self.reject(replies.TOO_LARGE, noreply)
+
+    def _meta_noop(self) -> None:
+        self._reply(b"MN\r\n")
 
     def _bad_chunk(self, key: bytes, noreply: bool) -> None:
         self.reject(replies.BAD_DATA_CHUNK, noreply)

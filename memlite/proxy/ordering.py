@@ -131,7 +131,8 @@ class OrderedReplies:
             if client is not None:
                 client.reply(reply)
         elif self._first is not None:
-            self._first.answer(reply)
+            first, self._first = self._first, None
+            first.answer(reply)
 
     def fail(self, error: bytes) -> None:
         """Take the error that stands for that reply."""

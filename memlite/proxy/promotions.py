@@ -7,7 +7,6 @@ is read.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from memlite.cluster.hot_keys import HotKey
 from memlite.cluster.membership.lease import LEASE, MARGIN
@@ -15,14 +14,12 @@ from memlite.core.uris import uri_encoded
 from memlite.protocol.meta import encode_key
 from memlite.proxy.changes import Answer, Change, Changes
 from memlite.proxy.node import Node, Receiver
-from memlite.proxy.replica_requests import Key, is_hold
+from memlite.proxy.replica_requests import Key
 from memlite.proxy.replicas import FlushTwice, ReplicaSet
 
 __all__ = ["HotSet", "Promotions"]
 
 _log = logging.getLogger("memlite")
-
-_ODD: Final = b"SERVER_ERROR node %b: has only a copy, as another proxy says; the nodes change\r\n"
 
 
 class HotSet(ReplicaSet):
@@ -60,13 +57,6 @@ class HotSet(ReplicaSet):
         """How many nodes answer reads."""
         return len(self._readers)
 
-    def ask_primary(self, request: bytes, receiver: Receiver) -> None:
-        """Send a read that the primary is to answer.
-
-        A proxy that knows the nodes better than this one may have put a hold there.
-        """
-        self._primary.send(request, _FromPrimary(self._primary, receiver))
-
     def empty_all(self) -> None:
         """Remove all copies that can be removed now."""
         for node in self._replicas:
@@ -83,27 +73,6 @@ class HotSet(ReplicaSet):
         request = b"mg %b%b\r\n" % self._key
         change = Change(changes, self._key, request, receiver, self._primary, replicas, "all")
         change.start(self._name)
-
-
-class _FromPrimary:
-    """Receives a primary's reply to a read."""
-
-    __slots__ = ("_node", "_receiver")
-
-    reads = True
-
-    def __init__(self, node: Node, receiver: Receiver) -> None:
-        self._node = node
-        self._receiver = receiver
-
-    def answer(self, reply: bytes) -> None:
-        if is_hold(reply):
-            self._receiver.fail(_ODD % self._node.name.encode("ascii", "backslashreplace"))
-        else:
-            self._receiver.answer(reply)
-
-    def fail(self, error: bytes) -> None:
-        self._receiver.fail(error)
 
 
 class _Promotion:

@@ -313,6 +313,8 @@ class RequestQueue:
     def _take(self, ticket: Ticket, now: int) -> None:
         if ticket.client.gone and ticket.reads:
             self.dropped += 1
+            for _, _, receiver in ticket.sends:
+                receiver.answer(b"")  # to nobody: the client's other requests may wait for it
         elif now - ticket.enqueued > self._deadline:
             self.expired += 1
             _fail(ticket, self._overdue)

@@ -14,6 +14,7 @@ __all__ = [
     "copied",
     "drop",
     "fill",
+    "has_hold",
     "hold",
     "is_hold",
     "is_read",
@@ -139,6 +140,25 @@ def is_hold(reply: bytes) -> bool:
         return False
     start = reply.index(b"\r\n") + 2
     return reply[start:] in (_VALUE + b"\r\n", _VALUE + b"\r\nEND\r\n")
+
+
+def has_hold(reply: bytes) -> bool:
+    """Return whether the reply to a read shows a hold or lease, as far as it tells."""
+    if reply.startswith(b"HD "):
+        return number(reply, b"f") in (HELD, _LEASED)
+    return is_hold(reply) or (reply.startswith(b"VALUE ") and _VALUE in reply and _holds(reply))
+
+
+def _holds(reply: bytes) -> bool:
+    """Return whether one of several items is a hold or lease."""
+    position = 0
+    while reply.startswith(b"VALUE ", position):
+        line_end = reply.index(b"\r\n", position)
+        end = line_end + 2 + int(reply[position:line_end].split(b" ")[3]) + 2
+        if is_hold(reply[position:end]):
+            return True
+        position = end
+    return False
 
 
 def copied(request: bytes, reply: bytes) -> tuple[bytes, bytes, bytes] | None:

@@ -12,6 +12,7 @@ from memlite.proxy.replica_requests import (
     Key,
     drop,
     fill,
+    has_hold,
     is_hold,
     is_read,
     is_spread,
@@ -24,6 +25,7 @@ from memlite.proxy.replica_requests import (
 __all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets"]
 
 _MOST_FILLING: Final = 256
+_ODD: Final = b"SERVER_ERROR node %b: has only a copy; the nodes have changed\r\n"
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible with replicas\r\n"
 
 
@@ -58,13 +60,14 @@ class ReplicaSet:
         if len(keys) > 1 and not reads:
             self._touch(request, keys, receiver)
             return
-        if changes.wait(keys, lambda: self.send(request, receiver), receiver):
+        size = 0 if reads else len(request)
+        if changes.wait(keys, lambda: self.send(request, receiver), receiver, size):
             return
         if reads:
             if self._spreads and is_spread(request):
                 self._read(request, receiver)
             else:
-                self._primary.send(request, receiver)
+                self.ask_primary(request, receiver)
             return
         replicas = self._replicas
         change = Change(
@@ -102,8 +105,12 @@ class ReplicaSet:
         return self._primary
 
     def ask_primary(self, request: bytes, receiver: Receiver) -> None:
-        """Send a read that the primary is to answer."""
-        self._primary.send(request, receiver)
+        """Send a read that the primary is to answer.
+
+        There may be a hold: it was a replica until a moment ago, or another proxy knows the nodes
+        better than this one.
+        """
+        self._primary.send(request, _FromPrimary(self._primary, receiver))
 
     def fill(self, node: Node, name: bytes, key: Key) -> None:
         """Copy an item from the primary to a replica, unless it changes meanwhile."""
@@ -111,6 +118,27 @@ class ReplicaSet:
         if name not in filling and len(filling) < _MOST_FILLING:
             filling.add(name)
             _Filling(self._changes, self._primary, node, name, key).start()
+
+
+class _FromPrimary:
+    """Receives a primary's reply to a read."""
+
+    __slots__ = ("_node", "_receiver")
+
+    reads = True
+
+    def __init__(self, node: Node, receiver: Receiver) -> None:
+        self._node = node
+        self._receiver = receiver
+
+    def answer(self, reply: bytes) -> None:
+        if has_hold(reply):
+            self._receiver.fail(_ODD % self._node.name.encode("ascii", "backslashreplace"))
+        else:
+            self._receiver.answer(reply)
+
+    def fail(self, error: bytes) -> None:
+        self._receiver.fail(error)
 
 
 class _Reading:

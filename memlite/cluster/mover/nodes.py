@@ -147,7 +147,7 @@ async def check_nodes(
     """
     asked = await asyncio.gather(*(_ask(node, access) for node in nodes))
     settings = [its for its, _ in asked]
-    largest = max(int(its.get(_SIZE, 0)) for its in settings)
+    largest = max((int(its.get(_SIZE, 0)) for its in settings), default=0)
     notes = []
     for node, (its, keeps_uniques) in zip(nodes, asked, strict=True):
         receives = node.name in receiving

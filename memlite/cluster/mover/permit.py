@@ -102,10 +102,10 @@ class Permit:
         while True:
             stored = await self.store.read(MOVER)
             other = None if stored is None else MoverNote.decode(stored.data)
-            if seen is not None and (stored is None or stored.data != seen.data):
+            free = other is None or other.ended
+            if seen is not None and not free and (stored and stored.data) != seen.data:
                 raise self._taken(other)
-            gone = other is None or other.ended or self.clock() - since >= LEASE
-            if gone:
+            if free or self.clock() - since >= LEASE:
                 try:
                     await self._write(stored)
                 except Conflict:

@@ -253,3 +253,38 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
         assert wire.ask(b"mg %b s\r\n" % key) == b"HD s1000000\r\n"
         asked = int(node_stat(front, node, "requests"))
         assert asked < 2000
+
+
+def test_nothing_is_executed_after_quit() -> None:
+    with running("memlite") as node, proxy([node]) as front, front.connect() as wire:
+        for key in (b"a", b"k"):
+            assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
+            assert wire.ask(b"mg %b\r\n" % key) == b"HD\r\n"
+        node.pause()
+        with front.connect() as leaving:
+            leaving.send(b"get a\r\n")
+            assert wait_until(lambda: node_stat(front, node, "pending") == "1")
+            leaving.send(b"quit\r\n")
+            # Its own reads are in order, and so the others' show that it has been served.
+            assert wait_until(lambda: _served_twice(front))
+            leaving.send(b"delete k\r\nset k 0 0 1\r\ny\r\n")
+            assert wait_until(lambda: _served_twice(front))
+            assert node_stat(front, node, "pending") == "1"
+            node.process.send_signal(signal.SIGCONT)
+            assert leaving.rest() == b"VALUE a 0 1\r\nx\r\nEND\r\n"
+        assert wire.ask(b"mg k v\r\n") == b"VA 1\r\n"
+        assert wire.line() == b"x\r\n"
+
+
+def _served_twice(front: RunningServer) -> bool:
+    with front.connect() as wire:
+        return wire.ask(b"mn\r\n") == wire.ask(b"mn\r\n") == b"MN\r\n"
+
+
+def test_a_set_without_a_reply_has_none_if_its_node_is_down_either() -> None:
+    with running("memlite") as node, proxy([node]) as front, front.connect() as wire:
+        node.process.kill()
+        assert wait_until(lambda: node_stat(front, node, "state") == "down")
+        size = 2_000_000
+        wire.send(b"set k 0 0 %d noreply\r\n%b\r\nversion\r\n" % (size, bytes(size)))
+        assert wire.line().startswith(b"VERSION ")

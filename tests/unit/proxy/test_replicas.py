@@ -9,6 +9,7 @@ import pytest
 from memlite.proxy import changes as changing
 from memlite.proxy.changes import Changes
 from memlite.proxy.node import Node
+from memlite.proxy.replica_requests import Key, hold
 from memlite.proxy.replicas import FlushTwice, ReplicaSet
 from tests.unit.proxy.copies import PROTECTED, Client, Connection, Server, setting
 
@@ -176,6 +177,47 @@ def test_the_reply_says_that_only_the_primary_has_made_the_change() -> None:
     proxy.nodes[1].lose()
     error = b"SERVER_ERROR replica b: lost; the primary has made the change\r\n"
     assert client.replies == [error]
+
+
+def test_a_change_that_the_primary_has_not_made_is_not_said_to_be() -> None:
+    proxy = Proxy([Server(), Server()])
+    client = proxy.ask(INCR)
+    while not proxy.nodes[0].waiting:
+        proxy.nodes[1].step()
+    proxy.nodes[0].step()
+    proxy.nodes[1].lose()
+    assert client.replies == [b"NOT_FOUND\r\n"]
+    assert proxy.changes.idle
+
+
+@pytest.mark.parametrize("request_", [GET, b"mg k v f\r\n", b"mg k v c\r\n", b"mg k f\r\n"])
+@pytest.mark.parametrize("flags", PROTECTED)
+def test_a_hold_at_the_primary_is_not_a_value(request_: bytes, flags: bytes) -> None:
+    """The primary may have been a replica until a moment ago."""
+    servers = [Server(), Server()]
+    servers[0].execute(hold(Key(b"k", b""), 30).replace(PROTECTED[0], flags))
+    proxy = Proxy(servers)
+    for _ in range(2):  # of which one asks the replica first
+        client = proxy.ask(request_)
+        proxy.run()
+        assert client.replies == [
+            b"SERVER_ERROR node a: has only a copy; the nodes have changed\r\n"
+        ]
+
+
+def test_large_changes_in_progress_are_bounded() -> None:
+    proxy = Proxy([Server(), Server()])
+    clients = [proxy.ask(setting(bytes(1_000_000))) for _ in range(100)]
+    refused = [client for client in clients if client.replies]
+    assert 30 < len(refused) < 40
+    error = b"SERVER_ERROR too many large changes are in progress\r\n"
+    assert all(client.replies == [error] for client in refused)
+    proxy.run()
+    assert sum(client.replies == [b"STORED\r\n"] for client in clients) == 100 - len(refused)
+    client = proxy.ask(setting(bytes(1_000_000)))
+    proxy.run()
+    assert client.replies == [b"STORED\r\n"]
+    assert proxy.changes._bytes == 0
 
 
 def test_requests_for_a_key_are_carried_out_in_order() -> None:

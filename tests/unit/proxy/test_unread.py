@@ -1,8 +1,12 @@
 """Replies that are held for clients that do not read."""
 
+from collections import deque
+
 import pytest
 
+from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.unread import UnreadReplies
+from memlite.server.connections.states import State
 
 
 class Client:
@@ -85,3 +89,39 @@ def test_after_many_small_ones_the_limit_is_what_it_was() -> None:
         greedy.unread = size
         replies.count(greedy)
     assert greedy.aborted
+
+
+class Transport:
+    """Takes one write at a time."""
+
+    def __init__(self, connection: ProxyConnection) -> None:
+        self.connection = connection
+        self.held = 0
+
+    def write(self, data: bytes) -> None:
+        self.held += len(data)
+        self.connection.writable = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.held
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def test_what_follows_when_a_client_has_read_a_part_is_counted() -> None:
+    unread = UnreadReplies(10_000, 0)
+    connection = ProxyConnection.__new__(ProxyConnection)
+    transport = Transport(connection)
+    for name, value in {
+        "_unread_replies": unread,
+        "_transport": transport,
+        "_state": State.BLOCKED,
+        "_unsent": deque([bytes(4000), bytes(3000)]),
+        "writable": True,
+    }.items():
+        setattr(connection, name, value)
+    transport.write(bytes(2000))
+    transport.held = 0  # the client has read this one
+    connection.resume_writing()
+    assert unread.size == 7000
