@@ -2,49 +2,28 @@
 
 import argparse
 import contextlib
-import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from memlite.client.credentials import read_login, read_tls
-from memlite.client.tls import TlsSettings
-from memlite.config.parsers import MEGABYTE
 from memlite.core import signals
-from memlite.core.errors import ConfigError, StartError
+from memlite.core.errors import StartError
 from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
-from memlite.loadtest.clusters import clusters
-from memlite.loadtest.defaults import PROXIED
-from memlite.loadtest.experiment import Plan, run
+from memlite.loadtest.experiment import run
+from memlite.loadtest.factorial import measure_factorial
 from memlite.loadtest.files import load, save
-from memlite.loadtest.knee import KneeSearch
-from memlite.loadtest.levels import Level
-from memlite.loadtest.lite import refuse_what_lite_lacks
-from memlite.loadtest.options import PASSWORD_VARIABLE
-from memlite.loadtest.pool import default_workers
+from memlite.loadtest.planning import new_folder, plan_of, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
 from memlite.loadtest.summary import print_summary
-from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
-from memlite.loadtest.workload import Workload
-from memlite.loadtest.workload_files import load_workload, preset_names, preset_text, validate
+from memlite.loadtest.workload_files import load_workload, preset_names, preset_text
 
 __all__ = ["carry_out"]
 
 _EXIT_ERRORS = 1
 _EXIT_INTERRUPTED = 130
-# Default bounds of the search for the knee.
-_MAX_CLIENTS = 1024
-_MAX_RATE = 1_000_000
-# How many connections the servers that it starts accept, unless there are to be more clients.
-_CONNECTIONS = 8192
-# What an item takes besides its value, so that values of a megabyte can be measured.
-_ITEM_OVERHEAD = 4096
 
 
 def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -70,6 +49,8 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return _show_workload(options.name)
         if options.command == "report":
             return _report(options)
+        if options.command == "factorial":
+            return measure_factorial(options, options.others, sys.stdout)
         return _measure(options, arguments)
     except KeyboardInterrupt:
         sys.stderr.write("memlite: bench: interrupted before anything was measured\n")
@@ -92,46 +73,21 @@ def _report(options: argparse.Namespace) -> int:
     first, *others = options.results
     own_folder = first if first.is_dir() else first.parent
     # A comparison gets a new folder, so that it does not overwrite the first run's report.
-    folder = options.out or (_new_folder() if others else own_folder)
-    _prepare(folder)
+    folder = options.out or (new_folder() if others else own_folder)
+    prepare(folder)
     _write_report(results, folder, prices, machines)
     return 0
 
 
 def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    workload = _workload(options)
-    if options.client == "pymemcache":
-        from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
-
-        refuse_what_it_cannot(workload, options.rate)
-        if options.command == "compare" and options.cluster and set(options.paths) - {PROXIED}:
-            raise ConfigError(
-                "bench: --client pymemcache does not know the nodes: use --paths proxied"
-            )
-    if options.dialect == "lite":
-        refuse_what_lite_lacks(options, workload)
     # What is wrong with the tables must not cost the results.
     prices = price_table.load(options.prices)
     machines = machine_table.load(options.machines)
     for name, _ in options.machine:
         machines.find(name)
-    folder = options.out or _new_folder()
-    plan = Plan(
-        title=options.title or _title(options, workload),
-        workload=workload,
-        targets=_targets(options, folder),
-        levels=_levels(options, workload),
-        workers=options.workers or default_workers(),
-        seed=options.seed,
-        command=["memlite", "bench", *arguments],
-        client=options.client,
-        verify=options.verify,
-        timeout=options.timeout,
-        machines=_machines(options.machine),
-        bursts=_with_bursts(options, workload),
-        knee=_knee(options),
-    )
-    _prepare(folder)
+    folder = options.out or new_folder()
+    plan = plan_of(options, arguments, folder)
+    prepare(folder)
     try:
         with progress_display(quiet=options.quiet) as display:
             results = run(plan, display)
@@ -155,21 +111,6 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     return _EXIT_ERRORS if failed else 0
 
 
-def _new_folder() -> Path:
-    return Path("bench-results") / time.strftime("%Y-%m-%d-%H%M%S")
-
-
-def _prepare(folder: Path) -> None:
-    """Create the folder and check that it is writable, before anything is measured."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".memlite-bench"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise StartError(f"bench: --out {folder}: {error.strerror}") from None
-
-
 def _write_report(
     results: Sequence[Results],
     folder: Path,
@@ -181,96 +122,3 @@ def _write_report(
 
     page, *_ = write_report(results, folder, prices, machines)
     sys.stdout.write(f"\nreport: {page}\n")
-
-
-def _title(options: argparse.Namespace, workload: Workload) -> str:
-    if options.command == "run":
-        targets = [options.address]
-    elif options.cluster:
-        targets = [f"clusters of {', '.join(map(str, options.cluster))} nodes", *options.target]
-    else:
-        targets = [*options.backends, *options.target]
-    return f"{workload.name}: {', '.join(targets)}"
-
-
-def _machines(named: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return how many machines there are of each type."""
-    total: dict[str, int] = {}
-    for name, count in named:
-        total[name] = total.get(name, 0) + count
-    return total
-
-
-def _with_bursts(options: argparse.Namespace, workload: Workload) -> bool:
-    """Return whether to measure bursts of new clients as well."""
-    compares_backends = options.command == "compare" and not options.cluster
-    return compares_backends and workload.kind == "steady" and not options.find_knee
-
-
-def _workload(options: argparse.Namespace) -> Workload:
-    workload = load_workload(options.workload)
-    changes: dict[str, dict[str, Any]] = {"keys": {}, "load": {}, "": {}}
-    for name, value in vars(options).items():
-        if value is None:
-            continue
-        table, dot, field = name.partition(".")
-        if dot:
-            changes[table][field] = value
-        elif name in ("ttl", "trace", "mix"):
-            changes[""][name] = value
-    if "duration" in changes["load"]:
-        changes["load"].setdefault("operations", 0)
-    workload = replace(
-        workload,
-        keys=replace(workload.keys, **changes["keys"]),
-        load=replace(workload.load, **changes["load"]),
-        **changes[""],
-    )
-    # Not the workload's name: without these options it was valid.
-    return validate(workload, "bench")
-
-
-def _levels(options: argparse.Namespace, workload: Workload) -> list[Level]:
-    rates = options.rate or [workload.load.rate]
-    sizes = options.value_size or [0]
-    clients = options.clients[:1] if options.find_knee else options.clients
-    return [Level(number, rate, size) for size in sizes for number in clients for rate in rates]
-
-
-def _knee(options: argparse.Namespace) -> KneeSearch | None:
-    if not options.find_knee:
-        if options.slo is not None or options.most is not None:
-            raise ConfigError("bench: --slo and --most require --find-knee")
-        return None
-    max_load = options.most or (_MAX_RATE if options.rate else _MAX_CLIENTS)
-    return KneeSearch(max_load, (options.slo or 0.0) * 1e6)
-
-
-def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
-    prefix = "bench: --"
-    login = read_login(prefix, options.user, options.password_file, PASSWORD_VARIABLE, os.environ)
-    files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
-    tls = read_tls(prefix, options.tls, TlsSettings(*files, verify=not options.tls_skip_verify))
-    lite = options.dialect == "lite"
-    if options.command == "run":
-        return [parse_address(options.address, tls=tls, login=login, lite=lite)]
-    settings = LaunchSettings(
-        options.data_dir or folder,
-        options.gcs_read_latency,
-        options.gcs_write_latency,
-        connections=max(_CONNECTIONS, *options.clients),
-        item_size=max(MEGABYTE, *(options.value_size or [0])) + _ITEM_OVERHEAD,
-    )
-    if options.data_dir and not options.data_dir.is_dir():
-        raise ConfigError(f"bench: --data-dir {options.data_dir} is not a directory")
-    if options.cluster:
-        targets = clusters(options.cluster, options.paths, options.backends, settings)
-    else:
-        targets = [parse_backend(text, settings) for text in options.backends]
-    targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]
-    names = [target.name for target in targets]
-    if len(set(names)) < len(names):
-        raise ConfigError("bench: two targets have the same name; rename one: HOST:PORT=name")
-    if not targets:
-        raise ConfigError("bench: nothing to compare: --backends and --target name no server")
-    return targets

@@ -27,6 +27,7 @@ examples:
   memlite bench compare --cluster 1,2,4 --clients 5,20,100
   memlite bench run 127.0.0.1:11211 --workload ycsb-a --clients 50 --duration 10
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
+  memlite bench factorial --factor clients=2,16 --factor value-size=100,10k
   memlite bench report old/results.json new/results.json
 """
 
@@ -42,8 +43,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     Raises:
         ConfigError: the command line is invalid.
     """
+    parser = command_line()
     try:
-        options = command_line().parse_args(arguments)
+        options, others = parser.parse_known_args(arguments)
+        if options.command == "factorial":
+            parser.parse_args(["compare", *others])  # raises an error if that has no such options
+            options.others = others
+            if not options.factor:
+                parser.error("factorial: --factor OPTION=LOW,HIGH is required")
+        elif others:
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
     except SystemExit:
         return None
     if "clients" in options and options.clients is None:
@@ -121,6 +130,7 @@ def command_line() -> argparse.ArgumentParser:
     run = _command(commands, "run", "measure one running server")
     run.add_argument("address", metavar="HOST:PORT[=NAME]", help="or the path of a UNIX socket")
     _add_measuring(run, clients="50")
+    _add_factorial(commands)
     report = _command(commands, "report", "write a report from saved results, or compare several")
     report.add_argument(
         "results", nargs="+", type=Path, metavar="RESULTS", help="results.json, or its directory"
@@ -137,6 +147,45 @@ def command_line() -> argparse.ArgumentParser:
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
     )
     return parser
+
+
+def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    factorial = _command(
+        commands,
+        "factorial",
+        "measure two values of each factor in all combinations; other options are those of compare",
+    )
+    factorial.usage = f"{_NAME} factorial --factor OPTION=LOW,HIGH ... [options of compare]"
+    add = factorial.add_argument
+    add(
+        "--factor",
+        action="append",
+        default=[],
+        metavar="OPTION=LOW,HIGH",
+        help="an option of compare and two values, such as clients=2,16; may be repeated",
+    )
+    add(
+        "--repetitions",
+        type=_checked(_positive),
+        default=3,
+        metavar="NUM",
+        help="runs of each combination (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=_checked(int),
+        default=1,
+        metavar="NUM",
+        help="random seed, of the order of runs as well (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with runs of the same experiment is completed "
+        "(default: bench-results/<time>)",
+    )
+    add("-q", "--quiet", action="store_true", help="do not show progress")
 
 
 def _command(

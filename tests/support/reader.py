@@ -57,6 +57,7 @@ _PYTHON = f"""#!/bin/sh
 case "$1 $2" in "-m pip" | "-m venv") exit 0 ;; esac
 case "$1 $2 $3 $4" in
     "-m memlite bench compare" | "-m memlite bench run") set -- "$@" --duration 200ms ;;
+    "-m memlite bench factorial") set -- "$@" --duration 200ms ;;
 esac
 exec "{sys.executable}" "$@"
 """

@@ -6,6 +6,7 @@ function __memlite_at
     test "$words[2]" = bench; and set at "bench"
     test "$words[2]" = bench; and test "$words[3]" = compare; and set at "bench compare"
     test "$words[2]" = bench; and test "$words[3]" = run; and set at "bench run"
+    test "$words[2]" = bench; and test "$words[3]" = factorial; and set at "bench factorial"
     test "$words[2]" = bench; and test "$words[3]" = report; and set at "bench report"
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
@@ -94,6 +95,7 @@ complete -c memlite -n '__memlite_at ""' -s V -l version -d 'print the version a
 
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a compare -d 'start a server for each backend and compare them'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a run -d 'measure one running server'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a factorial -d 'measure two values of each factor in all combinations; other options are those of compare'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -d 'write a report from saved results, or compare several'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload -d 'print a preset, as a starting point for your own'
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
@@ -192,6 +194,13 @@ complete -c memlite -n '__memlite_at "bench run"' -l tls-skip-verify -d 'do not 
 complete -c memlite -n '__memlite_at "bench run"' -l find-knee -d 'raise clients (with --rate: the rate) from the first value until throughput stops growing'
 complete -c memlite -n '__memlite_at "bench run"' -l slo -x -d 'also stop when p99 exceeds this'
 complete -c memlite -n '__memlite_at "bench run"' -l most -x -d 'highest load to try (default: 1024 clients, 1000000/s)'
+
+complete -c memlite -n '__memlite_at "bench factorial"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "bench factorial"' -l factor -x -d 'an option of compare and two values, such as clients=2,16; may be repeated'
+complete -c memlite -n '__memlite_at "bench factorial"' -l repetitions -x -d 'runs of each combination (default: 3)'
+complete -c memlite -n '__memlite_at "bench factorial"' -l seed -x -d 'random seed, of the order of runs as well (default: 1)'
+complete -c memlite -n '__memlite_at "bench factorial"' -l out -r -F -d 'output directory; one with runs of the same experiment is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench report"' -F
 complete -c memlite -n '__memlite_at "bench report"' -s h -l help -d 'show this help message and exit'

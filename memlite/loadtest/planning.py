@@ -1,0 +1,187 @@
+"""What is to be measured, from the command line."""
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memlite.client.credentials import read_login, read_tls
+from memlite.client.tls import TlsSettings
+from memlite.config.parsers import MEGABYTE
+from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.clusters import clusters
+from memlite.loadtest.defaults import PROXIED
+from memlite.loadtest.experiment import Plan
+from memlite.loadtest.knee import KneeSearch
+from memlite.loadtest.levels import Level
+from memlite.loadtest.lite import refuse_what_lite_lacks
+from memlite.loadtest.options import PASSWORD_VARIABLE
+from memlite.loadtest.pool import default_workers
+from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
+from memlite.loadtest.workload import Workload
+from memlite.loadtest.workload_files import load_workload, validate
+
+__all__ = ["new_folder", "plan_of", "prepare"]
+
+# Default bounds of the search for the knee.
+_MAX_CLIENTS = 1024
+_MAX_RATE = 1_000_000
+# How many connections the servers that it starts accept, unless there are to be more clients.
+_CONNECTIONS = 8192
+# What an item takes besides its value, so that values of a megabyte can be measured.
+_ITEM_OVERHEAD = 4096
+
+
+def plan_of(options: argparse.Namespace, arguments: Sequence[str], folder: Path) -> Plan:
+    """Return the plan of ``compare`` or ``run``.
+
+    Args:
+        options: from `memlite.loadtest.options.parse`.
+        arguments: what was parsed, for the report.
+        folder: for what servers store.
+
+    Raises:
+        ConfigError: an option, or what they are together, is invalid.
+    """
+    workload = _workload(options)
+    if options.client == "pymemcache":
+        from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
+
+        refuse_what_it_cannot(workload, options.rate)
+        if options.command == "compare" and options.cluster and set(options.paths) - {PROXIED}:
+            raise ConfigError(
+                "bench: --client pymemcache does not know the nodes: use --paths proxied"
+            )
+    if options.dialect == "lite":
+        refuse_what_lite_lacks(options, workload)
+    return Plan(
+        title=options.title or _title(options, workload),
+        workload=workload,
+        targets=_targets(options, folder),
+        levels=_levels(options, workload),
+        workers=options.workers or default_workers(),
+        seed=options.seed,
+        command=["memlite", "bench", *arguments],
+        client=options.client,
+        verify=options.verify,
+        timeout=options.timeout,
+        machines=_machines(options.machine),
+        bursts=_with_bursts(options, workload),
+        knee=_knee(options),
+    )
+
+
+def new_folder() -> Path:
+    """Return the name of a folder for the results of a run that begins now."""
+    return Path("bench-results") / time.strftime("%Y-%m-%d-%H%M%S")
+
+
+def prepare(folder: Path) -> None:
+    """Create a folder and check that it is writable, before anything is measured.
+
+    Raises:
+        StartError: it is not.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".memlite-bench"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise StartError(f"bench: --out {folder}: {error.strerror}") from None
+
+
+def _title(options: argparse.Namespace, workload: Workload) -> str:
+    if options.command == "run":
+        targets = [options.address]
+    elif options.cluster:
+        targets = [f"clusters of {', '.join(map(str, options.cluster))} nodes", *options.target]
+    else:
+        targets = [*options.backends, *options.target]
+    return f"{workload.name}: {', '.join(targets)}"
+
+
+def _machines(named: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return how many machines there are of each type."""
+    total: dict[str, int] = {}
+    for name, count in named:
+        total[name] = total.get(name, 0) + count
+    return total
+
+
+def _with_bursts(options: argparse.Namespace, workload: Workload) -> bool:
+    """Return whether to measure bursts of new clients as well."""
+    compares_backends = options.command == "compare" and not options.cluster
+    return compares_backends and workload.kind == "steady" and not options.find_knee
+
+
+def _workload(options: argparse.Namespace) -> Workload:
+    workload = load_workload(options.workload)
+    changes: dict[str, dict[str, Any]] = {"keys": {}, "load": {}, "": {}}
+    for name, value in vars(options).items():
+        if value is None:
+            continue
+        table, dot, field = name.partition(".")
+        if dot:
+            changes[table][field] = value
+        elif name in ("ttl", "trace", "mix"):
+            changes[""][name] = value
+    if "duration" in changes["load"]:
+        changes["load"].setdefault("operations", 0)
+    workload = replace(
+        workload,
+        keys=replace(workload.keys, **changes["keys"]),
+        load=replace(workload.load, **changes["load"]),
+        **changes[""],
+    )
+    # Not the workload's name: without these options it was valid.
+    return validate(workload, "bench")
+
+
+def _levels(options: argparse.Namespace, workload: Workload) -> list[Level]:
+    rates = options.rate or [workload.load.rate]
+    sizes = options.value_size or [0]
+    clients = options.clients[:1] if options.find_knee else options.clients
+    return [Level(number, rate, size) for size in sizes for number in clients for rate in rates]
+
+
+def _knee(options: argparse.Namespace) -> KneeSearch | None:
+    if not options.find_knee:
+        if options.slo is not None or options.most is not None:
+            raise ConfigError("bench: --slo and --most require --find-knee")
+        return None
+    max_load = options.most or (_MAX_RATE if options.rate else _MAX_CLIENTS)
+    return KneeSearch(max_load, (options.slo or 0.0) * 1e6)
+
+
+def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
+    prefix = "bench: --"
+    login = read_login(prefix, options.user, options.password_file, PASSWORD_VARIABLE, os.environ)
+    files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
+    tls = read_tls(prefix, options.tls, TlsSettings(*files, verify=not options.tls_skip_verify))
+    lite = options.dialect == "lite"
+    if options.command == "run":
+        return [parse_address(options.address, tls=tls, login=login, lite=lite)]
+    settings = LaunchSettings(
+        options.data_dir or folder,
+        options.gcs_read_latency,
+        options.gcs_write_latency,
+        connections=max(_CONNECTIONS, *options.clients),
+        item_size=max(MEGABYTE, *(options.value_size or [0])) + _ITEM_OVERHEAD,
+    )
+    if options.data_dir and not options.data_dir.is_dir():
+        raise ConfigError(f"bench: --data-dir {options.data_dir} is not a directory")
+    if options.cluster:
+        targets = clusters(options.cluster, options.paths, options.backends, settings)
+    else:
+        targets = [parse_backend(text, settings) for text in options.backends]
+    targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]
+    names = [target.name for target in targets]
+    if len(set(names)) < len(names):
+        raise ConfigError("bench: two targets have the same name; rename one: HOST:PORT=name")
+    if not targets:
+        raise ConfigError("bench: nothing to compare: --backends and --target name no server")
+    return targets

@@ -1,0 +1,136 @@
+"""``memlite bench factorial``: real servers and clients, files, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlite.cli.main import main
+from memlite.loadtest.files import load
+from tests.support.waiting import wait_until
+
+COMMAND = [
+    *("factorial", "--factor", "clients=1,8", "--factor", "value-size=10,10k"),
+    *("--repetitions", "2", "--duration", "100ms", "--warm-up", "20ms", "--keys", "100"),
+]
+
+
+def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def runs(folder: Path) -> dict[str, int]:
+    """Return the runs that are there, with the time when each was saved."""
+    return {
+        path.parent.name: path.stat().st_mtime_ns for path in folder.glob("runs/*/results.json")
+    }
+
+
+@pytest.mark.slow
+def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "memlite", "bench", *COMMAND, "--out", str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert wait_until(lambda: len(runs(folder)) >= 3)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        shown = process.stderr.read()
+        assert process.wait() == 130
+    assert shown.startswith("run 1 of 8: clients ")
+    assert shown.endswith("memlite: bench: interrupted; the same command goes on\n")
+    before = runs(folder)
+    assert 3 <= len(before) < 8
+    done = bench(*COMMAND, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    after = runs(folder)
+    assert sorted(after) == [f"{a}{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]
+    assert before.items() <= after.items()
+    assert done.stderr.startswith(f"{len(before)} of 8 runs are there already\n")
+    check(folder, done.stdout)
+    assert bench(*COMMAND, "--out", folder).stdout == done.stdout
+    assert runs(folder) == after
+
+
+def check(folder: Path, shown: str) -> None:
+    """Check the analysis of an experiment."""
+    saved: dict[str, Any] = json.loads((folder / "factorial.json").read_text())
+    assert saved["factors"] == {"clients": ["1", "8"], "value-size": ["10", "10k"]}
+    for levels in ("00", "01", "10", "11"):
+        (point,) = load(folder / "runs" / f"{levels}-1").points
+        assert point.clients == (1, 8)[int(levels[0])]
+        assert point.value_size == (10, 10240)[int(levels[1])]
+    found = saved["analysis"]["throughput"]
+    shares = [found["error_variation"], *(one["variation"] for one in found["effects"])]
+    assert sum(shares) == pytest.approx(1)
+    assert [one["factors"] for one in found["effects"]] == [
+        ["clients"], ["value-size"], ["clients", "value-size"],
+    ]  # fmt: skip
+    for words in ("throughput, operations per second (factors ", "  clients 1 → 8  ",
+                  "  value-size 10 → 10k  ", "  clients × value-size  ", "  errors  "):  # fmt: skip
+        assert words in shown
+    assert max(map(len, shown.splitlines())) <= 80 + len(str(folder))
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
+    """Return a function that returns the error of a wrong command."""
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def run(*arguments: object) -> str:
+        assert main(["bench", "factorial", *map(str, arguments)]) == 64
+        return capsys.readouterr().err
+
+    yield run
+    for number, handler in handlers:
+        signal.signal(number, handler)
+
+
+def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..., str]) -> None:
+    command = [*COMMAND[1:], "--out", tmp_path]
+    (tmp_path / "factorial.json").write_text('{"factors": {"clients": ["1", "2"]}}')
+    assert "the runs of another experiment" in refused(*command)
+    (tmp_path / "factorial.json").write_text("{")
+    assert "factorial.json: Expecting" in refused(*command)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "factorial: --factor OPTION=LOW,HIGH is required"),
+        (["--factor", "clients"], "two values, such as clients=2,16"),
+        (["--factor", "clients=1,2,3"], "two values"),
+        (["--factor", "clients=2,2"], "two values"),
+        (["--factor", "clients=1,x"], "argument --clients: not a number: 'x'"),
+        (["--factor", "nothing=1,2"], "unrecognized arguments: --nothing=1"),
+        (["--factor", "clients=1,2", "--factor", "clients=3,4"], "same name"),
+        (["--factor", "clients=1,2", "--clients", "3"], "--clients is a factor"),
+        (["--factor", "clients=1,2", "--clients=3"], "--clients is a factor"),
+        (["--factor", "seed=1,2"], "seed cannot be a factor"),
+        (["--factor", "clients=1,2", "--backends", "memory,file"], "one server at one load"),
+        (["--factor", "clients=1,2", "--find-knee"], "one server at one load"),
+        (["--factor", "pipeline=1,2", "--clients", "1,2"], "one server at one load"),
+        (["--factor", "clients=1,2", "--bogus"], "unrecognized arguments: --bogus"),
+    ],
+)
+def test_wrong_arguments(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refused: Callable[..., str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(*arguments)
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - also of hidden files
