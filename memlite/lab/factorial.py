@@ -15,6 +15,7 @@ __all__ = ["Effect", "FactorialResult", "analyse_factorial"]
 _Levels = tuple[int, ...]
 
 _MOST_FACTORS = 16
+_TOO_LARGE = 1e150
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def analyse_factorial(
     Raises:
         ValueError: a combination is missing, or the values cannot be analysed.
     """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, not {confidence:g}")
     combinations = list(itertools.product((0, 1), repeat=len(factors)))
     _check(factors, combinations, responses, multiplicative=multiplicative)
     values = {
@@ -139,8 +142,8 @@ def _check(
     counts = {len(values) for values in responses.values()}
     if len(counts) > 1 or 0 in counts:
         raise ValueError("all combinations must have the same number of values, at least one")
-    if not all(math.isfinite(one) for values in responses.values() for one in values):
-        raise ValueError("responses must be numbers")
+    if not all(abs(one) < _TOO_LARGE for values in responses.values() for one in values):
+        raise ValueError("responses must be numbers of a size that can be squared")
     if multiplicative and min(map(min, responses.values())) <= 0:
         raise ValueError("a multiplicative model needs positive responses")
 

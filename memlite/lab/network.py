@@ -18,8 +18,8 @@ __all__ = ["NetworkState", "Station", "StationState", "approximate_mva", "exact_
 
 _Floats = npt.NDArray[np.float64]
 
-# Schweitzer's approximation ends when no queue changes by more than this.
-_PRECISE = 1e-10
+# Schweitzer's approximation ends when no queue changes by more than this share of all clients.
+_PRECISE = 1e-12
 _MOST_ROUNDS = 100_000
 
 
@@ -147,7 +147,7 @@ def exact_mva(
 def approximate_mva(
     stations: Sequence[Station], clients: int, think_time: float = 0.0
 ) -> NetworkState:
-    """Solve a closed network approximately, in a time that does not grow with the clients.
+    """Solve a closed network approximately, which takes little time for many clients, too.
 
     The approximation is Schweitzer's; a station with m servers is replaced by one server of a mth
     of the demand and a delay with the rest (Seidmann's approximation). Throughput is usually within
@@ -160,6 +160,8 @@ def approximate_mva(
 
     Raises:
         ValueError: an argument is out of range, or nothing takes any time.
+        ArithmeticError: the approximation does not converge, as happens with very many clients if
+            several stations are bottlenecks.
     """
     _check(stations, clients, think_time)
     demands = np.array([one.demand / max(one.servers, 1) for one in stations])
@@ -178,8 +180,10 @@ def approximate_mva(
         following = throughput * (residence - delays)
         changed = float(np.abs(following - lengths).max())
         lengths = following
-        if changed <= _PRECISE:
+        if changed <= _PRECISE * clients:
             break
+    else:
+        raise ArithmeticError(f"the approximation does not converge for {clients:,} clients")
     found = [float(one) for one in throughput * residence]
     return _state(stations, clients, think_time, throughput, found)
 

@@ -166,8 +166,8 @@ def closed_mmm(clients: int, think_time: float, service_rate: float, servers: in
     _check(0.0, service_rate, servers)
     if clients < 1:
         raise ValueError(f"clients must be at least 1, not {clients}")
-    if think_time < 0:
-        raise ValueError(f"think_time must not be negative, but is {think_time:g}")
+    if not (think_time >= 0 and math.isfinite(think_time)):
+        raise ValueError(f"think_time must be a number from 0, not {think_time:g}")
     if not think_time:
         busy = min(clients, servers)
         throughput = busy * service_rate
@@ -191,10 +191,10 @@ def mg1(arrival_rate: float, service_time: float, squared_cv: float) -> Queue:
         UnstableError: there are more arrivals than services.
         ValueError: an argument is out of range.
     """
-    if service_time <= 0:
+    if not (service_time > 0 and math.isfinite(service_time)):
         raise ValueError(f"service_time must be positive, not {service_time:g}")
-    if squared_cv < 0:
-        raise ValueError(f"squared_cv must not be negative, but is {squared_cv:g}")
+    if not (squared_cv >= 0 and math.isfinite(squared_cv)):
+        raise ValueError(f"squared_cv must be a number from 0, not {squared_cv:g}")
     _check(arrival_rate, 1 / service_time, 1)
     utilisation = arrival_rate * service_time
     if utilisation >= 1:

@@ -6,6 +6,7 @@ one at a time; κ is the cost of keeping every pair coherent, which makes throug
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ _Range = tuple[float, float]
 _PARAMETERS = 3
 # A peak further away than this many times the most clients that were measured is not predicted.
 _REACH = 2.0
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,56 +68,66 @@ def fit_scalability(
         confidence: of the intervals, of 1.
 
     Raises:
-        ValueError: there are less than three different numbers of clients, or a value is not a
-            positive number.
+        ValueError: there are less than three different numbers of clients, one is below 1, or a
+            throughput is not a positive number.
     """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, not {confidence:g}")
     at, found = np.array(clients, float), np.array(throughput, float)
     if len(at) != len(found):
         raise ValueError("clients and throughput must have the same length")
-    if not (np.isfinite(at).all() and np.isfinite(found).all() and (at > 0).all()):
-        raise ValueError("clients and throughput must be positive numbers")
+    if not (np.isfinite(at).all() and np.isfinite(found).all() and (at >= 1).all()):
+        raise ValueError("clients must be numbers from 1, and throughput positive numbers")
     if (found <= 0).any():
-        raise ValueError("clients and throughput must be positive numbers")
+        raise ValueError("clients must be numbers from 1, and throughput positive numbers")
     different = len(set(at))
     if different < _PARAMETERS:
         raise ValueError(f"three numbers of clients are needed at least, not {different}")
     # Imported here, as it takes a while.
-    from scipy.optimize import curve_fit
+    from scipy.optimize import OptimizeWarning, curve_fit
     from scipy.special import stdtrit
 
-    # Throughputs are scaled to 1, so that all three parameters are of a similar size.
+    # All is scaled to the point with the most clients, so that no parameter is tiny.
+    most = float(at.max())
     scale = float((found / at).max())
-    (rate, contention, coherency), covariance = curve_fit(
-        _law,
-        at,
-        found / scale,
-        p0=(1.0, 0.02, 1e-4),
-        bounds=((0, 0, 0), (np.inf, np.inf, np.inf)),
-        x_scale=(1.0, 0.01, 1e-4),
-        max_nfev=10_000,
-    )
+    units = np.array([scale, 1 / (most - 1), 1 / (most * (most - 1))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimizeWarning)  # with three points there are no intervals
+        fitted, covariance = curve_fit(
+            lambda number, *values: _law(number, *(values * units)) / scale,
+            at,
+            found / scale,
+            p0=_guess(at, found, units),
+            bounds=(0, np.inf),
+            x_scale="jac",
+            ftol=1e-14,
+            xtol=1e-14,
+            gtol=1e-14,
+            max_nfev=10_000,
+        )
+    rate, contention, coherency = (float(one) for one in fitted * units)
     freedom = len(at) - _PARAMETERS
     if freedom and np.isfinite(covariance).all():
-        reach = float(stdtrit(freedom, (1 + confidence) / 2)) * np.sqrt(np.diag(covariance))
+        reach = float(stdtrit(freedom, (1 + confidence) / 2)) * np.sqrt(np.diag(covariance)) * units
     else:
         reach = np.full(_PARAMETERS, math.inf)
-    residuals = found / scale - _law(at, rate, contention, coherency)
-    variation = float(((found - found.mean()) ** 2).sum()) / scale**2
-    explained = 1 - float((residuals**2).sum()) / variation if variation else 0.0
-    contention, coherency, rate = float(contention), float(coherency), float(rate) * scale
+    residuals = found - _law(at, rate, contention, coherency)
+    variation = float(((found - found.mean()) ** 2).sum())
+    explained = 1 - float((residuals**2).sum()) / variation if variation else 1.0
     intervals = [
         (max(value - width, 0.0), value + width)
         for value, width in (
-            (rate, float(reach[0]) * scale),
+            (rate, float(reach[0])),
             (contention, float(reach[1])),
             (coherency, float(reach[2])),
         )
     ]
-    peak = _peak(contention, coherency)
+    # Below these, they are what the search for the minimum has left of 0.
+    peak = _peak(contention, coherency if coherency > _NOTHING * units[2] else 0.0)
     if math.isfinite(peak):
-        most = float(_law(np.array([peak]), rate, contention, coherency)[0])
+        highest = float(_law(np.array([peak]), rate, contention, coherency)[0])
     else:
-        most = rate / contention if contention else math.inf
+        highest = rate / contention if contention > _NOTHING * units[1] else math.inf
     return Scalability(
         contention,
         coherency,
@@ -125,7 +137,7 @@ def fit_scalability(
         intervals[0],
         explained,
         peak,
-        most,
+        highest,
         tuple(_warnings(at, freedom, intervals[2], peak, explained)),
     )
 
@@ -139,8 +151,22 @@ def _law(clients: _Floats, rate: float, contention: float, coherency: float) -> 
 def _peak(contention: float, coherency: float) -> float:
     if contention >= 1:
         return 1.0
-    # Below this, σ and κ are what the search for the minimum has left of 0.
-    return math.sqrt((1 - contention) / coherency) if coherency > 1e-12 else math.inf
+    return max(math.sqrt((1 - contention) / coherency), 1.0) if coherency else math.inf
+
+
+def _guess(clients: _Floats, throughput: _Floats, units: _Floats) -> _Floats:
+    """Return scaled parameters near the best: those of N/X, which is linear in them."""
+    from scipy.optimize import nnls
+
+    columns = np.array([np.ones_like(clients), clients - 1, clients * (clients - 1)])
+    columns[1:] *= units[1:, None]
+    inverse, contention, coherency = nnls(
+        (columns * throughput / clients).T, np.ones_like(clients)
+    )[0]
+    if not inverse:  # then throughput falls from the first point
+        return np.array([1.0, 1.0, 1.0])
+    found: _Floats = np.array([1 / inverse / units[0], contention / inverse, coherency / inverse])
+    return found
 
 
 def _warnings(
@@ -150,7 +176,7 @@ def _warnings(
     most = float(clients.max())
     if freedom < _PARAMETERS:
         found.append(f"{len(clients)} points are few for three parameters.")
-    if coherency[0] <= 0:
+    if coherency[0] <= 0 or math.isinf(peak):
         found.append("κ may be 0: the points do not show that throughput has a peak.")
     if math.isfinite(peak) and peak > _REACH * most:
         found.append(

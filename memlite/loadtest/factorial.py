@@ -5,6 +5,8 @@ effect. Each is saved when it is over; the same command goes on where an earlier
 """
 
 import argparse
+import contextlib
+import fcntl
 import itertools
 import json
 import random
@@ -17,13 +19,15 @@ from typing import Any, Final, TextIO
 
 from memlite.core.errors import ConfigError, StartError
 from memlite.lab import Effect, FactorialResult, analyse_factorial
+from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import JSON_NAME, load, save, write
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import new_folder, plan_of, prepare
 from memlite.loadtest.progress import ProgressDisplay
-from memlite.loadtest.results import Results
+from memlite.loadtest.results import Point, Results
 from memlite.loadtest.units import grouped
+from memlite.loadtest.workload_files import as_dict
 
 __all__ = ["measure_factorial"]
 
@@ -76,37 +80,67 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
     names = [one.name for one in factors]
     if len(set(names)) < len(names):
         raise ConfigError("bench: --factor: two factors have the same name")
-    common = _common(others, names, options)
+    common = _common(others, names)
     folder = options.out or new_folder()
-    plans = {
-        levels: _plan(factors, levels, common, folder)
-        for levels in itertools.product((0, 1), repeat=len(factors))
-    }
+    experiment = _Experiment(factors, common, options.seed, folder)
+    experiment.check()
     design = {
-        "factors": {one.name: list(one.levels) for one in factors},
+        "factors": [asdict(one) for one in factors],
         "options": list(common),
         "repetitions": options.repetitions,
+        "seed": options.seed,
     }
     prepare(folder)
-    _keep(folder / _DESIGN, design)
-    runs = [(levels, number) for levels in plans for number in range(1, options.repetitions + 1)]
-    random.Random(options.seed).shuffle(runs)  # noqa: S311 - no secret
     try:
-        measured = _measure(folder, factors, plans, runs, quiet=options.quiet)
+        with _locked(folder):
+            _keep(folder / _DESIGN, design)
+            measured = experiment.measure(options.repetitions, quiet=options.quiet)
+            found = _analyse(names, measured)
+            analysis = {name: _plain(one) for name, one in found}
+            _save(folder / _DESIGN, {**design, "analysis": analysis})
     except KeyboardInterrupt:
-        sys.stderr.write("memlite: bench: interrupted; the same command goes on\n")
+        sys.stderr.write(f"memlite: bench: interrupted; {_goes_on(folder)}\n")
         return _INTERRUPTED
-    found = _analyse(factors, measured)
-    _save(folder / _DESIGN, {**design, "analysis": {name: _plain(one) for name, one in found}})
+    points = [point for results in measured.values() for one in results for point in one.points]
+    out.writelines(f"{doubt}\n" for doubt in _doubts(points, options.repetitions))
     for name, result in found:
         _show(_RESPONSES[name], factors, result, out)
     out.write(f"\nresults: {folder / _DESIGN}\n")
-    if any(
-        point.errors for results in measured.values() for one in results for point in one.points
-    ):
+    if any(point.errors for point in points):
         sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
         return _ERRORS
     return 0
+
+
+def _goes_on(folder: Path) -> str:
+    return f"the same command with --out {folder} goes on"
+
+
+def _doubts(points: Sequence[Point], repetitions: int) -> Iterator[str]:
+    """Yield what speaks against the figures."""
+    limited = sum(point.generator_limited for point in points)
+    if limited:
+        yield f"the load generator was the limit in {limited} of {len(points)} runs"
+    doubt = machine_doubt(points)
+    if doubt:
+        yield doubt
+    if repetitions == 1:
+        yield "with one repetition, effects cannot be told from chance"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from measuring for the same folder.
+
+    Raises:
+        ConfigError: one does.
+    """
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"bench: --out {folder}: another process measures there") from None
+        yield
 
 
 def _factor(text: str) -> _Factor:
@@ -120,9 +154,7 @@ def _factor(text: str) -> _Factor:
     return _Factor(name, (levels[0], levels[1]))
 
 
-def _common(
-    others: Sequence[str], names: Sequence[str], options: argparse.Namespace
-) -> Sequence[str]:
+def _common(others: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     given = {text.partition("=")[0].removeprefix("--") for text in others if text[:2] == "--"}
     for name in names:
         if name in given:
@@ -135,24 +167,130 @@ def _common(
     if "cluster" in named and "paths" not in named:
         target = ["--paths", "proxied"]
     clients = [] if "clients" in named else ["--clients", "16"]
-    return [*target, *clients, *others, "--seed", str(options.seed)]
+    return [*target, *clients, *others]
 
 
-def _plan(factors: Sequence[_Factor], levels: _Levels, common: Sequence[str], folder: Path) -> Plan:
-    chosen = [
-        f"--{one.name}={one.levels[level]}" for one, level in zip(factors, levels, strict=True)
-    ]
-    arguments = ["compare", *common, *chosen, "--repetitions", "1"]
-    parsed = parse(arguments)
-    if parsed is None:
-        raise ConfigError("bench: --help belongs before --factor")
-    plan = plan_of(parsed, arguments, folder)
-    if len(plan.targets) != 1 or len(plan.levels) != 1 or plan.knee is not None:
-        raise ConfigError(
-            "bench: a run of an experiment measures one server at one load: "
-            f"memlite bench {' '.join(arguments)} measures more"
-        )
-    return replace(plan, bursts=False)
+@dataclass(frozen=True, slots=True)
+class _Experiment:
+    """The runs of an experiment.
+
+    Attributes:
+        factors: what differs between them.
+        common: the options that do not.
+        seed: the first repetition's, and that of the order.
+        folder: where results are.
+    """
+
+    factors: Sequence[_Factor]
+    common: Sequence[str]
+    seed: int
+    folder: Path
+
+    @property
+    def combinations(self) -> list[_Levels]:
+        """All combinations of levels."""
+        return list(itertools.product((0, 1), repeat=len(self.factors)))
+
+    def check(self) -> None:
+        """Check the options of all combinations, before anything is measured.
+
+        Raises:
+            ConfigError: one has an invalid option, or measures more than one server at one load.
+        """
+        for levels in self.combinations:
+            plan = self._plan(levels, 1)
+            if len(plan.targets) != 1 or len(plan.levels) != 1 or plan.knee is not None:
+                raise ConfigError(
+                    "bench: a run of an experiment measures one server at one load, but "
+                    f"{' '.join(plan.command)} measures more"
+                )
+
+    def _plan(self, levels: _Levels, number: int) -> Plan:
+        """Return the plan of a run; a new one each time, as targets keep what they have started."""
+        chosen = [
+            f"--{one.name}={one.levels[level]}"
+            for one, level in zip(self.factors, levels, strict=True)
+        ]
+        seed = str(self.seed + number - 1)
+        arguments = ["compare", *self.common, *chosen, "--repetitions", "1", "--seed", seed]
+        parsed = parse(arguments)
+        if parsed is None:
+            raise ConfigError("bench: --help belongs before --factor")
+        return replace(plan_of(parsed, arguments, self.folder), bursts=False)
+
+    def _path(self, levels: _Levels, number: int) -> Path:
+        return self.folder / "runs" / f"{''.join(map(str, levels))}-{number}"
+
+    def measure(self, repetitions: int, *, quiet: bool) -> dict[_Levels, list[Results]]:
+        """Measure what has not been measured yet; return all results.
+
+        Raises:
+            ConfigError: what has been measured is something else.
+            StartError: a run cannot begin, or has failed.
+            KeyboardInterrupt: the user has interrupted it.
+        """
+        runs = list(itertools.product(self.combinations, range(1, repetitions + 1)))
+        random.Random(self.seed).shuffle(runs)  # noqa: S311 - no secret
+        measured: dict[_Levels, list[Results]] = {levels: [] for levels in self.combinations}
+        missing = []
+        for levels, number in runs:
+            results = self._loaded(levels, number)
+            if results is None:
+                missing.append((levels, number))
+            else:
+                measured[levels].append(results)
+        if len(missing) < len(runs) and not quiet:
+            sys.stderr.write(f"{len(runs) - len(missing)} of {len(runs)} runs are there already\n")
+        begun = time.monotonic()
+        for done, (levels, number) in enumerate(missing):
+            if not quiet:
+                sys.stderr.write(_progress(self.factors, levels, done, len(missing), begun))
+                sys.stderr.flush()
+            results = run(self._plan(levels, number), ProgressDisplay())
+            if results.partial and not results.failure:
+                raise KeyboardInterrupt
+            problem = results.failure or _problem(results)
+            if problem:
+                raise StartError(f"bench: {problem}; {_goes_on(self.folder)}")
+            save(results, self._path(levels, number))
+            measured[levels].append(results)
+        return measured
+
+    def _loaded(self, levels: _Levels, number: int) -> Results | None:
+        """Return the results of a run; None if there are none.
+
+        Raises:
+            ConfigError: they cannot be read, or are of another run.
+        """
+        path = self._path(levels, number)
+        if not (path / JSON_NAME).exists():
+            return None
+        results, plan = load(path), self._plan(levels, number)
+        if results.partial or _problem(results):
+            return None
+        (level,), (point,) = plan.levels, results.points
+        loaded = results.workload, results.workers, results.client, point.clients, point.rate
+        planned = (_stored(as_dict(plan.workload)), plan.workers, plan.client, level.clients)
+        if loaded != (*planned, level.rate):
+            raise ConfigError(
+                f"bench: {path} was measured with another workload, or by other workers; "
+                "choose another folder"
+            )
+        return results
+
+
+def _stored(content: Any) -> Any:
+    """Return what is read back of content that is saved."""
+    return json.loads(json.dumps(content))
+
+
+def _problem(results: Results) -> str:
+    """Return why results have nothing to analyse; empty if they have."""
+    points = results.points
+    if len(points) == 1 and "all" in points[0].response and points[0].response["all"].count:
+        return ""
+    errors = ", ".join(error for point in points for error in point.errors)
+    return "no operation has succeeded" + (f" ({errors})" if errors else "")
 
 
 def _keep(path: Path, design: Mapping[str, Any]) -> None:
@@ -168,7 +306,7 @@ def _keep(path: Path, design: Mapping[str, Any]) -> None:
         return
     except (OSError, ValueError) as error:
         raise ConfigError(f"bench: {path}: {error}") from None
-    if not isinstance(before, dict) or {**before, **design} != before:
+    if not isinstance(before, dict) or {**before, **_stored(design)} != before:
         raise ConfigError(
             f"bench: --out {path.parent} has the runs of another experiment; choose another folder"
         )
@@ -176,44 +314,6 @@ def _keep(path: Path, design: Mapping[str, Any]) -> None:
 
 def _save(path: Path, content: Mapping[str, Any]) -> None:
     write(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _measure(
-    folder: Path,
-    factors: Sequence[_Factor],
-    plans: Mapping[_Levels, Plan],
-    runs: Sequence[tuple[_Levels, int]],
-    *,
-    quiet: bool,
-) -> dict[_Levels, list[Results]]:
-    """Measure what has not been measured yet; return all results."""
-    measured: dict[_Levels, list[Results]] = {levels: [] for levels in plans}
-    missing = []
-    for levels, number in runs:
-        path = _folder(folder, levels, number) / JSON_NAME
-        if path.exists() and not (results := load(path)).partial:
-            measured[levels].append(results)
-        else:
-            missing.append((levels, number))
-    if len(missing) < len(runs) and not quiet:
-        sys.stderr.write(f"{len(runs) - len(missing)} of {len(runs)} runs are there already\n")
-    begun = time.monotonic()
-    for done, (levels, number) in enumerate(missing):
-        if not quiet:
-            sys.stderr.write(_progress(factors, levels, done, len(missing), begun))
-            sys.stderr.flush()
-        results = run(plans[levels], ProgressDisplay())
-        if results.partial and not results.failure:
-            raise KeyboardInterrupt
-        if results.failure:
-            raise StartError(f"bench: {results.failure}; the same command goes on")
-        save(results, _folder(folder, levels, number))
-        measured[levels].append(results)
-    return measured
-
-
-def _folder(folder: Path, levels: _Levels, number: int) -> Path:
-    return folder / "runs" / f"{''.join(map(str, levels))}-{number}"
 
 
 def _progress(
@@ -230,9 +330,8 @@ def _progress(
 
 
 def _analyse(
-    factors: Sequence[_Factor], measured: Mapping[_Levels, Sequence[Results]]
+    names: Sequence[str], measured: Mapping[_Levels, Sequence[Results]]
 ) -> list[tuple[str, FactorialResult]]:
-    names = [one.name for one in factors]
     found = []
     for name in _RESPONSES:
         responses = {
@@ -284,7 +383,9 @@ def _show(title: str, factors: Sequence[_Factor], result: FactorialResult, out: 
     for effect in result.effects:
         name = labels[effect.factors[0]] if len(effect.factors) == 1 else " × ".join(effect.factors)
         rows.append((name, *_cells(effect, result), f"{effect.variation:.1%}"))
-    rows.append(("errors", "", "", f"{result.error_variation:.1%}"))
+    one_each = all(len(values) == 1 for values in result.residuals.values())
+    errors = "unknown" if one_each else f"{result.error_variation:.1%}"
+    rows.append(("errors", "", "", errors))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]

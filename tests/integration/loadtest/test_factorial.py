@@ -1,5 +1,7 @@
 """``memlite bench factorial``: real servers and clients, files, exit codes."""
 
+import dataclasses
+import fcntl
 import json
 import os
 import signal
@@ -12,8 +14,10 @@ from typing import Any
 import pytest
 
 from memlite.cli.main import main
+from memlite.loadtest.factorial import _problem
 from memlite.loadtest.files import load
 from tests.support.waiting import wait_until
+from tests.unit.loadtest.samples import results
 
 COMMAND = [
     *("factorial", "--factor", "clients=1,8", "--factor", "value-size=10,10k"),
@@ -49,7 +53,8 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
         shown = process.stderr.read()
         assert process.wait() == 130
     assert shown.startswith("run 1 of 8: clients ")
-    assert shown.endswith("memlite: bench: interrupted; the same command goes on\n")
+    goes_on = f"the same command with --out {folder} goes on"
+    assert shown.endswith(f"memlite: bench: interrupted; {goes_on}\n")
     before = runs(folder)
     assert 3 <= len(before) < 8
     done = bench(*COMMAND, "--out", folder)
@@ -66,7 +71,10 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
 def check(folder: Path, shown: str) -> None:
     """Check the analysis of an experiment."""
     saved: dict[str, Any] = json.loads((folder / "factorial.json").read_text())
-    assert saved["factors"] == {"clients": ["1", "8"], "value-size": ["10", "10k"]}
+    assert saved["factors"] == [
+        {"name": "clients", "levels": ["1", "8"]},
+        {"name": "value-size", "levels": ["10", "10k"]},
+    ]
     for levels in ("00", "01", "10", "11"):
         (point,) = load(folder / "runs" / f"{levels}-1").points
         assert point.clients == (1, 8)[int(levels[0])]
@@ -81,6 +89,41 @@ def check(folder: Path, shown: str) -> None:
                   "  value-size 10 → 10k  ", "  clients × value-size  ", "  errors  "):  # fmt: skip
         assert words in shown
     assert max(map(len, shown.splitlines())) <= 80 + len(str(folder))
+
+
+@pytest.mark.slow
+def test_clusters_are_started_anew_for_each_run(tmp_path: Path) -> None:
+    done = bench(
+        *("factorial", "--factor", "cluster=1,2", "--clients", "2", *COMMAND[5:]),
+        *("--out", tmp_path, "--mix", "get=1"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cluster 1 → 2" in done.stdout
+
+
+@pytest.mark.slow
+def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) -> None:
+    command = [*COMMAND, "--out", tmp_path, "--mix", "set=1", "-q"]
+    assert bench(*command).returncode == 0
+    for path in tmp_path.glob("runs/00-*/results.json"):
+        saved = json.loads(path.read_text())
+        saved["workload"]["load"]["pipeline"] = 7
+        path.write_text(json.dumps(saved))
+    refused = bench(*command)
+    assert refused.returncode == 64
+    assert "runs/00-1 was measured with another workload" in refused.stderr.replace("00-2", "00-1")
+    for path in tmp_path.glob("runs/00-*/results.json"):
+        path.unlink()
+    with (tmp_path / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another process measures there" in bench(*command).stderr
+    assert bench(*command).returncode == 0
+
+
+def test_runs_without_a_success_have_nothing_to_analyse() -> None:
+    one = dataclasses.replace(results(), points=results().points[:1])
+    assert _problem(one) == ""
+    assert _problem(results(clients=())) == "no operation has succeeded"
 
 
 @pytest.fixture
@@ -99,8 +142,21 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
 
 def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..., str]) -> None:
     command = [*COMMAND[1:], "--out", tmp_path]
-    (tmp_path / "factorial.json").write_text('{"factors": {"clients": ["1", "2"]}}')
+    (tmp_path / "factorial.json").write_text('{"factors": []}')
     assert "the runs of another experiment" in refused(*command)
+    # The folders of runs would mean something else.
+    swapped = [COMMAND[0], *COMMAND[3:5], *COMMAND[1:3], *COMMAND[5:], "--out", tmp_path]
+    experiment = {
+        "factors": [
+            {"name": "clients", "levels": ["1", "8"]},
+            {"name": "value-size", "levels": ["10", "10k"]},
+        ],
+        "options": ["--backends", "memory", *COMMAND[7:]],
+        "repetitions": 2,
+        "seed": 1,
+    }
+    (tmp_path / "factorial.json").write_text(json.dumps(experiment))
+    assert "the runs of another experiment" in refused(*swapped[1:])
     (tmp_path / "factorial.json").write_text("{")
     assert "factorial.json: Expecting" in refused(*command)
 

@@ -107,6 +107,7 @@ def test_effects_recombine_to_the_measured_values(experiment: Experiment) -> Non
         (["a"], {(0,): [1.0], (1,): [1.0, 2.0]}, "same number"),
         (["a"], {(0,): [], (1,): []}, "at least one"),
         (["a"], {(0,): [1.0], (1,): [math.nan]}, "must be numbers"),
+        (["a"], {(0,): [1.0], (1,): [1e200]}, "can be squared"),
     ],
 )
 def test_what_cannot_be_analysed(
@@ -114,6 +115,11 @@ def test_what_cannot_be_analysed(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         analyse_factorial(factors, responses)
+
+
+def test_a_confidence_is_a_share() -> None:
+    with pytest.raises(ValueError, match="confidence"):
+        analyse_factorial(["a"], {(0,): [1.0], (1,): [2.0]}, confidence=95)
 
 
 def test_a_multiplicative_model_needs_positive_values() -> None:

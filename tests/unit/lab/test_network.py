@@ -101,6 +101,13 @@ def test_many_clients_and_servers_do_not_overflow() -> None:
     assert state.bottleneck.name == "proxy"  # a link has no limit
 
 
+def test_an_approximation_that_does_not_converge_says_so() -> None:
+    stations = [Station("a", 1.0), Station("b", 1 - 1e-6)]
+    with pytest.raises(ArithmeticError, match="100,000,000 clients"):
+        approximate_mva(stations, 10**8)
+    assert approximate_mva(stations[:1], 10**8).throughput == pytest.approx(1)
+
+
 def test_a_station_without_demand_is_always_empty() -> None:
     state = exact_mva([CPU, Station("idle", 0.0)], 5)[-1]
     assert state.throughput == pytest.approx(0.5)

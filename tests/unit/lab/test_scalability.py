@@ -27,6 +27,27 @@ def test_exact_points() -> None:
     assert fit.warnings == ()
 
 
+@pytest.mark.parametrize("unit", [1, 1e3, 1e6])
+def test_clients_in_any_unit(unit: float) -> None:
+    clients = [unit * one for one in (1, 2, 4, 8, 16)]
+    contention, coherency = 0.1 / unit, 1e-3 / unit**2
+    points = [50 * n / (1 + contention * (n - 1) + coherency * n * (n - 1)) for n in clients]
+    fit = fit_scalability(clients, points)
+    assert (fit.rate, fit.contention, fit.coherency) == pytest.approx((50, contention, coherency))
+
+
+def test_throughput_that_falls_from_the_first_client() -> None:
+    fit = fit_scalability([1, 2, 4, 8, 16], [100, 30, 10, 4, 2])
+    assert fit.peak_clients == 1
+    assert fit.peak_throughput == pytest.approx(100, rel=0.01)
+
+
+def test_three_points_have_no_intervals() -> None:
+    fit = fit_scalability([1, 2, 3], [10, 19, 27])
+    assert fit.rate_interval == (0, math.inf)
+    assert "3 points are few for three parameters." in fit.warnings
+
+
 def test_intervals_cover_the_parameters_as_often_as_they_say() -> None:
     random = np.random.default_rng(3)
     covered = np.zeros(3)
@@ -74,7 +95,8 @@ def test_throughput_that_has_nothing_to_do_with_it() -> None:
         ([1, 2], [1, 2], "three numbers of clients"),
         ([1, 1, 2, 2], [1, 1, 2, 2], "three numbers of clients"),
         ([1, 2, 3], [1, 2], "same length"),
-        ([0, 1, 2], [1, 2, 3], "positive"),
+        ([0, 1, 2], [1, 2, 3], "numbers from 1"),
+        ([0.5, 1, 2], [1, 2, 3], "numbers from 1"),
         ([1, 2, 3], [1, 0, 3], "positive"),
         ([1, 2, 3], [1, math.nan, 3], "positive"),
     ],
