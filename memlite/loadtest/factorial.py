@@ -163,7 +163,9 @@ def _common(others: Sequence[str], names: Sequence[str]) -> Sequence[str]:
             raise ConfigError(f"bench: --factor: {name} cannot be a factor")
     named = {*given, *names}
     # One server, unless something else is asked for.
-    target = [] if named & {"backends", "target", "cluster"} else ["--backends", "memory"]
+    target = [] if named & {"backends", "cluster"} else ["--backends", "memory"]
+    if "target" in named and not named & {"backends", "cluster"}:
+        target = ["--backends", ""]
     if "cluster" in named and "paths" not in named:
         target = ["--paths", "proxied"]
     clients = [] if "clients" in named else ["--clients", "16"]

@@ -27,7 +27,7 @@ __all__ = ["Answer", "Change", "Changes"]
 
 _MOST_WAITING: Final = 4096  # requests for one key, or behind a flush
 _MOST_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
-# What replies begin with if the primary has changed nothing.
+# What replies begin with if the primary has not made the change.
 _UNCHANGED: Final = (
     *(b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"NS", b"EX", b"NF", b"EN"),
     *(b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"),
@@ -118,7 +118,7 @@ class Changes:
             if self._entered:
                 return False
             queue = next((self.busy[key] for key in keys if key in self.busy), None)
-        if self._bytes + size > _MOST_BYTES:
+        if size and self._bytes + size > _MOST_BYTES:  # reads always have their turn
             receiver.fail(b"SERVER_ERROR too many large changes are in progress\r\n")
             return True
         if queue is None:

@@ -256,7 +256,8 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
 
 
 def test_nothing_is_executed_after_quit() -> None:
-    with running("memlite") as node, proxy([node]) as front, front.connect() as wire:
+    patient = ("--deadline", "60")
+    with running("memlite") as node, proxy([node], *patient) as front, front.connect() as wire:
         for key in (b"a", b"k"):
             assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
             assert wire.ask(b"mg %b\r\n" % key) == b"HD\r\n"
