@@ -5,6 +5,7 @@ and rates per second throughout, unless all arguments of a function are in anoth
 Needs the extra ``bench``.
 """
 
+from memlite.lab.capacity import sustainable_rate
 from memlite.lab.factorial import Effect, FactorialResult, analyse_factorial
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
 from memlite.lab.queues import (
@@ -36,4 +37,5 @@ __all__ = [
     "mm1",
     "mmm",
     "mmmk",
+    "sustainable_rate",
 ]

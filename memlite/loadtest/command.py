@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from memlite.core import signals
@@ -49,6 +51,8 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return _show_workload(options.name)
         if options.command == "report":
             return _report(options)
+        if options.command == "plan":
+            return _plan(options)
         if options.command == "factorial":
             return measure_factorial(options, options.others, sys.stdout)
         return _measure(options, arguments)
@@ -77,6 +81,27 @@ def _report(options: argparse.Namespace) -> int:
     prepare(folder)
     _write_report(results, folder, prices, machines)
     return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    # Imported here: only this command needs them.
+    from memlite.loadtest.capacity import Request, answer
+    from memlite.loadtest.capacity.show import show
+
+    table = machine_table.load(options.machines)
+    # A machine that was bought may be of another kind altogether: only if it is named.
+    rented = [machine.name for machine in table.machines.values() if machine.rented]
+    chosen = {name: table.find(name) for name in options.machine or rented}
+    table = replace(table, machines=chosen)
+    request = Request(
+        options.rate, options.p99 * 1e6, options.keys, options.value_size, options.hit_ratio
+    )
+    found = answer(load(options.results), request, table, price_table.load(options.prices))
+    if options.json:
+        sys.stdout.write(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
+    else:
+        show(found, sys.stdout)
+    return 0 if any(one.estimate is not None for one in found.options) else _EXIT_ERRORS
 
 
 def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:

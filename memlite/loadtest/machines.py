@@ -14,7 +14,7 @@ from memlite.core.errors import ConfigError
 __all__ = ["Machine", "MachineTable", "load"]
 
 _HOURS_PER_YEAR: Final = 8766
-_KEYS: Final = ("watts", "hour", "purchase", "years")
+_KEYS: Final = ("watts", "hour", "purchase", "years", "cores", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,17 @@ class Machine:
         name: its name.
         watts: power under full load; None if unknown.
         hour: price per hour; None if unknown.
+        cores: how many it has for itself at all times; None if unknown.
+        memory: in GiB; None if unknown.
+        rented: whether its price is that of an hour, and not of a purchase.
     """
 
     name: str
     watts: float | None
     hour: float | None
+    cores: float | None = None
+    memory: float | None = None
+    rented: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +110,19 @@ def _machine(name: str, table: Mapping[str, Any], energy: float) -> Machine:
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{name}.{key} is not known; there are {', '.join(_KEYS)}")
-    watts, hour, purchase, years = (_number(table, key, f"{name}.{key}") for key in _KEYS)
+    watts, hour, purchase, years, cores, memory = (
+        _number(table, key, f"{name}.{key}") for key in _KEYS
+    )
     if (purchase is None) != (years is None):
         raise ConfigError(f"{name}: purchase and years go together")
+    rented = hour is not None
     if purchase is not None and years is not None:
         if hour is not None:
             raise ConfigError(f"{name}: has an hour and a purchase; give one of them")
         if not years:
             raise ConfigError(f"{name}.years must be more than 0")
         hour = purchase / years / _HOURS_PER_YEAR + (watts or 0.0) / 1000 * energy
-    return Machine(name, watts, hour)
+    return Machine(name, watts, hour, cores, memory, rented)
 
 
 def _number(table: Mapping[str, Any], key: str, named: str) -> float | None:

@@ -28,6 +28,7 @@ examples:
   memlite bench run 127.0.0.1:11211 --workload ycsb-a --clients 50 --duration 10
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
   memlite bench factorial --factor clients=2,16 --factor value-size=100,10k
+  memlite bench plan bench-results/today --rate 100k --p99 2ms
   memlite bench report old/results.json new/results.json
 """
 
@@ -142,6 +143,7 @@ def command_line() -> argparse.ArgumentParser:
         help="output directory (default: that of the results; for several, bench-results/<time>)",
     )
     _add_prices(report)
+    _add_plan(commands)
     workload = _command(commands, "workload", "print a preset, as a starting point for your own")
     workload.add_argument(
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
@@ -186,6 +188,51 @@ def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "(default: bench-results/<time>)",
     )
     add("-q", "--quiet", action="store_true", help="do not show progress")
+
+
+def _add_plan(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    plan = _command(
+        commands, "plan", "say how many servers and machines a load needs, from saved results"
+    )
+    add = plan.add_argument
+    add("results", type=Path, metavar="RESULTS", help="results.json, or its directory")
+    add(
+        "--rate",
+        type=_checked(_positive),
+        required=True,
+        metavar="NUM",
+        help="operations per second, such as 100k",
+    )
+    add(
+        "--p99",
+        type=_checked(_positive_duration),
+        required=True,
+        metavar="TIME",
+        help="the longest acceptable 99th percentile of response times, such as 2ms",
+    )
+    add("--keys", type=_checked(_positive), metavar="NUM", help="number of items, for the memory")
+    add(
+        "--value-size",
+        type=_checked(_size),
+        metavar="SIZE",
+        help="bytes of a value, such as 1k (default: as measured)",
+    )
+    add(
+        "--hit-ratio",
+        type=_checked(_share),
+        metavar="SHARE",
+        help="share of reads that find an item: 0.9 or 90%% (default: as measured)",
+    )
+    add(
+        "--machine",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="consider this machine only; may be repeated (default: those in the table of machines "
+        "that are rented, and whose cores and price are known)",
+    )
+    add("--json", action="store_true", help="print JSON")
+    _add_prices(plan)
 
 
 def _command(
@@ -543,12 +590,32 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
+def _size(text: str) -> int:
+    (size,) = _sizes(text)
+    return size
+
+
+def _share(text: str) -> float:
+    """Parse 0.9 or 90%."""
+    share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    if not 0 <= share <= 1:
+        raise ValueError(f"not a share from 0 to 1: {text!r}")
+    return share
+
+
 def _duration(text: str) -> float:
     """Parse a duration such as 2, 1.5s, 250ms or 2m; returns seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m|)", text.strip(), re.ASCII)
     if found is None:
         raise ValueError(f"not a duration such as 250ms or 2s: {text!r}")
     return float(found[1]) * _TIMES[found[2]]
+
+
+def _positive_duration(text: str) -> float:
+    seconds = _duration(text)
+    if not seconds:
+        raise ValueError("must be more than 0")
+    return seconds
 
 
 def _mix(text: str) -> dict[str, float]:

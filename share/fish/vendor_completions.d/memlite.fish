@@ -8,6 +8,7 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = run; and set at "bench run"
     test "$words[2]" = bench; and test "$words[3]" = factorial; and set at "bench factorial"
     test "$words[2]" = bench; and test "$words[3]" = report; and set at "bench report"
+    test "$words[2]" = bench; and test "$words[3]" = plan; and set at "bench plan"
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
@@ -97,6 +98,7 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a compare 
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a run -d 'measure one running server'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a factorial -d 'measure two values of each factor in all combinations; other options are those of compare'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -d 'write a report from saved results, or compare several'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a plan -d 'say how many servers and machines a load needs, from saved results'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload -d 'print a preset, as a starting point for your own'
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
@@ -207,6 +209,18 @@ complete -c memlite -n '__memlite_at "bench report"' -s h -l help -d 'show this 
 complete -c memlite -n '__memlite_at "bench report"' -l out -r -F -d 'output directory (default: that of the results; for several, bench-results/<time>)'
 complete -c memlite -n '__memlite_at "bench report"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench report"' -l prices -r -F -d 'price table (default: memlite\'s own)'
+
+complete -c memlite -n '__memlite_at "bench plan"' -F
+complete -c memlite -n '__memlite_at "bench plan"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "bench plan"' -l rate -x -d 'operations per second, such as 100k'
+complete -c memlite -n '__memlite_at "bench plan"' -l p99 -x -d 'the longest acceptable 99th percentile of response times, such as 2ms'
+complete -c memlite -n '__memlite_at "bench plan"' -l keys -x -d 'number of items, for the memory'
+complete -c memlite -n '__memlite_at "bench plan"' -l value-size -x -d 'bytes of a value, such as 1k (default: as measured)'
+complete -c memlite -n '__memlite_at "bench plan"' -l hit-ratio -x -d 'share of reads that find an item: 0.9 or 90% (default: as measured)'
+complete -c memlite -n '__memlite_at "bench plan"' -l machine -x -d 'consider this machine only; may be repeated (default: those in the table of machines that are rented, and whose cores and price are known)'
+complete -c memlite -n '__memlite_at "bench plan"' -l json -d 'print JSON'
+complete -c memlite -n '__memlite_at "bench plan"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
+complete -c memlite -n '__memlite_at "bench plan"' -l prices -r -F -d 'price table (default: memlite\'s own)'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a mixed

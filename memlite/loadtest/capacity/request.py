@@ -1,0 +1,30 @@
+"""What a plan is asked for."""
+
+from dataclasses import dataclass
+
+from memlite.core.errors import MemliteError
+
+__all__ = ["Request", "UnknowableError"]
+
+
+class UnknowableError(MemliteError):
+    """The measurement does not tell; the text says why, and what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The load to plan for, and what its users expect.
+
+    Attributes:
+        rate: operations per second.
+        p99: the longest acceptable 99th percentile of response times, in microseconds.
+        keys: the number of items; None if memory does not matter.
+        value_size: bytes of a value; None for that of the measurement.
+        hit_ratio: the share of reads that find an item, of 1; None for that of the measurement.
+    """
+
+    rate: float
+    p99: float
+    keys: int | None = None
+    value_size: int | None = None
+    hit_ratio: float | None = None

@@ -1,0 +1,177 @@
+"""``memlite bench plan``: what it prints, machines and prices, JSON, exit codes and errors."""
+
+import dataclasses
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.cli.main import main
+from memlite.loadtest.files import save
+from memlite.loadtest.results import Results, TargetInfo
+from tests.unit.loadtest.capacity.systems import system
+
+TABLE = """
+currency = "EUR"
+[small]
+hour = 0.1
+cores = 2
+memory = 4
+[large]
+hour = 0.15
+cores = 4
+memory = 16
+[bought]
+purchase = 1
+years = 3
+cores = 64
+memory = 1024
+[shared]
+hour = 0.0001
+cores = 1
+memory = 1024
+[unpriced]
+cores = 64
+"""
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Restore the handlers of signals that a command replaces."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+def compared() -> Results:
+    """Return the results of three backends of different speed."""
+    several = [
+        system(kind="memory", demand=10),
+        system(kind="file", demand=40, network=200),
+        system(kind="gcs", demand=50, network=30_000),
+    ]
+    return dataclasses.replace(
+        several[0],
+        targets=[target for one in several for target in one.targets],
+        points=[point for one in several for point in one.points],
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    save(compared(), tmp_path)
+    (tmp_path / "machines.toml").write_text(TABLE)
+    return tmp_path
+
+
+def plan(folder: Path, *arguments: object) -> int:
+    machines = ("--machines", str(folder / "machines.toml"))
+    return main(["bench", "plan", str(folder), *machines, *map(str, arguments)])
+
+
+def test_the_answer(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(saved, "--rate", "200k", "--p99", "50ms") == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) < 80 for line in shown.splitlines())
+    assert shown.splitlines()[:3] == [
+        "For 200,000 operations a second, 99 of 100 responses within 50 ms:",
+        "  - if a cold cache after a crash is acceptable: memory, 2 to 3 servers of 1",
+        "    worker, on 1 large, 109.50 EUR a month",
+    ]
+    assert "a machine, or several servers share them:\n    nothing that was measured" in shown
+    assert "gcs cannot be planned for: 99 of 100 responses took up to" in shown
+    assert "The bottleneck is the server's processor" in shown
+    assert "This is wrong if\n  - a core of the machines" in shown
+
+
+def test_json(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(saved, "--rate", "200k", "--p99", "50ms", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    memory, file, gcs = found["options"]
+    assert memory["servers"] == {"low": 2, "high": 3}
+    assert memory["machine"] == "large"
+    assert memory["machines"] == {"low": 1, "high": 1}
+    assert memory["month"]["low"] == pytest.approx(0.15 * 730)
+    assert memory["model_error"] < 0.05
+    # A file's disk comes on top of its machines.
+    assert file["month"]["low"] > file["machines"]["low"] * 0.15 * 730
+    assert gcs == {"target": "gcs", "unknown": gcs["unknown"]}
+    assert found["request"]["rate"] == 200_000
+
+
+def test_a_bucket_costs_by_the_operation(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(saved, "--rate", "1k", "--p99", "1s", "--json") == 0
+    gcs = json.loads(capsys.readouterr().out)["options"][2]
+    # Only reads: 2,628 million of them in a month of 730 hours, at 0.0004 per 1,000.
+    machines = gcs["machines"]["low"] * 0.1 * 730
+    assert gcs["month"]["low"] - machines == pytest.approx(1000 * 730 * 3600 * 0.0004 / 1000)
+
+
+def test_machines_that_are_named(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = ("--machine", "small", "--machine", "shared")
+    assert plan(saved, "--rate", "200k", "--p99", "50ms", "--json", *named) == 0
+    memory = json.loads(capsys.readouterr().out)["options"][0]
+    assert (memory["machine"], memory["machines"]) == ("small", {"low": 2, "high": 3})
+    assert plan(saved, "--rate", "200k", "--p99", "50ms", "--machine", "bought") == 0
+    assert "1 bought" in capsys.readouterr().out
+    assert plan(saved, "--rate", "200k", "--p99", "50ms", "--machine", "shared") == 0
+    assert "no type known" in capsys.readouterr().out
+
+
+def test_memory_needs_machines(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A billion values of 100 bytes take 170 to 420 GB; a large machine has 13.7 for items."""
+    assert plan(saved, "--rate", "1k", "--p99", "1s", "--keys", "1000m", "--json") == 0
+    memory, _, gcs = json.loads(capsys.readouterr().out)["options"]
+    assert memory["machine"] == "large"
+    assert memory["machines"] == {"low": 13, "high": 31}
+    assert gcs["machines"]["high"] <= 2
+
+
+def test_nothing_can_be_told(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(saved, "--rate", "100", "--p99", "1us") == 1
+    assert "nothing that was measured can be planned for" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--rate, --p99"),
+        (("--rate", "0", "--p99", "2ms"), "must be 1 or more"),
+        (("--rate", "100k", "--p99", "soon"), "not a duration"),
+        (("--rate", "1", "--p99", "1s", "--hit-ratio", "110%"), "not a share from 0 to 1"),
+        (("--rate", "1", "--p99", "1s", "--value-size", "1,2"), "--value-size"),
+        (("--rate", "1", "--p99", "1", "--machine", "smal"), "did you mean 'small'"),
+        (("--rate", "1", "--p99", "0"), "--p99: must be more than 0"),
+    ],
+)
+def test_errors(
+    saved: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    assert plan(saved, *arguments) == 64
+    assert message in capsys.readouterr().err
+
+
+def test_results_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "plan", str(tmp_path), "--rate", "1k", "--p99", "1s"]) == 64
+    assert "cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_a_running_server_is_advised_as_a_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a server that was already running nobody knows what it keeps."""
+    results = system()
+    (point, *_) = results.points
+    target = TargetInfo(point.target, "server", "127.0.0.1:11211")
+    save(dataclasses.replace(results, targets=(target,)), tmp_path)
+    assert main(["bench", "plan", str(tmp_path), "--rate", "1k", "--p99", "1s"]) == 0
+    shown = capsys.readouterr().out
+    assert "acceptable: memory, 1 server of 1 worker, on 1 e2-standard-2, 48.92 USD" in " ".join(
+        shown.split()
+    )
+    assert "must survive a crash: nothing that was measured" in shown

@@ -1,0 +1,178 @@
+"""How many servers a load needs: systems of which it is known, and what cannot be told."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.loadtest.capacity import Estimate, Range, Request, UnknowableError, estimate
+from memlite.loadtest.capacity.balance import Balance
+from memlite.loadtest.results import MachineUse, Results
+from memlite.loadtest.workload import Keys
+from tests.unit.loadtest.capacity.systems import system
+
+
+def ask(results: Results, rate: float, p99: float = 5_000.0, **more: float) -> Estimate:
+    (target,) = results.targets
+    request = dataclasses.replace(Request(rate, p99), **more)
+    return estimate(results, target, request)
+
+
+def test_a_server_of_known_demand() -> None:
+    """10 µs each: a server takes 100,000 per second, and nearly as many fast enough."""
+    found = ask(system(), 90_000)
+    assert found.servers == Range(1, 1)
+    assert 90_000 < found.each.low < found.each.high < 105_000
+    assert found.bottleneck == "the server's processor: an operation takes 10 µs of its time"
+    assert found.measured.model_error is not None
+    assert found.measured.model_error < 0.02
+    assert found.extrapolation == 1
+    assert found.utilisation is not None
+    assert found.utilisation.low == pytest.approx(0.9, rel=0.01)
+
+
+@pytest.mark.parametrize("rate", [150_000, 250_000, 380_000, 700_000])
+def test_several_servers(rate: float) -> None:
+    """At least as many as its processors need; so many that the busiest one is fast enough."""
+    found = ask(system(), rate)
+    assert found.servers.low >= rate / 102_000
+    busiest = Balance(Keys()).busiest(int(found.servers.high))
+    assert rate * busiest <= found.each.low
+    assert found.servers.high <= rate / 95_000 * 1.3 + 1
+    assert found.extrapolation == found.servers.high
+
+
+def test_a_shorter_time_needs_more_servers() -> None:
+    slow, fast = (ask(system(), 300_000, p99) for p99 in (5_000.0, 800.0))
+    assert fast.each.low < 0.97 * slow.each.low
+    for longer, shorter in ((50_000.0, 5_000.0), (5_000.0, 1_000.0), (1_000.0, 800.0)):
+        relaxed, strict = (ask(system(), 200_000, p99) for p99 in (longer, shorter))
+        assert relaxed.servers.low <= strict.servers.low
+        assert relaxed.servers.high <= strict.servers.high
+
+
+def test_noise_widens_the_range() -> None:
+    quiet = ask(system(noise=(0.999, 1.0, 1.001)), 500_000).servers
+    noisy = ask(system(noise=(0.9, 1.0, 1.1)), 500_000).servers
+    assert noisy.high > quiet.high
+    assert noisy.low <= quiet.low
+
+
+def test_a_model_that_does_not_fit_is_not_used() -> None:
+    """Nothing explains why everything takes twice as long: only what was measured counts."""
+    found = ask(system(slowdown=2.0), 90_000)
+    assert found.measured.model_error == pytest.approx(1.0, abs=0.1)
+    assert not found.measured.fits
+    assert found.each.high < 52_000
+    assert found.servers.low == 2
+
+
+def test_a_cluster_whose_nodes_are_the_limit() -> None:
+    found = ask(system(demand=30, proxy=2, nodes=3), 250_000)
+    assert found.bottleneck.startswith("the node's processor")
+    assert 8 <= found.servers.low <= 9
+    assert found.servers.high <= 12
+    # It was not busy: it did 97,000 at least, and perhaps twice as much.
+    assert found.proxies == Range(2, 3)
+
+
+def test_a_cluster_whose_proxy_is_the_limit() -> None:
+    found = ask(system(demand=6, proxy=10, nodes=3), 250_000)
+    assert found.bottleneck.startswith("the proxy's processor")
+    assert found.proxies.low == 3
+    assert found.proxies.high <= 4
+    # The nodes were not busy: they did a third of 100,000 at least, and perhaps twice as much.
+    assert 32_000 <= found.each.low <= 35_000
+    assert 60_000 <= found.each.high <= 70_000
+
+
+def test_a_cluster_without_a_proxy() -> None:
+    found = ask(system(demand=30, nodes=3), 250_000)
+    assert found.proxies == Range(0, 0)
+    assert found.servers.low >= 3
+
+
+def test_a_remote_server() -> None:
+    """Its processor time is unknown; its throughput is not."""
+    results = system()
+    points = [
+        dataclasses.replace(
+            point,
+            repetitions=[dataclasses.replace(one, server=None) for one in point.repetitions],
+        )
+        for point in results.points
+    ]
+    found = ask(dataclasses.replace(results, points=points), 90_000)
+    assert found.servers == Range(1, 1)
+    assert found.utilisation is None
+    assert found.measured.model_error is None
+    assert found.bottleneck.startswith("unknown")
+
+
+def test_larger_values_than_asked_for_do() -> None:
+    small, large = system(demand=10, size=100), system(demand=20, size=1000)
+    both = dataclasses.replace(small, points=[*small.points, *large.points])
+    assert ask(both, 90_000, value_size=100).servers.high == 1
+    assert ask(both, 90_000, value_size=500).servers.low == 2
+    with pytest.raises(UnknowableError, match="larger than any that was measured"):
+        ask(both, 90_000, value_size=1001)
+
+
+@pytest.mark.parametrize(
+    ("results", "rate", "more", "reason"),
+    [
+        (system(network=9_000), 1_000, {}, "more servers do not make a single one faster"),
+        (system(), 5_000_000, {}, "times what was measured, which is too far"),
+        (system(hits=0.5), 1_000, {"hit_ratio": 0.9}, "50% of reads found an item"),
+        (system(noise=(0.1, 1.0, 1.9)), 1_000, {}, "varied so much"),
+        (dataclasses.replace(system(), points=()), 1_000, {}, "no operation succeeded"),
+    ],
+)
+def test_what_cannot_be_told(
+    results: Results, rate: float, more: dict[str, float], reason: str
+) -> None:
+    with pytest.raises(UnknowableError, match=reason):
+        ask(results, rate, **more)
+
+
+def test_a_key_too_hot_for_a_server() -> None:
+    results = system()
+    keys = {"count": 1000, "distribution": "zipfian", "theta": 1.5}
+    skewed = dataclasses.replace(results, workload={**results.workload, "keys": keys})
+    hottest = Balance(Keys(**keys)).hottest
+    assert hottest > 0.3
+    assert ask(skewed, 50_000).servers.high == 1
+    with pytest.raises(UnknowableError, match="of operations are for one key"):
+        ask(skewed, 110_000 / hottest)
+
+
+def test_a_hit_ratio_near_the_measured_one() -> None:
+    assert ask(system(hits=0.92), 1_000, hit_ratio=0.9).servers.high == 1
+
+
+def test_doubts() -> None:
+    results = system(noise=(1.0,))
+    busy = [
+        dataclasses.replace(
+            point,
+            generator_limited=True,
+            repetitions=[
+                dataclasses.replace(one, machine=MachineUse(0.5, 0), errors={"timeout": 3})
+                for one in point.repetitions
+            ],
+        )
+        for point in results.points
+    ]
+    doubts = " ".join(ask(dataclasses.replace(results, points=busy), 1_000).measured.doubts)
+    assert "one repetition" in doubts
+    assert "the load generator was the limit" in doubts
+    assert "other programs used up to 50%" in doubts
+    assert "3 operations failed" in doubts
+
+
+def test_the_balance_of_uniform_keys() -> None:
+    balance = Balance(Keys(count=1_000_000))
+    for servers in (1, 2, 5, 20):
+        assert 1 / servers <= balance.busiest(servers) + 1e-9
+        assert balance.busiest(servers) < 1.3 / servers
