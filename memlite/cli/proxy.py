@@ -1,23 +1,16 @@
 """The ``memlite proxy`` command."""
 
 import argparse
-import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from memlite.cli.serve import Serving, serve
-from memlite.cluster.hot_keys import HotKey
-from memlite.cluster.node_access import add_node_access, node_access
-from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
-from memlite.cluster.topology import ON_RETURN, Topology, check_replicas
-from memlite.config import Config, Settings, load
-from memlite.config.options import OPTIONS_BY_NAME
-from memlite.config.parsers import MEGABYTE, size
-from memlite.core.errors import ConfigError
-from memlite.proxy.unread import UNREAD_LIMIT
+from memlite.cluster.node_access import node_access
+from memlite.cluster.topology import Topology
+from memlite.config import Config
+from memlite.proxy.options import command_line, read_options
 from memlite.server.connections.listeners import Listener
 
 if TYPE_CHECKING:
@@ -25,19 +18,7 @@ if TYPE_CHECKING:
     from memlite.proxy.trace import Tracing
     from memlite.server.connections.tls import Tls
 
-__all__ = ["OPTIONS_OF_A_SERVER", "command_line", "main"]
-
-_DEADLINE: Final = 1.0
-_MOST_WORKERS: Final = 16_384
-OPTIONS_OF_A_SERVER: Final = (
-    "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
-    "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
-    "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
-    "protocol", "enable-sasl",
-)  # fmt: skip
-"""The options of the server that a proxy has as well."""
-
-_HELP: Final = {"extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)"}
+__all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,37 +36,29 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = command_line()
     try:
-        options, others = parser.parse_known_args(arguments)
+        found = read_options(parser, arguments)
     except SystemExit:  # after printing --help
         return 0
-    if options.cluster is None:
-        topology = _topology(parser, options)
+    options, topology = found.parsed, found.topology
+    if topology is None:
+        what = f"a proxy for the cluster in {options.cluster}"
+    else:
         count = len(topology.nodes)
         what = f"a proxy for {count} node{'s' if count > 1 else ''}"
-    else:
-        refuse_hash(parser, options)
-        if options.on_return is not None:
-            parser.error("--on-return is for --nodes; members of a cluster empty themselves")
-        topology = None
-        what = f"a proxy for the cluster in {options.cluster}"
-    if topology is not None and options.promote_hot_keys is not None:
-        _check_hot_keys(topology)
-    settings = _settings(others)
-    access = _access(options)
     assemble = partial(
         _proxy,
-        settings.config,
+        found.settings.config,
         topology,
-        access,
+        _access(options),
         options.topology,
         options.cluster,
         options.strict,
         options.unread_limit,
         options.in_flight,
-        _tracing(parser, options),
+        found.tracing,
         options.promote_hot_keys,
     )
-    return serve(settings, assemble, what)
+    return serve(found.settings, assemble, what)
 
 
 def _proxy(
@@ -122,34 +95,6 @@ def _proxy(
     )
 
 
-def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
-    """Return the topology that the options name.
-
-    Raises:
-        ConfigError: something about it is wrong.
-    """
-    topology = topology_of(parser, options)
-    if options.on_return is None:
-        return topology
-    if options.topology is not None:
-        parser.error("--on-return is for --nodes; a topology file has on_return = ...")
-    topology = replace(topology, on_return=options.on_return)
-    check_replicas(topology)
-    return topology
-
-
-def _check_hot_keys(topology: Topology) -> None:
-    """Check that keys can be promoted.
-
-    Raises:
-        ConfigError: something else does not go with that.
-    """
-    try:
-        check_replicas(replace(topology, hot_keys=(HotKey(b"any"),)))
-    except ConfigError as error:
-        raise ConfigError(f"proxy: --promote-hot-keys: {error}") from None
-
-
 def _access(options: argparse.Namespace) -> "Access":
     """Return how nodes are reached.
 
@@ -163,163 +108,3 @@ def _access(options: argparse.Namespace) -> "Access":
     # What is not read from a store is valid until something else is given.
     lease = Lease.unlimited() if options.cluster is None else Lease()
     return Access(options.deadline, reached.tls, reached.login, lease)
-
-
-def _settings(arguments: Sequence[str]) -> Settings:
-    """Return the settings of the server that are the proxy's as well.
-
-    Raises:
-        ConfigError: one is wrong, or none of these.
-    """
-    try:
-        settings = load(arguments, {})
-    except ConfigError as error:
-        text = str(error).replace("memlite -h", "memlite proxy --help")
-        raise ConfigError(f"proxy: {text}") from None
-    if settings.actions:
-        action = min(settings.actions)
-        raise ConfigError(f"proxy: --{action} is for servers (memlite proxy --help)")
-    if settings.config.udp_port:
-        source = settings.sources["udp-port"]
-        raise ConfigError(
-            f"proxy: {source}: a proxy does not serve UDP; leave it out, or set it to 0"
-        )
-    for name, source in settings.sources.items():
-        if name == "udp-port":
-            continue  # 0, which start scripts of memcached set
-        if source != "default" and name not in OPTIONS_OF_A_SERVER:
-            raise ConfigError(f"proxy: {source} is for servers (memlite proxy --help)")
-    return settings
-
-
-def command_line() -> argparse.ArgumentParser:
-    """Return the parser of the options that are not those of a server."""
-    parser = ClusterParser(
-        prog="memlite proxy",
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Forward the commands of clients to the nodes that have their keys.",
-        epilog=_epilog(),
-    )
-    add_topology_options(parser)
-    parser.add_argument(
-        "--deadline",
-        type=_seconds,
-        default=_DEADLINE,
-        metavar="SECONDS",
-        help="within which a node must answer, or it is taken for down (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--on-return",
-        choices=ON_RETURN,
-        help="what to do with a node that may have missed changes, before it is used again;"
-        " with --nodes (default: flush)",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="fail a get of several keys if a node fails (default: its keys are misses)",
-    )
-    parser.add_argument(
-        "--in-flight",
-        type=_workers,
-        metavar="N",
-        help="send the nodes at most N requests at a time; others wait in one queue, and fail"
-        " after --deadline (default: no limit)",
-    )
-    parser.add_argument(
-        "--unread-limit",
-        type=_size,
-        default=UNREAD_LIMIT,
-        metavar="SIZE",
-        help="how much all clients together may leave unread; beyond it, the ones with the most"
-        " replies to read are disconnected (default: 256m)",
-    )
-    parser.add_argument(
-        "--promote-hot-keys",
-        type=_percent,
-        metavar="PERCENT",
-        help="spread the reads of keys that make up so much of an average node's requests over all"
-        " nodes; without --cluster there must be no other proxy",
-    )
-    _add_trace(parser)
-    add_node_access(parser)
-    return parser
-
-
-def _add_trace(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("trace").add_argument
-    add("--trace", type=Path, metavar="FILE", help="write a line of CSV for each request")
-    add(
-        "--trace-sample",
-        metavar="WHICH",
-        help="all, 1/100, failed, or slow:10ms: those that take at least so long (default: all)",
-    )
-    add("--trace-keys", action="store_true", help="name the keys (default: count them)")
-
-
-def _tracing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Tracing | None":
-    """Return what is traced; None for nothing.
-
-    Raises:
-        ConfigError: the options make no sense.
-    """
-    if options.trace is None:
-        for name, value in (("sample", options.trace_sample), ("keys", options.trace_keys)):
-            if value:
-                parser.error(f"--trace-{name} needs --trace FILE")
-        return None
-    from memlite.proxy.trace import Tracing, parse_sample
-
-    try:
-        sample = parse_sample(options.trace_sample or "all")
-    except ConfigError as error:
-        raise ConfigError(f"proxy: --trace-sample: {error}") from None
-    return Tracing(options.trace, sample, names=options.trace_keys)
-
-
-def _epilog() -> str:
-    lines = ["options as of a server:"]
-    for name in OPTIONS_OF_A_SERVER:
-        option = OPTIONS_BY_NAME[name]
-        flags = f"-{option.short}, --{name}" if option.short else f"--{name}"
-        lines.append(f"  {flags} {option.metavar or ''}".rstrip())
-        text = _HELP.get(name, option.help)
-        lines += textwrap.wrap(text, 76, initial_indent=" " * 8, subsequent_indent=" " * 8)
-    return "\n".join(lines)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0.01 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0.01 to 3600, not {text!r}")
-    return seconds
-
-
-def _percent(text: str) -> float:
-    try:
-        percent = float(text.removesuffix("%"))
-    except ValueError:
-        percent = 0
-    if not 1 <= percent <= 10_000:
-        raise argparse.ArgumentTypeError(f"must be percent from 1 to 10000, not {text!r}")
-    return percent
-
-
-def _size(text: str) -> int:
-    try:
-        value = size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if value < MEGABYTE:
-        raise argparse.ArgumentTypeError(f"must be at least 1m, not {text}")
-    return value
-
-
-def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"must be 1 to {_MOST_WORKERS}, not {text!r}")
-    return int(text)

@@ -16,6 +16,7 @@ from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.results import Knee, Point, Repetition, Results, TargetInfo
+from memlite.loadtest.spreading import spread
 from memlite.loadtest.statistics import point
 from memlite.loadtest.targets import Target
 from memlite.loadtest.units import short
@@ -243,11 +244,11 @@ class _Run:
         self._task_seed += 1
         workers = min(plan.workers, level.clients)
         tasks = []
-        for worker in range(workers):
-            connections = level.clients // workers + (worker < level.clients % workers)
+        shares = spread(level.clients, workers, (target.address, *target.others))
+        for worker, (connections, (address, *others)) in enumerate(shares):
             tasks.append(
                 Task(
-                    address=target.address,
+                    address=address,
                     workload=workload,
                     connections=connections,
                     worker=worker,
@@ -262,6 +263,7 @@ class _Run:
                     lite=target.lite,
                     topology=target.topology,
                     asks=target.asks,
+                    others=tuple(others),
                 )
             )
             self._next_client += connections

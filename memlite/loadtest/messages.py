@@ -32,6 +32,7 @@ class Task:
         lite: whether to speak the lite dialect.
         topology: the nodes, for clients that know them; None for clients of one server.
         asks: whether clients ask the server at `address` for the nodes when they connect.
+        others: further addresses; the connections are spread over all of them.
     """
 
     address: tuple[str, int] | str
@@ -50,6 +51,7 @@ class Task:
     lite: bool = False
     topology: Topology | None = None
     asks: bool = False
+    others: tuple[tuple[str, int] | str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

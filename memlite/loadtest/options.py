@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.defaults import BACKENDS, COMPARED_PATHS, PATHS, READ_LATENCY, WRITE_LATENCY
+from memlite.loadtest.defaults import (
+    BACKENDS,
+    COMPARED_PATHS,
+    PATHS,
+    PROXIED,
+    READ_LATENCY,
+    WITH_PROXY,
+    WRITE_LATENCY,
+)
 
 __all__ = ["PASSWORD_VARIABLE", "command_line", "parse"]
 
@@ -71,9 +79,17 @@ def _complete_comparison(options: argparse.Namespace) -> None:
     Raises:
         ConfigError: there are paths without a cluster.
     """
-    if options.paths and not options.cluster:
-        raise ConfigError("bench: --paths is for clusters: use --cluster as well")
-    options.paths = options.paths or list(COMPARED_PATHS)
+    if options.in_flight is not None:
+        options.proxy_option.append(("in-flight", str(options.in_flight)))
+    of_proxies = bool(options.proxies or options.proxy_option)
+    for name in ("paths", "proxies", "in_flight", "proxy_option"):
+        if getattr(options, name) and not options.cluster:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"bench: --{flag} is for clusters: use --cluster as well")
+    if of_proxies and not set(options.paths or [PROXIED]) & set(WITH_PROXY):
+        raise ConfigError("bench: --proxies and options of proxies need a proxy: --paths proxied")
+    options.paths = options.paths or ([PROXIED] if of_proxies else list(COMPARED_PATHS))
+    options.proxies = options.proxies or [1]
     if options.backends is None:
         options.backends = ["memory"] if options.cluster else list(BACKENDS)
 
@@ -95,8 +111,9 @@ def command_line() -> argparse.ArgumentParser:
         "--backends",
         type=_list,
         metavar="LIST",
-        help="memory, file, gcs (an emulated bucket) or URLs such as gs://bucket/prefix, "
-        f"each optionally followed by =NAME (default: {','.join(BACKENDS)}; memory with --cluster)",
+        help="memory, file, gcs (an emulated bucket), memcached (the one on the PATH) or URLs such "
+        "as gs://bucket/prefix, each optionally followed by =NAME "
+        f"(default: {','.join(BACKENDS)}; memory with --cluster)",
     )
     add(
         "--target",
@@ -125,6 +142,15 @@ def command_line() -> argparse.ArgumentParser:
         default=WRITE_LATENCY,
         metavar="DIST",
         help="its write latency (default: %(default)s)",
+    )
+    add(
+        "--server-option",
+        type=_checked(_given),
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the servers that are started, or of the nodes, such as near-cache=16m; "
+        "may be repeated",
     )
     _add_cluster(compare)
     _add_measuring(compare, clients="10:100:10")
@@ -250,6 +276,7 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("clusters, in place of single servers").add_argument
     add(
         "--cluster",
+        "--servers",
         type=_checked(_numbers),
         metavar="LIST",
         help="start clusters of so many nodes and compare them: 3, or 1,2,4, or first:last:step",
@@ -260,7 +287,27 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="how requests reach the nodes: proxied, through memlite proxy; direct, from clients "
         "that know the nodes; or asked, from clients that ask the proxy for them when they connect "
-        f"(default: {','.join(COMPARED_PATHS)})",
+        f"(default: {','.join(COMPARED_PATHS)}; with an option of proxies: {PROXIED})",
+    )
+    add(
+        "--proxies",
+        type=_checked(_numbers),
+        metavar="LIST",
+        help="numbers of proxies in front of the nodes; clients are spread over them (default: 1)",
+    )
+    add(
+        "--in-flight",
+        type=_checked(_positive),
+        metavar="NUM",
+        help="most requests of each proxy at the nodes (default: no limit)",
+    )
+    add(
+        "--proxy-option",
+        type=_checked(_given),
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the proxies, such as replicas=2; may be repeated",
     )
 
 
@@ -516,6 +563,15 @@ def _machine(text: str) -> tuple[str, int]:
     if not name:
         raise ValueError(f"not NAME or NAME:NUM: {text!r}")
     return name, _positive(count) if colon else 1
+
+
+def _given(text: str) -> tuple[str, str]:
+    """Parse an option of a server or a proxy: ``NAME=VALUE``, or the name of a switch."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    name = name.removeprefix("--")
+    if not name:
+        raise ValueError(f"not NAME=VALUE: {text!r}")
+    return name, value if equals else "on"
 
 
 def _paths(text: str) -> list[str]:

@@ -51,10 +51,8 @@ def plan_of(options: argparse.Namespace, arguments: Sequence[str], folder: Path)
         from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
 
         refuse_what_it_cannot(workload, options.rate)
-        if options.command == "compare" and options.cluster and set(options.paths) - {PROXIED}:
-            raise ConfigError(
-                "bench: --client pymemcache does not know the nodes: use --paths proxied"
-            )
+        if options.command == "compare" and options.cluster:
+            _refuse_cluster_of_pymemcache(options)
     if options.dialect == "lite":
         refuse_what_lite_lacks(options, workload)
     return Plan(
@@ -72,6 +70,13 @@ def plan_of(options: argparse.Namespace, arguments: Sequence[str], folder: Path)
         bursts=_with_bursts(options, workload),
         knee=_knee(options),
     )
+
+
+def _refuse_cluster_of_pymemcache(options: argparse.Namespace) -> None:
+    if set(options.paths) - {PROXIED}:
+        raise ConfigError("bench: --client pymemcache does not know the nodes: use --paths proxied")
+    if max(options.proxies) > 1:
+        raise ConfigError("bench: --client pymemcache goes to one proxy: use --proxies 1")
 
 
 def new_folder() -> Path:
@@ -171,11 +176,19 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
         options.gcs_write_latency,
         connections=max(_CONNECTIONS, *options.clients),
         item_size=max(MEGABYTE, *(options.value_size or [0])) + _ITEM_OVERHEAD,
+        options=tuple(options.server_option),
     )
     if options.data_dir and not options.data_dir.is_dir():
         raise ConfigError(f"bench: --data-dir {options.data_dir} is not a directory")
     if options.cluster:
-        targets = clusters(options.cluster, options.paths, options.backends, settings)
+        targets = clusters(
+            options.cluster,
+            options.paths,
+            options.proxies,
+            options.backends,
+            settings,
+            options.proxy_option,
+        )
     else:
         targets = [parse_backend(text, settings) for text in options.backends]
     targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]

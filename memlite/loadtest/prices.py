@@ -170,7 +170,7 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
     ]
     if "cluster" in used:
         sentences.append(
-            "Each node of a cluster has a machine of its own, as has its proxy. Here they shared "
+            "Each node of a cluster has a machine of its own, as has each proxy. Here they shared "
             "one, so a cluster of that many machines may be much faster, and cheaper for each "
             "operation."
         )
@@ -196,7 +196,9 @@ def _cost(point: Point, target: TargetInfo | None, prices: Prices) -> Cost | Non
         return None
     kind = target.kind if target is not None else "server"
     cluster = target.cluster if target is not None else None
-    machines = 1 if cluster is None else cluster.nodes + (cluster.path in WITH_PROXY)
+    machines = (
+        1 if cluster is None else cluster.nodes + cluster.proxies * (cluster.path in WITH_PROXY)
+    )
     hours = _MILLION / throughput / 3600
     month = prices.disk_gib * prices.disk_gib_month
     reads, writes = _shares(point)

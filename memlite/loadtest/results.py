@@ -149,8 +149,8 @@ class Repetition:
             their connection was free, in microseconds.
         machine: how busy the machine was with anything else; None if that is unknown, as in
             repetitions of less than half a second.
-        processes: of a cluster, the resources that each process used: ``proxy``, ``node-1``, ….
-            Empty for a single server.
+        processes: of a cluster, the resources that each process used: ``proxy``, or ``proxy-1``,
+            ``proxy-2``, … if there are several, and ``node-1``, …. Empty for a single server.
     """
 
     number: int
@@ -258,10 +258,12 @@ class ClusterInfo:
         nodes: number of nodes.
         path: ``proxied``, requests pass a proxy; ``direct``, clients know the nodes; or
             ``asked``, they ask a proxy for them when they connect.
+        proxies: number of proxies, over which clients are spread; 0 if none takes part.
     """
 
     nodes: int
     path: str
+    proxies: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from memlite.loadtest.defaults import PROXIED
 from memlite.loadtest.results import ClusterInfo, Point, Repetition, Results, ServerUse
 from memlite.loadtest.units import duration, grouped, percent
 
-__all__ = ["PROXY", "Row", "findings", "rows"]
+__all__ = ["Row", "findings", "is_proxy", "rows"]
 
-PROXY: Final = "proxy"
 # A process that uses this share of a core, or a machine of its cores, is the limit.
 _BUSY: Final = 0.85
 
@@ -27,9 +26,10 @@ class Row:
         label: its path, and in a comparison of runs that of the run.
         cluster: what it consists of.
         point: the measurement.
-        proxy: CPU utilisation of the proxy, 1.0 being one core; None without a proxy.
+        proxy: CPU utilisation of the proxy, of several that of the busiest one, 1.0 being one core;
+            None without a proxy.
         nodes: CPU utilisation of each node, in order.
-        proxy_demand: processor time of the proxy per operation, in microseconds.
+        proxy_demand: processor time of the proxies per operation, in microseconds.
         node_demand: processor time of all nodes per operation, in microseconds.
         machine: the share of this machine's cores that anything used.
         limit: what limited throughput, in a few words; empty if nothing that is known.
@@ -45,6 +45,11 @@ class Row:
     node_demand: float | None
     machine: float | None
     limit: str
+
+
+def is_proxy(name: str) -> bool:
+    """Return whether the name of a process, see `Repetition.processes`, is that of a proxy."""
+    return name.partition("-")[0] == "proxy"
 
 
 def rows(results: Results) -> list[Row]:
@@ -71,19 +76,20 @@ def _row(target: str, cluster: ClusterInfo, point: Point, cores: float) -> Row:
     known = [one for one in point.repetitions if one.processes and one.operations]
     shares = _means([_shares(one.processes) for one in known])
     demands = _means([_demands(one) for one in known])
-    nodes = tuple(share for name, share in shares.items() if name != PROXY)
+    nodes = tuple(share for name, share in shares.items() if not is_proxy(name))
+    proxies = [share for name, share in shares.items() if is_proxy(name)]
     machine = _machine(known, cores)
     return Row(
         target=target,
         label=target.partition(", ")[2] or target,
         cluster=cluster,
         point=point,
-        proxy=shares.get(PROXY),
+        proxy=max(proxies, default=None),
         nodes=nodes,
-        proxy_demand=demands.get(PROXY),
+        proxy_demand=demands.get("proxies"),
         node_demand=demands.get("nodes"),
         machine=machine,
-        limit=_limit(point, shares.get(PROXY), nodes, machine),
+        limit=_limit(point, proxies, nodes, machine),
     )
 
 
@@ -92,11 +98,10 @@ def _shares(processes: Mapping[str, ServerUse]) -> dict[str, float]:
 
 
 def _demands(one: Repetition) -> dict[str, float]:
-    total = {PROXY: 0.0, "nodes": 0.0}
+    total: dict[str, float] = {}
     for name, use in one.processes.items():
-        total[PROXY if name == PROXY else "nodes"] += use.cpu_seconds
-    if PROXY not in one.processes:
-        del total[PROXY]
+        kind = "proxies" if is_proxy(name) else "nodes"
+        total[kind] = total.get(kind, 0.0) + use.cpu_seconds
     return {name: seconds * 1e6 / one.operations for name, seconds in total.items()}
 
 
@@ -118,9 +123,11 @@ def _machine(known: Sequence[Repetition], cores: float) -> float | None:
     return min(1.0, sum(used) / len(used))
 
 
-def _limit(point: Point, proxy: float | None, nodes: Sequence[float], machine: float | None) -> str:
-    if proxy is not None and proxy >= _BUSY:
-        return "the proxy"
+def _limit(
+    point: Point, proxies: Sequence[float], nodes: Sequence[float], machine: float | None
+) -> str:
+    if max(proxies, default=0.0) >= _BUSY:
+        return "a proxy" if len(proxies) > 1 else "the proxy"
     if max(nodes, default=0.0) >= _BUSY:
         return "a node"
     if point.generator_limited:
@@ -172,7 +179,7 @@ def _shared_machine(found: Sequence[Row]) -> Iterator[str]:
     busiest = max((row.machine or 0.0 for row in found), default=0.0)
     if busiest >= _BUSY:
         yield (
-            "All nodes, the proxy and the load generator shared this machine, whose processors "
+            "All nodes, proxies and the load generator shared this machine, whose processors "
             f"were up to {percent(busiest)} busy: more nodes cannot be faster here. Measure on "
             "several machines to see how a cluster scales."
         )

@@ -20,6 +20,7 @@ from memlite.client.tls import TlsSettings
 from memlite.cluster.topology import Topology
 from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest import memcached
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
 from memlite.loadtest.limits import (
     ClientRefusedError,
@@ -27,12 +28,14 @@ from memlite.loadtest.limits import (
     too_many_clients,
 )
 from memlite.loadtest.results import TargetInfo
+from memlite.loadtest.server_options import Given, memcached_flags, server_flags
 from memlite.loadtest.tls import tls_context
 from memlite.protocol import replies
 from memlite.testing import process
 
 __all__ = [
     "BACKEND_NAMES",
+    "MEMCACHED",
     "LaunchSettings",
     "LaunchedServer",
     "RunningServer",
@@ -42,13 +45,15 @@ __all__ = [
     "parse_backend",
 ]
 
-BACKEND_NAMES = ("memory", "file", "gcs")
-"""Backends that can be selected by name alone, without a URL."""
+MEMCACHED = "memcached"
+BACKEND_NAMES = ("memory", "file", "gcs", MEMCACHED)
+"""Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
+_SLAB_CHUNK = MEGABYTE // 2
 
 
 class Target:
@@ -63,6 +68,7 @@ class Target:
         processes: those of a local server; valid inside the context.
         named: of a cluster, those processes by their names; valid inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
+        others: further addresses that clients are spread over, of the proxies of a cluster.
         topology: the nodes, for clients that know them; None for clients of one server.
         asks: whether clients ask the server at `address` for the nodes.
         login: the clients' credentials; None for no login.
@@ -80,6 +86,7 @@ class Target:
         self.name = name
         self.kind = kind
         self.address: tuple[str, int] | str = ("", 0)
+        self.others: tuple[tuple[str, int] | str, ...] = ()
         self.details: dict[str, str] = {}
         self.connection_limit: int | None = None
         self.processes: list[psutil.Process] = []
@@ -233,6 +240,7 @@ class LaunchSettings:
         connections: how many the server accepts.
         memory: of the server, in megabytes.
         item_size: the largest item that the server takes, in bytes.
+        options: further ones of the server.
     """
 
     folder: Path
@@ -241,15 +249,19 @@ class LaunchSettings:
     connections: int = 1024
     memory: int = 1024
     item_size: int = MEGABYTE
+    options: tuple[Given, ...] = ()
 
 
 class LaunchedServer(Target):
-    """A memlite of this version, launched for the measurement and stopped afterwards.
+    """A memlite of this version, or a memcached, launched for the measurement and then stopped.
 
     Args:
         name: its display name.
         backend: one of `BACKEND_NAMES`, or a backend's URL.
         settings: how to launch it.
+
+    Raises:
+        ConfigError: it has no such options.
     """
 
     def __init__(self, name: str, backend: str, settings: LaunchSettings) -> None:
@@ -257,6 +269,8 @@ class LaunchedServer(Target):
         super().__init__(name, "gcs" if scheme == "gs" else scheme)
         self._backend = backend
         self._settings = settings
+        self._memcached = backend == MEMCACHED
+        self._flags = (memcached_flags if self._memcached else server_flags)(settings.options)
         self._stack = contextlib.ExitStack()
         self._server: process.ServerProcess | None = None
 
@@ -268,13 +282,16 @@ class LaunchedServer(Target):
                 )
             )
             launched = process.server(
-                backend=self._backend_url(stack, scratch),
+                *self._flags,
+                command=memcached.command() if self._memcached else None,
+                backend=None if self._memcached else self._backend_url(stack, scratch),
                 conn_limit=self._settings.connections,
                 memory_limit=self._settings.memory,
-                max_item_size=self._settings.item_size,
+                max_item_size=self._item_size(),
                 environment=os.environ,
                 start_timeout=_START_SECONDS,
-                stop_timeout=_STOP_SECONDS,
+                # memcached's threads take up to two seconds to end, and it has nothing to save.
+                stop_timeout=0 if self._memcached else _STOP_SECONDS,
             )
             try:
                 self._server = stack.enter_context(launched)
@@ -282,17 +299,24 @@ class LaunchedServer(Target):
                 raise StartError(f"bench: {self.name}: {last_line(error.output)}") from None
             self.address = self._server.address
             self.processes = [psutil.Process(self._server.process.pid)]
+            if self._flags:
+                self.details["options"] = " ".join(self._flags)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *details: object) -> None:
         self._stack.close()
 
+    def _item_size(self) -> int:
+        size = self._settings.item_size
+        # memcached takes multiples of its slab_chunk_max alone.
+        return -size // _SLAB_CHUNK * -_SLAB_CHUNK if self._memcached else size
+
     def _backend_url(self, stack: contextlib.ExitStack, scratch: Path) -> str:
         if self._backend == "memory":
             return "memory://"
         if self._backend == "file":
-            self.details["durability"] = "always"
+            self.details["durability"] = dict(self._settings.options).get("durability", "always")
             self.details["disk"] = _file_system(scratch)
             return f"file://{scratch.resolve() / 'cache.json'}"
         if self._backend != "gcs":

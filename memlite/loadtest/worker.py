@@ -168,13 +168,13 @@ class _Measurement:
             settings = Settings(
                 task.address, 1, timeout=task.timeout, login=task.login, tls=self._tls
             )
-            self._nodes = await ask(settings)
+            self._nodes = await ask(settings, Address.of(task.address))
         if not await self._go():
             return self._recorder.end()
         cpu = self._begin()
-        everywhere = Address.of(task.address)
+        everywhere = itertools.cycle(map(Address.of, (task.address, *task.others)))
         await burst(
-            self._nodes.address if self._nodes else lambda _: everywhere,
+            self._nodes.address if self._nodes else lambda _: next(everywhere),
             requests,
             patience=task.timeout,
             recorder=self._recorder,
@@ -215,6 +215,7 @@ class _Measurement:
             login=task.login,
             tls=self._tls,
             lite=task.lite,
+            others=task.others,
         )
         clients = self._clients(settings, supply.take, supply.plain)
         try:

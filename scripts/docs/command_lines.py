@@ -6,14 +6,14 @@ The server's comes from the table of options, those of the other commands from t
 import argparse
 from dataclasses import dataclass
 
-from memlite.cli.proxy import OPTIONS_OF_A_SERVER
-from memlite.cli.proxy import command_line as proxy
 from memlite.cli.subcommands import SUBCOMMANDS
 from memlite.cluster.command import command_line as cluster
 from memlite.config import EXTENDED, OPTIONS, REFUSED, Option
 from memlite.config.parsers import Choice
 from memlite.loadtest.options import command_line as bench
 from memlite.loadtest.workload_files import preset_names
+from memlite.proxy.options import OPTIONS_OF_A_SERVER
+from memlite.proxy.options import command_line as proxy
 from memlite.shell.commands import COMMANDS
 from memlite.shell.options import command_line as shell
 from memlite.testing.gcs_emulator.command import command_line as gcs_emulator

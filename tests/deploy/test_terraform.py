@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from memlite.cli.proxy import OPTIONS_OF_A_SERVER
-from memlite.cli.proxy import command_line as proxy_command_line
 from memlite.cluster.membership.member import Identity
 from memlite.cluster.membership.node import identity_of
 from memlite.config import load
+from memlite.proxy.options import OPTIONS_OF_A_SERVER
+from memlite.proxy.options import command_line as proxy_command_line
 from tests.deploy.module import (
     MODULE,
     REQUIREMENTS,

@@ -75,11 +75,12 @@ class Nodes:
         }
 
 
-async def ask(settings: Settings, known: Nodes | None = None) -> Nodes:
+async def ask(settings: Settings, address: Address, known: Nodes | None = None) -> Nodes:
     """Ask a proxy for its nodes, on a connection for this question.
 
     Args:
-        settings: the proxy's address, and how to connect.
+        settings: how to connect.
+        address: the proxy's.
         known: what it is expected to say, which is returned if it does.
 
     Raises:
@@ -87,7 +88,7 @@ async def ask(settings: Settings, known: Nodes | None = None) -> Nodes:
         TimeoutError: it took too long.
     """
     async with await connect(
-        Address.of(settings.address),
+        address,
         tls=settings.tls,
         login=settings.login,
         timeout=settings.timeout,

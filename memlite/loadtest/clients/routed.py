@@ -47,7 +47,7 @@ class RoutedClients(TextClients):
 
     async def _connect(self) -> MeasuredClient:
         if self._asks:
-            self._nodes = await ask(self.settings, self._nodes)
+            self._nodes = await ask(self.settings, self._address(), self._nodes)
         client = self._new_client()
         try:
             async with asyncio.timeout(self.settings.timeout):

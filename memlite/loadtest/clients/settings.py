@@ -26,6 +26,7 @@ class Settings(NamedTuple):
         login: comes first on each connection; None for none.
         tls: encrypts connections; None for plain text.
         lite: whether to speak the lite dialect.
+        others: further addresses of the same cluster: the connections are spread over all of them.
     """
 
     address: tuple[str, int] | str
@@ -38,3 +39,4 @@ class Settings(NamedTuple):
     login: TextLogin | None = None
     tls: ssl.SSLContext | None = None
     lite: bool = False
+    others: tuple[tuple[str, int] | str, ...] = ()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
@@ -31,7 +32,7 @@ _NEAR = 2_000_000
 
 
 class TextClients:
-    """A worker's connections to one server.
+    """A worker's connections to one server, or to several proxies of the same nodes.
 
     Implements `memlite.loadtest.clients.connection.TextOwner`.
 
@@ -57,6 +58,7 @@ class TextClients:
         self.stopped = False
         self._loop = asyncio.get_running_loop()
         self._admission = Admission(settings.login, settings.lite)
+        self._addresses = itertools.cycle((settings.address, *settings.others))
         self._connections: list[MeasuredClient] = []
         self._reconnecting: set[asyncio.Task[None]] = set()
         self._some_idle: asyncio.Event = asyncio.Event()
@@ -83,8 +85,12 @@ class TextClients:
         settings = self.settings
         async with asyncio.timeout(settings.timeout):
             return await open_transport(
-                self._new, Address.of(settings.address), tls=settings.tls, login=self._admission
+                self._new, self._address(), tls=settings.tls, login=self._admission
             )
+
+    def _address(self) -> Address:
+        """Return where the next connection goes."""
+        return Address.of(next(self._addresses))
 
     def _new(self) -> MeasuredConnection:
         return TextConnection(self) if self._plain is None else PlainConnection(self, self._plain)

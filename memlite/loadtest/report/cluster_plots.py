@@ -98,13 +98,13 @@ def _demand(found: Sequence[Row], suffix: str) -> Plot:
         axes.set_xlabel("Microseconds per operation")
         styles = [TargetStyle("nodes", nodes, "s", "")]
         if any(row.proxy_demand for row in found):
-            styles.append(TargetStyle("proxy", proxy, "s", ""))
+            styles.append(TargetStyle("proxies", proxy, "s", ""))
         return add_legend(figure, theme, styles)
 
     return Plot(
         "processor-time",
         title,
-        "Lower is better. The processor time of the nodes, all together, and of the proxy; that of "
-        "the clients is not included.",
+        "Lower is better. The processor time of all nodes together and of all proxies together; "
+        "that of the clients is not included.",
         draw,
     )

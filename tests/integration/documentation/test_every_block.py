@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from memlite.cli.proxy import command_line as proxy
 from memlite.cluster.command import command_line as cluster
 from memlite.config import load
 from memlite.loadtest.options import parse as parse_bench
+from memlite.proxy.options import command_line as proxy
 from memlite.shell.options import parse as parse_shell
 from tests.support.following import follow
 from tests.support.pages import COMMANDS, FILES, PAGES, Block, blocks, commands, inline_commands

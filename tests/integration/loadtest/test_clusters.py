@@ -6,6 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
+from collections import Counter
 from time import perf_counter_ns
 
 import pytest
@@ -16,17 +17,22 @@ import memlite.testing
 from memlite.cli.main import main
 from memlite.client.address import Address
 from memlite.cluster.topology import Node, Topology, parse_nodes
+from memlite.core.version import __version__
+from memlite.loadtest import scaling
 from memlite.loadtest.clients.nodes import Nodes, ask
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.clients.routed import RoutedClients
 from memlite.loadtest.clients.settings import Settings
+from memlite.loadtest.clients.text import TextClients
 from memlite.loadtest.files import load
 from memlite.loadtest.operations import Operations
 from memlite.loadtest.recorder import Recorder
+from memlite.loadtest.results import ClusterInfo
+from memlite.loadtest.spreading import spread
 from memlite.loadtest.supply import Supply
 from memlite.loadtest.workload import Keys, Load, Workload
 from tests.support.proxies import proxy
-from tests.support.servers import START_SECONDS, RunningServer
+from tests.support.servers import START_SECONDS, RunningServer, needs_memcached
 
 KEYS = 300
 QUICK = ["--duration", "300ms", "--warm-up", "20ms", "--repetitions", "2", "--keys", "200"]
@@ -153,6 +159,30 @@ async def test_open_loop(cluster):
     assert set(recording.service) == {"get"}
 
 
+@pytest.mark.parametrize(
+    ("clients", "workers", "expected"),
+    [(5, 1, (3, 2)), (5, 2, (3, 2)), (3, 3, (2, 1)), (4, 3, (2, 2)), (1, 1, (1, 0))],
+)
+def test_clients_of_all_workers_are_spread_evenly(clients, workers, expected):
+    found = Counter()
+    for count, addresses in spread(clients, workers, ["a", "b"]):
+        found.update(itertools.islice(itertools.cycle(addresses), count))
+    assert (found["a"], found["b"]) == expected
+
+
+async def test_connections_go_to_several_proxies_in_turn(cluster):
+    nodes, _ = cluster
+    running = [RunningServer("memlite", one.process, one.port) for one in nodes]
+    with proxy(running) as one, proxy(running) as other:
+        settings = Settings(("127.0.0.1", one.port), 5, others=(("127.0.0.1", other.port),))
+        clients = TextClients(settings, lambda _: [], Recorder())
+        await clients.connect()
+        counts = [int(each.stats()["curr_connections"]) for each in (one, other)]
+        await clients.close()
+    # Asking for the statistics takes a connection as well.
+    assert counts == [3 + 1, 2 + 1]
+
+
 async def test_a_node_that_dies_is_counted_and_the_clients_go_on_trying():
     with contextlib.ExitStack() as stack:
         nodes = [
@@ -213,7 +243,7 @@ async def test_clients_that_ask_a_proxy_go_to_the_nodes_it_lists(cluster):
             name = f"node:127.0.0.1:{one.port}:requests"
             assert after[name] == before[name]
     with pytest.raises(OSError, match="it lists no nodes"):
-        await ask(Settings(nodes[0].address, 1))
+        await ask(Settings(nodes[0].address, 1), Address.of(nodes[0].address))
 
 
 @pytest.fixture
@@ -265,6 +295,45 @@ def test_clusters_are_compared(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["memory", pytest.param("memcached", marks=needs_memcached)])
+def test_clients_are_spread_over_several_proxies(tmp_path, backend):
+    done = bench(
+        "compare", "--servers", "2", "--proxies", "1,2", "--in-flight", "4", "--clients", "5",
+        *QUICK, "--value-size", "100", "--backends", backend, "--proxy-option", "replicas=2",
+        "--server-option", "memory-limit=70", "--verify", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(tmp_path)
+    assert [(one.name, one.cluster) for one in results.targets] == [
+        ("2 nodes, proxied", ClusterInfo(2, "proxied", 1)),
+        ("2 nodes, 2 proxies", ClusterInfo(2, "proxied", 2)),
+    ]
+    for target in results.targets:
+        assert target.details["nodes' options"] == "--memory-limit=70"
+        assert target.details["proxies' options"] == "--replicas=2 --in-flight=4"
+    for point, names in zip(results.points, (["proxy"], ["proxy-1", "proxy-2"]), strict=True):
+        assert not point.errors
+        for one in point.repetitions:
+            assert one.operations
+            assert one.misses == 0
+            assert list(one.processes) == [*names, "node-1", "node-2"]
+    assert {row.proxy is not None for row in scaling.rows(results)} == {True}
+
+
+@pytest.mark.slow
+@needs_memcached
+def test_memcached_is_compared(tmp_path):
+    done = bench(
+        "compare", "--backends", "memory,memcached", "--clients", "2", *QUICK, "--value-size", "1m",
+        "--keys", "10", "--server-option", "threads=1", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    memlite, memcached = load(tmp_path).targets
+    assert memlite.server.endswith("memlite-" + __version__)
+    assert (memcached.kind, "memlite" in memcached.server) == ("memcached", False)
+
+
+@pytest.mark.slow
 def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
     done = bench(
         "compare", "--cluster", "2", "--paths", "asked", "--clients", "5", *QUICK,
@@ -283,14 +352,36 @@ def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--cluster", "0"], "argument --cluster: must be 1 or more"),
-        (["--cluster", "x"], "argument --cluster: not a number: 'x'"),
+        (["--cluster", "0"], "argument --cluster/--servers: must be 1 or more"),
+        (["--cluster", "x"], "argument --cluster/--servers: not a number: 'x'"),
         (["--cluster", "65"], "--cluster: at most 64 nodes, not 65"),
         (["--paths", "direct"], "--paths is for clusters: use --cluster as well"),
         (["--cluster", "2", "--paths", "around"], "'around' is not one of proxied, direct"),
-        (["--cluster", "2", "--backends", "gcs"], "--cluster takes one of --backends memory or f"),
+        (
+            ["--cluster", "2", "--backends", "gcs"],
+            "one of --backends memory, file, memcached, for all",
+        ),
         (["--cluster", "2", "--backends", "memory,file"], "for all nodes, not 'memory,file'"),
         (["--cluster", "2", "--client", "pymemcache"], "use --paths proxied"),
+        (["--proxies", "2"], "--proxies is for clusters"),
+        (["--in-flight", "2"], "--in-flight is for clusters"),
+        (["--cluster", "2", "--proxies", "17"], "--proxies: at most 16, not 17"),
+        (["--cluster", "2", "--proxies", "2", "--paths", "direct"], "need a proxy: --paths prox"),
+        (
+            ["--cluster", "2", "--proxies", "2", "--client", "pymemcache"],
+            "pymemcache goes to one proxy",
+        ),
+        (
+            ["--cluster", "2", "--proxies", "2", "--proxy-option", "trace=x"],
+            "--proxy-option trace is for one proxy",
+        ),
+        (["--cluster", "2", "--in-flight", "1000000"], "--in-flight: must be 1 to 16384"),
+        (["--cluster", "2", "--proxy-option", "replicas=3"], "number of nodes, 2, not 3"),
+        (
+            ["--cluster", "2", "--in-flight", "2", "--proxy-option", "in-flight=3"],
+            "--proxy-option in-flight is given twice",
+        ),
+        (["--server-option", "durabilty=none"], "no such option, did you mean durability?"),
     ],
 )
 def test_what_is_wrong_with_a_cluster_is_said_in_one_line(
