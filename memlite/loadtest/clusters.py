@@ -82,7 +82,9 @@ class Cluster(Target):
             addresses = [one.address for one in self._proxies] or [self._nodes[0].address]
             self.address, self.others = addresses[0], tuple(addresses[1:])
             self.asks = self._info.path == ASKED
-            if self._info.path != PROXIED:
+            if self._info.path == PROXIED:
+                self.proxies = [one.address for one in self._proxies]
+            else:
                 self.topology = topology
             self.processes = list(self.named.values())
             self._describe(topology)

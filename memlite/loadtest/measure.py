@@ -4,12 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from memlite.loadtest import proxy_times
 from memlite.loadtest.limits import ClientRefusedError
 from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.recorder import Recording, Tally, percentile
-from memlite.loadtest.results import Latency, MachineUse, Repetition, ServerUse, Slice
+from memlite.loadtest.results import Latency, MachineUse, ProxyTimes, Repetition, ServerUse, Slice
 from memlite.loadtest.statistics import latency, new_histogram
 from memlite.loadtest.targets import Target
 from memlite.loadtest.usage import Reading
@@ -41,10 +42,12 @@ def measure(
         return Reading(target.processes, others, target.named)
 
     before, began, started = read(), time.perf_counter(), time.time()
+    proxies = proxy_times.read(target.proxies)
 
     def mark_start() -> None:
-        nonlocal before, began, started
+        nonlocal before, began, started, proxies
         before, began, started = read(), time.perf_counter(), time.time()
+        proxies = proxy_times.read(target.proxies)
 
     try:
         recording = pool.run(tasks, display.update, mark_start)
@@ -65,6 +68,7 @@ def measure(
         after.server_use(before, seconds),
         after.machine_use(before, seconds),
         after.uses(before, seconds),
+        proxy_times.times_between(proxies, proxy_times.read(target.proxies)),
     )
 
 
@@ -75,6 +79,7 @@ def repetition_of(
     server: ServerUse | None = None,
     machine: MachineUse | None = None,
     processes: Mapping[str, ServerUse] = MappingProxyType({}),
+    proxies: ProxyTimes | None = None,
 ) -> Repetition:
     """Convert a recording to the form in which it is saved."""
     counts = recording.counts
@@ -98,6 +103,7 @@ def repetition_of(
         lateness=percentile(recording.lateness, 0.99),
         machine=machine,
         processes=dict(processes),
+        proxies=proxies,
     )
 
 

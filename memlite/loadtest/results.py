@@ -17,6 +17,7 @@ __all__ = [
     "Latency",
     "MachineUse",
     "Point",
+    "ProxyTimes",
     "Repetition",
     "Results",
     "ServerUse",
@@ -122,6 +123,28 @@ class MachineUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ProxyTimes:
+    """Where requests spent their time, as all proxies of a cluster measured it.
+
+    Times are means in microseconds. Those of the queue are None unless the proxies limit how many
+    requests are at the nodes (``--in-flight``).
+
+    Attributes:
+        queue_length: requests that waited, as each request found it on its arrival.
+        queue: time in the queue.
+        service: time from a worker's taking a request to the last node's reply.
+        think: time from a client's last reply to its next request.
+        nodes: by node, the time from a write to the reply to the last request in it.
+    """
+
+    queue_length: float | None
+    queue: float | None
+    service: float | None
+    think: float | None
+    nodes: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Repetition:
     """One measurement.
 
@@ -151,6 +174,7 @@ class Repetition:
             repetitions of less than half a second.
         processes: of a cluster, the resources that each process used: ``proxy``, or ``proxy-1``,
             ``proxy-2``, … if there are several, and ``node-1``, …. Empty for a single server.
+        proxies: of a cluster whose proxies requests pass, what these measured; else None.
     """
 
     number: int
@@ -171,6 +195,7 @@ class Repetition:
     lateness: float = 0.0
     machine: MachineUse | None = None
     processes: Mapping[str, ServerUse] = field(default_factory=dict)
+    proxies: ProxyTimes | None = None
 
     @property
     def throughput(self) -> float:

@@ -67,6 +67,7 @@ class Target:
         connection_limit: how many connections it accepts; None if it does not tell.
         processes: those of a local server; valid inside the context.
         named: of a cluster, those processes by their names; valid inside the context.
+        proxies: of a cluster whose requests pass them, their addresses; valid inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
         others: further addresses that clients are spread over, of the proxies of a cluster.
         topology: the nodes, for clients that know them; None for clients of one server.
@@ -91,6 +92,7 @@ class Target:
         self.connection_limit: int | None = None
         self.processes: list[psutil.Process] = []
         self.named: dict[str, psutil.Process] = {}
+        self.proxies: list[tuple[str, int] | str] = []
         self.helpers: list[psutil.Process] = []
 
     def __enter__(self) -> Self:

@@ -36,6 +36,8 @@ CLASSES = (
     results.Latency,
     results.Slice,
     results.ServerUse,
+    results.MachineUse,
+    results.ProxyTimes,
     results.Interval,
     results.Knee,
 )

@@ -289,6 +289,8 @@ def test_clusters_are_compared(tmp_path):
             assert one.misses == 0
             names = [f"node-{number}" for number in range(1, int(point.target[0]) + 1)]
             assert list(one.processes) == ["proxy"] * ("proxied" in point.target) + names
+            assert (one.proxies is not None) == ("proxied" in point.target)
+            assert one.proxies is None or one.proxies.queue is None  # there is no limit
             total = sum(use.cpu_seconds for use in one.processes.values())
             assert one.server.cpu_seconds == pytest.approx(total, abs=0.05)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -317,6 +319,13 @@ def test_clients_are_spread_over_several_proxies(tmp_path, backend):
             assert one.operations
             assert one.misses == 0
             assert list(one.processes) == [*names, "node-1", "node-2"]
+            assert list(one.proxies.nodes) == ["node-1", "node-2"]
+            # A worker takes a request at once or from the queue, and waits for the nodes.
+            assert 0 < min(one.proxies.nodes.values()) < one.proxies.service
+            assert one.proxies.queue >= 0
+            assert one.proxies.think > 0
+            # Time in the queue and at work, of a response that the client measures.
+            assert one.proxies.queue + one.proxies.service < 2 * one.response["all"].mean
     assert {row.proxy is not None for row in scaling.rows(results)} == {True}
 
 

@@ -1,0 +1,80 @@
+"""Where requests spend their time, as the proxies of a cluster tell: their ``stats proxy``."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheError
+
+from memlite.client.address import Address
+from memlite.core.errors import StartError
+from memlite.loadtest.results import ProxyTimes
+
+__all__ = ["read", "times_between"]
+
+_TIMEOUT: Final = 5.0  # seconds
+
+Sums = Mapping[str, tuple[float, float]]
+"""By name: how often something was measured since the start, and the sum of what was measured."""
+
+
+def read(proxies: Iterable[tuple[str, int] | str]) -> Sums:
+    """Return what all proxies together have counted.
+
+    Args:
+        proxies: their addresses.
+
+    Raises:
+        StartError: one does not answer.
+    """
+    total: dict[str, tuple[float, float]] = {}
+    for address in proxies:
+        for name, (count, amount) in _read_one(address).items():
+            before = total.get(name, (0.0, 0.0))
+            total[name] = (before[0] + count, before[1] + amount)
+    return total
+
+
+def _read_one(address: tuple[str, int] | str) -> Sums:
+    client = Client(address, connect_timeout=_TIMEOUT, timeout=_TIMEOUT)
+    try:
+        rows = {_text(name): _text(value) for name, value in client.stats("proxy").items()}
+    except (OSError, MemcacheError) as error:
+        raise StartError(f"bench: the proxy at {Address.of(address)}: {error}") from None
+    finally:
+        client.close()
+    found = {}
+    for row in rows:
+        name = row.removesuffix("_count")
+        if name != row:
+            count = float(rows[row])
+            found[name] = (count, count * float(rows[f"{name}_us_mean"]))
+    if "queue_length_mean" in rows:
+        arrivals = float(rows["arrivals"])
+        found["queue_length"] = (arrivals, arrivals * float(rows["queue_length_mean"]))
+    return found
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def times_between(before: Sums, after: Sums) -> ProxyTimes | None:
+    """Return the means between two readings; None if nothing was measured in between."""
+
+    def mean(name: str) -> float | None:
+        count, amount = after.get(name, (0.0, 0.0))
+        earlier = before.get(name, (0.0, 0.0))
+        if count <= earlier[0]:
+            return None
+        # Means are rounded, so a sum can seem to have fallen.
+        return round(max(0.0, amount - earlier[1]) / (count - earlier[0]), 3)
+
+    nodes = {
+        name.split(":")[1]: found
+        for name in after
+        if name.startswith("node:") and (found := mean(name)) is not None
+    }
+    if not nodes:
+        return None
+    return ProxyTimes(mean("queue_length"), mean("queue"), mean("service"), mean("think"), nodes)
