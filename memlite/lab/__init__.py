@@ -5,7 +5,9 @@ and rates per second throughout, unless all arguments of a function are in anoth
 Needs the extra ``bench``.
 """
 
-from memlite.lab.factorial import Effect, FactorialResult, analyse_factorial
+from memlite.lab.factorial import analyse_factorial
+from memlite.lab.factorial_models import Models, compare_models
+from memlite.lab.factorial_result import Effect, Estimate, FactorialResult
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
 from memlite.lab.queues import (
     Queue,
@@ -20,7 +22,9 @@ from memlite.lab.scalability import Scalability, fit_scalability
 
 __all__ = [
     "Effect",
+    "Estimate",
     "FactorialResult",
+    "Models",
     "NetworkState",
     "Queue",
     "Scalability",
@@ -30,6 +34,7 @@ __all__ = [
     "analyse_factorial",
     "approximate_mva",
     "closed_mmm",
+    "compare_models",
     "exact_mva",
     "fit_scalability",
     "mg1",
