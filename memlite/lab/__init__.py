@@ -6,7 +6,9 @@ Needs the extra ``bench``.
 """
 
 from memlite.lab.capacity import sustainable_rate
-from memlite.lab.factorial import Effect, FactorialResult, analyse_factorial
+from memlite.lab.factorial import analyse_factorial
+from memlite.lab.factorial_models import Models, compare_models
+from memlite.lab.factorial_result import Effect, Estimate, FactorialResult
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
 from memlite.lab.queues import (
     Queue,
@@ -21,7 +23,9 @@ from memlite.lab.scalability import Scalability, fit_scalability
 
 __all__ = [
     "Effect",
+    "Estimate",
     "FactorialResult",
+    "Models",
     "NetworkState",
     "Queue",
     "Scalability",
@@ -31,6 +35,7 @@ __all__ = [
     "analyse_factorial",
     "approximate_mva",
     "closed_mmm",
+    "compare_models",
     "exact_mva",
     "fit_scalability",
     "mg1",

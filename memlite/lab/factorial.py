@@ -1,165 +1,175 @@
-"""Factorial experiments with two levels of each factor and repetitions: 2^k·r designs.
+"""Factorial experiments: all combinations of the levels of several factors, with repetitions.
 
 The analysis is that of Jain, *The Art of Computer Systems Performance Analysis* (1991), chapters 17
-and 18: each effect is half of what changing its factor from the low to the high level adds to the
-response, and the variation of all measured values is allocated to effects and errors.
+and 18 for two levels of each factor (2^k·r), and 20 to 23 for any number of levels: the variation
+of all measured values is allocated to factors, interactions and errors, and each is compared with
+the errors (analysis of variance).
 """
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-__all__ = ["Effect", "FactorialResult", "analyse_factorial"]
+import numpy as np
 
-_Levels = tuple[int, ...]
+from memlite.lab.factorial_data import Array, array_of, levels_of
+from memlite.lab.factorial_result import Effect, FactorialResult, Levels, combinations
 
-_MOST_FACTORS = 16
-_TOO_LARGE = 1e150
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """The effect of a factor, or of several together.
-
-    Attributes:
-        factors: their names; more than one is an interaction.
-        value: half of the difference between the high and the low level; of the natural logarithms
-            in a multiplicative model.
-        interval: its confidence interval; infinite without repetitions.
-        variation: the share of all variation that is due to it, of 1.
-    """
-
-    factors: tuple[str, ...]
-    value: float
-    interval: tuple[float, float]
-    variation: float
-
-    @property
-    def significant(self) -> bool:
-        """Whether its confidence interval does not contain 0."""
-        return not self.interval[0] <= 0 <= self.interval[1]
-
-    @property
-    def ratio(self) -> float:
-        """In a multiplicative model: the response at the high level divided by that at the low."""
-        return math.exp(2 * self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class FactorialResult:
-    """The analysis of a factorial experiment.
-
-    Attributes:
-        mean: of all responses; of their natural logarithms in a multiplicative model.
-        mean_interval: its confidence interval.
-        effects: of factors and interactions, those of single factors first.
-        error_variation: the share of the variation that no effect explains, of 1.
-        predicted: what the model says for each combination of levels, in the responses' unit.
-        residuals: for each combination, in order, the measured values minus the predicted one; of
-            the logarithms in a multiplicative model.
-        multiplicative: whether the model is one of logarithms, in which factors multiply.
-    """
-
-    mean: float
-    mean_interval: tuple[float, float]
-    effects: tuple[Effect, ...]
-    error_variation: float
-    predicted: Mapping[_Levels, float]
-    residuals: Mapping[_Levels, tuple[float, ...]]
-    multiplicative: bool
+__all__ = ["analyse_factorial"]
 
 
 def analyse_factorial(
     factors: Sequence[str],
-    responses: Mapping[_Levels, Sequence[float]],
+    responses: Mapping[Levels, Sequence[float]],
     *,
     multiplicative: bool = False,
     confidence: float = 0.95,
+    order: int | None = None,
 ) -> FactorialResult:
-    """Analyse a 2^k·r experiment.
+    """Analyse an experiment in which all combinations of levels were measured equally often.
 
     Args:
         factors: their names.
         responses: the measured values of each combination of levels, all as many. A combination has
-            0 or 1 for each factor: its low or high level.
+            the number of a level for each factor: 0 for its first, such as the low one of two.
         multiplicative: analyse the logarithms of responses, which must be positive.
         confidence: of the intervals, of 1.
+        order: how many factors an interaction may have at most: 1 for a model without interactions.
+            What larger ones would explain counts as error, which allows for intervals without
+            repetitions (Jain, chapter 21). None for all.
 
     Raises:
         ValueError: a combination is missing, or the values cannot be analysed.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, not {confidence:g}")
-    combinations = list(itertools.product((0, 1), repeat=len(factors)))
-    _check(factors, combinations, responses, multiplicative=multiplicative)
-    values = {
-        levels: [math.log(one) if multiplicative else one for one in responses[levels]]
-        for levels in combinations
+    order = max(1, len(factors)) if order is None else order
+    if order < 1:
+        raise ValueError(f"order must be 1 or more, not {order}")
+    levels = levels_of(factors, responses)
+    values = array_of(levels, responses, multiplicative=multiplicative)
+    repetitions = values.shape[-1]
+    means: Array = values.mean(axis=-1)
+    found = {
+        axes: _effect(means, axes)
+        for size in range(1, min(order, len(factors)) + 1)
+        for axes in itertools.combinations(range(len(factors)), size)
     }
-    repetitions = len(values[combinations[0]])
-    means = {levels: math.fsum(of) / repetitions for levels, of in values.items()}
-    residuals = {levels: tuple(one - means[levels] for one in of) for levels, of in values.items()}
-    runs = len(combinations) * repetitions
-    error = math.fsum(one**2 for of in residuals.values() for one in of)
-    reach = _reach(error, len(combinations), repetitions, confidence)
-    found: list[tuple[tuple[str, ...], float]] = []
-    for size in range(len(factors) + 1):
-        for chosen in itertools.combinations(range(len(factors)), size):
-            contrast = math.fsum(_sign(levels, chosen) * mean for levels, mean in means.items())
-            names = tuple(factors[index] for index in chosen)
-            found.append((names, contrast / len(combinations)))
-    mean, effects = found[0][1], found[1:]
-    explained = [runs * value**2 for _, value in effects]
-    total = math.fsum([*explained, error])
+    predicted = sum(found.values(), np.full(means.shape, means.mean()))
+    if order >= len(factors):
+        predicted = means  # the same, without rounding
+    residuals = values - predicted[..., np.newaxis]
+    variance = _Variance(values, residuals, found, confidence)
+    names = {axes: tuple(factors[axis] for axis in axes) for axes in found}
+    mean, reach = float(means.mean()), variance.reach(1)
     return FactorialResult(
-        mean,
-        (mean - reach, mean + reach),
-        tuple(
-            Effect(names, value, (value - reach, value + reach), own / total if total else 0.0)
-            for (names, value), own in zip(effects, explained, strict=True)
+        factors=tuple(factors),
+        levels=levels,
+        repetitions=repetitions,
+        mean=mean,
+        mean_interval=(mean - reach, mean + reach),
+        effects=tuple(
+            variance.effect(names[axes], axes, effect, levels) for axes, effect in found.items()
         ),
-        error / total if total else 0.0,
-        {levels: math.exp(one) if multiplicative else one for levels, one in means.items()},
-        residuals,
-        multiplicative,
+        error_variation=variance.share(variance.error),
+        error_freedom=variance.freedom,
+        error_deviation=math.sqrt(variance.mean_square),
+        quantile=variance.quantile,
+        predicted={
+            at: math.exp(predicted[at]) if multiplicative else float(predicted[at])
+            for at in combinations(levels)
+        },
+        residuals={at: tuple(map(float, residuals[at])) for at in combinations(levels)},
+        multiplicative=multiplicative,
     )
 
 
-def _check(
-    factors: Sequence[str],
-    combinations: Sequence[_Levels],
-    responses: Mapping[_Levels, Sequence[float]],
-    *,
-    multiplicative: bool,
-) -> None:
-    if not 0 < len(factors) <= _MOST_FACTORS or len(set(factors)) < len(factors):
-        raise ValueError(f"1 to {_MOST_FACTORS} factors with different names are needed")
-    if set(responses) != set(combinations):
-        raise ValueError(
-            f"responses must have all {len(combinations)} combinations of levels, and no others"
+class _Variance:
+    """The variation of measured values, and how much of it is error.
+
+    Attributes:
+        error: the sum of the squares of errors.
+        freedom: its degrees of freedom.
+        mean_square: one by the other; 0 without degrees of freedom.
+        quantile: of Student's t, for intervals.
+    """
+
+    def __init__(
+        self,
+        values: Array,
+        residuals: Array,
+        found: Mapping[tuple[int, ...], Array],
+        confidence: float,
+    ) -> None:
+        self._runs = values.size
+        self._chance = 1 - confidence
+        self._explained = {
+            axes: float((effect**2).sum()) * self._runs / effect.size
+            for axes, effect in found.items()
+        }
+        self.error = float((residuals**2).sum())
+        self._total = math.fsum([*self._explained.values(), self.error])
+        used = sum(_freedom(effect.shape) for effect in found.values())
+        self.freedom = self._runs - 1 - used
+        self.mean_square = self.error / self.freedom if self.freedom else 0.0
+        self.quantile = math.inf
+        if self.freedom:
+            # Imported here, as it takes a while.
+            from scipy.special import stdtrit
+
+            self.quantile = float(stdtrit(self.freedom, (1 + confidence) / 2))
+
+    def share(self, squares: float) -> float:
+        """Return a sum of squares as a share of all variation."""
+        return squares / self._total if self._total else 0.0
+
+    def reach(self, freedom: int) -> float:
+        """Return half of the width of the interval of the mean, or of an effect (Jain, 20.6, 22.5).
+
+        Args:
+            freedom: the degrees of freedom of the effect; 1 for the mean.
+        """
+        if not self.freedom:
+            return math.inf
+        return self.quantile * math.sqrt(self.mean_square * freedom / self._runs)
+
+    def effect(
+        self, names: tuple[str, ...], axes: tuple[int, ...], effect: Array, levels: Sequence[int]
+    ) -> Effect:
+        """Return an effect with what is known about it."""
+        freedom = _freedom(effect.shape)
+        statistic, chance = self._test(self._explained[axes] / freedom, freedom)
+        own = effect.reshape([levels[axis] for axis in axes])
+        return Effect(
+            factors=names,
+            values={at: float(own[at]) for at in combinations(own.shape)},
+            reach=self.reach(freedom),
+            variation=self.share(self._explained[axes]),
+            freedom=freedom,
+            f_statistic=statistic,
+            p_value=chance,
+            significant=chance is not None and chance < self._chance,
         )
-    counts = {len(values) for values in responses.values()}
-    if len(counts) > 1 or 0 in counts:
-        raise ValueError("all combinations must have the same number of values, at least one")
-    if not all(abs(one) < _TOO_LARGE for values in responses.values() for one in values):
-        raise ValueError("responses must be numbers of a size that can be squared")
-    if multiplicative and min(map(min, responses.values())) <= 0:
-        raise ValueError("a multiplicative model needs positive responses")
+
+    def _test(self, mean_square: float, freedom: int) -> tuple[float | None, float | None]:
+        """Return the statistic of the F test, and the probability of a larger one by chance."""
+        if not self.freedom:
+            return None, None
+        if not self.mean_square:
+            return (math.inf, 0.0) if mean_square else (0.0, 1.0)
+        from scipy.special import fdtrc
+
+        statistic = mean_square / self.mean_square
+        return statistic, float(fdtrc(freedom, self.freedom, statistic))
 
 
-def _sign(levels: _Levels, chosen: Sequence[int]) -> int:
-    """Return the sign of a combination of levels in the column of an effect."""
-    return -1 if sum(1 - levels[index] for index in chosen) % 2 else 1
+def _effect(means: Array, axes: Sequence[int]) -> Array:
+    """Return an effect: the mean over other factors, less that over each of its own."""
+    for axis in range(means.ndim):
+        mean = means.mean(axis=axis, keepdims=True)
+        means = means - mean if axis in axes else mean
+    return means
 
 
-def _reach(error: float, combinations: int, repetitions: int, confidence: float) -> float:
-    """Return half of the width of an effect's confidence interval."""
-    freedom = combinations * (repetitions - 1)
-    if not freedom:
-        return math.inf
-    # Imported here, as it takes a while.
-    from scipy.special import stdtrit
-
-    deviation = math.sqrt(error / freedom / (combinations * repetitions))
-    return float(stdtrit(freedom, (1 + confidence) / 2)) * deviation
+def _freedom(shape: Sequence[int]) -> int:
+    return math.prod(size - 1 for size in shape if size > 1)

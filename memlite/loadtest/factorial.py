@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import itertools
 import json
+import math
 import random
 import sys
 import time
@@ -370,8 +371,12 @@ def _plain(result: FactorialResult) -> dict[str, Any]:
 
     fields = asdict(result)
     fields["mean_interval"] = bounds(result.mean_interval)
+    fields["quantile"] = None if math.isinf(result.quantile) else result.quantile
     for one, effect in zip(fields["effects"], result.effects, strict=True):
-        one["interval"] = bounds(effect.interval)
+        for name in ("reach", "f_statistic"):
+            one[name] = None if math.isinf(one[name] or 0) else one[name]
+        one["values"] = {"".join(map(str, at)): value for at, value in effect.values.items()}
+        one["value"], one["interval"] = effect.value, bounds(effect.interval)
     for name in ("predicted", "residuals"):
         fields[name] = {"".join(map(str, levels)): one for levels, one in fields[name].items()}
     return fields
@@ -399,7 +404,7 @@ def _cells(effect: Effect, result: FactorialResult) -> Iterator[str]:
     unknown = effect.interval[0] == float("-inf")
     if result.multiplicative:
         yield f"× {effect.ratio:.3g}"
-        bounds = [replace(effect, value=one).ratio for one in effect.interval if not unknown]
+        bounds = [math.exp(2 * one) for one in effect.interval if not unknown]
         yield " to ".join(f"{one:.3g}" for one in bounds)
         return
     yield _signed(2 * effect.value)

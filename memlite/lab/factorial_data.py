@@ -1,0 +1,58 @@
+"""The measured values of a factorial experiment, checked, as an array."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from memlite.lab.factorial_result import Levels, combinations
+
+__all__ = ["Array", "array_of", "levels_of"]
+
+_MOST_FACTORS = 16
+_TOO_LARGE = 1e150
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def levels_of(
+    factors: Sequence[str], responses: Mapping[Levels, Sequence[float]]
+) -> tuple[int, ...]:
+    """Return how many levels each factor has.
+
+    Raises:
+        ValueError: these are no factors, or not all combinations of their levels are there.
+    """
+    if not 0 < len(factors) <= _MOST_FACTORS or len(set(factors)) < len(factors):
+        raise ValueError(f"1 to {_MOST_FACTORS} factors with different names are needed")
+    if {len(at) for at in responses} != {len(factors)}:
+        raise ValueError("a combination of levels must have one for each factor")
+    # With two levels at least, whatever is there.
+    levels = tuple(max(1, *column) + 1 for column in zip(*responses, strict=True))
+    if math.prod(levels) != len(responses) or set(responses) != set(combinations(levels)):
+        raise ValueError(
+            f"responses must have all {math.prod(levels)} combinations of levels, and no others"
+        )
+    return levels
+
+
+def array_of(
+    levels: Sequence[int], responses: Mapping[Levels, Sequence[float]], *, multiplicative: bool
+) -> Array:
+    """Return the measured values, or their logarithms.
+
+    Returns:
+        An array with an axis for each factor, and a last one for repetitions.
+
+    Raises:
+        ValueError: the values are not equally many, or not such that one can calculate with them.
+    """
+    counts = {len(values) for values in responses.values()}
+    if len(counts) > 1 or 0 in counts:
+        raise ValueError("all combinations must have the same number of values, at least one")
+    values = np.array([responses[at] for at in combinations(levels)], dtype=float)
+    if not np.all(np.abs(values) < _TOO_LARGE):
+        raise ValueError("responses must be numbers of a size that can be squared")
+    if multiplicative and values.min() <= 0:
+        raise ValueError("a multiplicative model needs positive responses")
+    return (np.log(values) if multiplicative else values).reshape([*levels, -1])

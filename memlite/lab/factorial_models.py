@@ -1,0 +1,93 @@
+"""Whether the factors of an experiment add to the response, or multiply it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memlite.lab.factorial import analyse_factorial
+from memlite.lab.factorial_result import FactorialResult, Levels
+
+__all__ = ["Models", "compare_models"]
+
+# A residual variation of less than this share of all variation is rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """An experiment, analysed in both ways.
+
+    Attributes:
+        additive: factors add.
+        multiplicative: factors multiply; None if a response is not positive.
+        advantage: the logarithm of the likelihood of factors that multiply and do not interact,
+            less that of factors that add and do not interact. From 1.92 on (or to -1.92), the model
+            that is favoured would reject the other one at 95% (Box and Cox).
+        unexplained: the shares of variation that factors leave to interactions and errors in the
+            two models, the additive one first.
+    """
+
+    additive: FactorialResult
+    multiplicative: FactorialResult | None
+    advantage: float
+    unexplained: tuple[float, float | None]
+
+    @property
+    def better(self) -> FactorialResult:
+        """The model under which the measured values are more likely."""
+        if self.multiplicative is not None and self.advantage > 0:
+            return self.multiplicative
+        return self.additive
+
+
+def compare_models(
+    factors: Sequence[str],
+    responses: Mapping[Levels, Sequence[float]],
+    *,
+    confidence: float = 0.95,
+) -> Models:
+    """Analyse an experiment with an additive and with a multiplicative model.
+
+    Models are compared without interactions: that with the right scale needs none, and its errors
+    are of the same size everywhere. The comparison is that of two powers, 1 and 0, in G. Box and
+    D. Cox, "An Analysis of Transformations" (1964); Jain, section 15.4.
+
+    Args:
+        factors: as of `memlite.lab.analyse_factorial`.
+        responses: likewise.
+        confidence: likewise.
+
+    Raises:
+        ValueError: the values cannot be analysed.
+    """
+    additive = analyse_factorial(factors, responses, confidence=confidence)
+    values = [one for of in responses.values() for one in of]
+    if min(values) <= 0:
+        return Models(additive, None, 0.0, (_unexplained(additive), None))
+    multiplicative = analyse_factorial(
+        factors, responses, multiplicative=True, confidence=confidence
+    )
+    logs = [math.log(one) for one in values]
+    squares = [
+        _squares(values) * _unexplained(additive),
+        _squares(logs) * _unexplained(multiplicative),
+    ]
+    least = [_ROUNDING * _squares(values), _ROUNDING * _squares(logs)]
+    advantage = 0.0
+    if all(least):
+        one, other = (max(pair) for pair in zip(squares, least, strict=True))
+        advantage = len(values) / 2 * math.log(one / other) - math.fsum(logs)
+    shares = _unexplained(additive), _unexplained(multiplicative)
+    return Models(additive, multiplicative, advantage, shares)
+
+
+def _unexplained(result: FactorialResult) -> float:
+    """Return the share of variation that single factors do not explain."""
+    together = (one.variation for one in result.effects if len(one.factors) > 1)
+    return math.fsum([result.error_variation, *together])
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Return the sum of the squares of differences from the mean."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((one - mean) ** 2 for one in values)

@@ -1,0 +1,193 @@
+"""What the analysis of a factorial experiment found."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Effect", "Estimate", "FactorialResult", "Levels", "combinations"]
+
+Levels = tuple[int, ...]
+"""A level of each of some factors: their numbers, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its confidence interval.
+
+    Attributes:
+        value: the number.
+        low: the lower bound; minus infinity, or of a ratio 0, if nothing tells.
+        high: the upper bound; infinity if nothing tells.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The effect of a factor, or of several together.
+
+    Attributes:
+        factors: their names; more than one is an interaction.
+        values: the effect at each combination of their levels: what it adds to the response, or to
+            its natural logarithm in a multiplicative model. They sum to 0 over the levels of each
+            factor.
+        reach: half of the width of the confidence interval of each of them; infinite without
+            degrees of freedom for errors.
+        variation: the share of all variation that is due to it, of 1.
+        freedom: its degrees of freedom.
+        f_statistic: its mean square divided by that of errors; None without degrees of freedom for
+            errors.
+        p_value: the probability of so large a statistic by chance; None likewise.
+        significant: whether that is less than the confidence leaves to chance.
+    """
+
+    factors: tuple[str, ...]
+    values: Mapping[Levels, float]
+    reach: float
+    variation: float
+    freedom: int
+    f_statistic: float | None
+    p_value: float | None
+    significant: bool
+
+    @property
+    def two_levels(self) -> bool:
+        """Whether each of its factors has two levels, so that one number says all."""
+        return len(self.values) == 1 << len(self.factors)
+
+    @property
+    def value(self) -> float:
+        """Of factors with two levels: the effect at the high levels.
+
+        That is half of the difference between the high and the low level.
+
+        Raises:
+            ValueError: a factor has more levels.
+        """
+        if not self.two_levels:
+            raise ValueError(f"{' and '.join(self.factors)}: more than two levels")
+        return self.values[(1,) * len(self.factors)]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The confidence interval of `value`.
+
+        Raises:
+            ValueError: a factor has more levels.
+        """
+        return self.value - self.reach, self.value + self.reach
+
+    @property
+    def ratio(self) -> float:
+        """In a multiplicative model: the response at the high level divided by that at the low.
+
+        Raises:
+            ValueError: a factor has more levels.
+        """
+        return math.exp(2 * self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class FactorialResult:
+    """The analysis of a factorial experiment.
+
+    Attributes:
+        factors: their names.
+        levels: how many levels each has.
+        repetitions: how often each combination was measured.
+        mean: of all responses; of their natural logarithms in a multiplicative model.
+        mean_interval: its confidence interval.
+        effects: of factors and interactions, those of single factors first.
+        error_variation: the share of the variation that no effect explains, of 1.
+        error_freedom: the degrees of freedom of errors.
+        error_deviation: the standard deviation of errors, s; 0 without degrees of freedom.
+        quantile: how many standard errors an interval reaches from its middle: Student's t.
+        predicted: what the model says for each combination of levels, in the responses' unit.
+        residuals: for each combination, in order, the measured values minus the predicted one; of
+            the logarithms in a multiplicative model.
+        multiplicative: whether the model is one of logarithms, in which factors multiply.
+    """
+
+    factors: tuple[str, ...]
+    levels: tuple[int, ...]
+    repetitions: int
+    mean: float
+    mean_interval: tuple[float, float]
+    effects: tuple[Effect, ...]
+    error_variation: float
+    error_freedom: int
+    error_deviation: float
+    quantile: float
+    predicted: Mapping[Levels, float]
+    residuals: Mapping[Levels, tuple[float, ...]]
+    multiplicative: bool
+
+    @property
+    def runs(self) -> int:
+        """How many values were measured."""
+        return math.prod(self.levels) * self.repetitions
+
+    def estimate(self, at: Mapping[str, int]) -> Estimate:
+        """Return the response with some factors at some levels, on average over all others.
+
+        In a multiplicative model the average is the geometric mean.
+
+        Args:
+            at: the number of the level of each of these factors, from 0.
+        """
+        value, freedom = self.mean, 1
+        for effect in self.effects:
+            if at.keys() >= set(effect.factors):
+                value += effect.values[tuple(at[name] for name in effect.factors)]
+                freedom += effect.freedom
+        return self._estimate(value, freedom / self.runs)
+
+    def change(
+        self, factor: str, before: int, after: int, at: Mapping[str, int] | None = None
+    ) -> Estimate:
+        """Return what changing a factor does: the difference, or the ratio if factors multiply.
+
+        Args:
+            factor: its name.
+            before: the number of its level before, from 0.
+            after: that of its level afterwards.
+            at: levels of other factors that the change is looked at with; on average over those
+                that are not named.
+        """
+        others = at or {}
+        value, variance = 0.0, 0.0
+        for effect in self.effects:
+            names = effect.factors
+            if factor not in names or not {factor, *others} >= set(names):
+                continue
+            first, last = (
+                tuple(level if name == factor else others[name] for name in names)
+                for level in (before, after)
+            )
+            value += effect.values[last] - effect.values[first]
+            freedom = math.prod(
+                self.levels[self.factors.index(name)] - 1 for name in names if name != factor
+            )
+            variance += 2 * self.levels[self.factors.index(factor)] * freedom / self.runs
+        return self._estimate(value, variance if before != after else 0.0)
+
+    def _estimate(self, value: float, variance: float) -> Estimate:
+        """Return a number that has so many times the variance of a single measurement."""
+        reach = math.inf
+        if self.error_freedom:
+            reach = self.quantile * self.error_deviation * math.sqrt(variance)
+        bounds = value, value - reach, value + reach
+        return Estimate(*(map(_exp, bounds) if self.multiplicative else bounds))
+
+
+def combinations(levels: Sequence[int]) -> list[Levels]:
+    """Return all combinations of levels, the last factor changing fastest."""
+    return list(itertools.product(*map(range, levels)))
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
