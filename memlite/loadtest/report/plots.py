@@ -114,7 +114,9 @@ def execution_time(data: PlotData) -> Plot | None:
                 positive_interval([one.seconds * 1e6 for one in point.repetitions])
                 for point in points
             ]
-            drawn += draw_line(axes, styles[name], [p.clients for p in points], values, points)
+            drawn += draw_line(
+                axes, styles[name], [p.clients for p in points], values, points, duration
+            )
         load_axis(axes, client_counts(groups), _CLIENTS)
         value_axis(axes, drawn, "Total execution time", duration)
         return add_legend(
@@ -371,7 +373,7 @@ def open_loop(data: PlotData) -> Plot | None:
             rates = [point.rate for point in points]
             for axes, at in zip(panels, ("p50", "p99"), strict=True):
                 values = [over_repetitions(point, "all", at) for point in points]
-                drawn += draw_line(axes, style, rates, values, points)
+                drawn += draw_line(axes, style, rates, values, points, duration)
                 served = [p for p in points if "all" in p.service and p.service["all"].count]
                 times = [float(getattr(p.service["all"], at)) for p in served]
                 axes.plot(
@@ -487,7 +489,7 @@ def _two_percentiles(
             for axes, at in zip(panels, ("p50", "p99"), strict=True):
                 values = [over_repetitions(point, operation, at) for point in points]
                 drawn += draw_line(
-                    axes, styles[target], [p.clients for p in points], values, points
+                    axes, styles[target], [p.clients for p in points], values, points, duration
                 )
         for axes, text in zip(panels, ("Median", "99th percentile"), strict=True):
             axes.set_title(text)

@@ -1,13 +1,13 @@
 """Building blocks of the plots: lines with confidence bands, markers, captions and axes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from memlite.loadtest.report.style import TargetStyle, Theme
+from memlite.loadtest.report.style import TargetStyle, Theme, label
 from memlite.loadtest.results import Interval, Latency, Point, Repetition, Slice
 from memlite.loadtest.statistics import positive_interval
 from memlite.loadtest.units import grouped
@@ -22,6 +22,7 @@ __all__ = [
     "load_text",
     "over_repetitions",
     "percentile_axis",
+    "point_load",
     "ring_marker",
 ]
 
@@ -51,27 +52,38 @@ def draw_line(
     x_values: Sequence[float],
     values: Sequence[Interval],
     points: Sequence[Point],
+    unit: Callable[[float], str] = grouped,
 ) -> list[float]:
     """Draw a line through the means, with their confidence intervals as a band.
 
     Points at which the generator was the bottleneck have hollow markers.
 
+    Args:
+        axes: where.
+        style: that of the line.
+        x_values: where each value belongs.
+        values: what to draw.
+        points: what each value is of.
+        unit: formats a value, for readers who point at its marker.
+
     Returns:
         The values drawn, for scaling the axis.
     """
     means = [value.mean for value in values]
-    axes.plot(x_values, means, color=style.colour, linestyle=style.dash, linewidth=2)
-    for x, mean, point in zip(x_values, means, points, strict=True):
+    (line,) = axes.plot(x_values, means, color=style.colour, linestyle=style.dash, linewidth=2)
+    label(line, style.name)
+    for x, value, point in zip(x_values, values, points, strict=True):
         fill = axes.get_facecolor() if point.generator_limited else style.colour
-        axes.plot(
+        (marker,) = axes.plot(
             [x],
-            [mean],
+            [value.mean],
             color=style.colour,
             marker=style.marker,
             markersize=6,
             markerfacecolor=fill,
             markeredgewidth=1.4,
         )
+        label(marker, style.name, f"{style.name}, {point_load(point)}: {_interval(value, unit)}")
     known = [
         (x, value.low, value.high)
         for x, value in zip(x_values, values, strict=True)
@@ -79,9 +91,9 @@ def draw_line(
     ]
     if len(known) == 1:
         ((x, low, high),) = known
-        axes.vlines([x], [low], [high], color=style.colour, linewidth=1.5)
+        label(axes.vlines([x], [low], [high], color=style.colour, linewidth=1.5), style.name)
     elif known:
-        axes.fill_between(
+        band = axes.fill_between(
             [x for x, _, _ in known],
             [low for _, low, _ in known],
             [high for _, _, high in known],
@@ -89,7 +101,21 @@ def draw_line(
             alpha=_BAND_OPACITY,
             linewidth=0,
         )
+        label(band, style.name)
     return means
+
+
+def point_load(point: Point) -> str:
+    """Return the load of a point, for a label."""
+    if point.rate:
+        return f"{grouped(point.rate)}/s offered"
+    return "1 client" if point.clients == 1 else f"{grouped(point.clients)} clients"
+
+
+def _interval(value: Interval, unit: Callable[[float], str]) -> str:
+    if value.low is None or value.high is None:
+        return unit(value.mean)
+    return f"{unit(value.mean)} ({unit(value.low)} to {unit(value.high)})"
 
 
 def ring_marker(colour: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """The appearance of plots: light and dark themes, markers, axes, legends and names."""
 
+import base64
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib import font_manager
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -25,6 +28,7 @@ __all__ = [
     "Theme",
     "add_legend",
     "css_variables",
+    "label",
     "load_axis",
     "new_figure",
     "png",
@@ -245,6 +249,30 @@ def value_axis(
     axes.set_ylabel(label)
 
 
+def label(artist: Artist, series: str, tip: str = "") -> None:
+    """Say what an artist shows, for the page: there, readers can hide a series, or ask for values.
+
+    Args:
+        artist: what is drawn.
+        series: the name of the series that it belongs to.
+        tip: what is said of it when it is pointed at; empty for nothing.
+    """
+    artist.set_gid(f"data-{_coded(series)}-{_coded(tip)}")
+
+
+def _coded(text: str) -> str:
+    return base64.b32hexencode(text.encode()).decode().rstrip("=")
+
+
+def _data_attributes(found: re.Match[str]) -> str:
+    """Return the start of a group with what `label` has put into its identifier."""
+    series, tip = (
+        html.escape(base64.b32hexdecode(code + "=" * (-len(code) % 8)).decode())
+        for code in found.groups()
+    )
+    return f'<g data-series="{series}"' + (f' data-tip="{tip}"' if tip else "") + ">"
+
+
 def png(figure: Figure) -> bytes:
     """Render a figure as a PNG image, 1,200 pixels wide."""
     stream = BytesIO()
@@ -269,6 +297,7 @@ def svg(figure: Figure, prefix: str) -> str:
         FigureCanvasSVG(figure).print_figure(stream, format="svg", metadata=no_metadata)
     text = stream.getvalue().decode()
     text = text[text.index("<svg") :]
+    text = re.sub(r'<g id="data-([0-9A-V]*)-([0-9A-V]*)">', _data_attributes, text)
     text = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
     # Text is drawn as shapes; only the comments still contain names as text.
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)

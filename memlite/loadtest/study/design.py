@@ -1,0 +1,170 @@
+"""What a study measures: sweeps over numbers of clients, and a factorial experiment."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.core.errors import ConfigError
+
+__all__ = ["FULL", "QUICK", "Scale", "Study", "Sweep", "study"]
+
+_NODES: Final = 3
+_PROXIES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        clients: the numbers of clients of a sweep.
+        in_flight: the limits of the proxies.
+        keys_per_get: the sizes of multi-gets.
+        duration: of a repetition, in seconds.
+        warm_up: before it, likewise.
+        repetitions: of each measurement.
+    """
+
+    clients: tuple[int, ...]
+    in_flight: tuple[int, ...]
+    keys_per_get: tuple[int, ...]
+    duration: float
+    warm_up: float
+    repetitions: int
+
+
+QUICK: Final = Scale((1, 4, 16, 64), (8, 64), (1, 3, 6, 9), 0.4, 0.15, 3)
+FULL: Final = Scale(
+    (1, 2, 4, 8, 16, 32, 64, 128), (8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16), 5.0, 1.0, 3
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A run of ``compare`` over numbers of clients.
+
+    Attributes:
+        name: that of its folder.
+        section: the section of the report that it is for.
+        workload: the workload's name.
+        in_flight: the limit of the proxies; 0 for none.
+        options: those of ``compare`` that only this sweep has.
+    """
+
+    name: str
+    section: str
+    workload: str
+    in_flight: int
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """All that a study measures.
+
+    Attributes:
+        scale: how much.
+        sweeps: in the order in which they are measured.
+        factors: the factors of the experiment, as options.
+        common: options of ``compare`` that are the same in all runs.
+    """
+
+    scale: Scale
+    sweeps: tuple[Sweep, ...]
+    factors: tuple[str, ...]
+    common: tuple[str, ...]
+
+    def arguments(self, sweep: Sweep) -> list[str]:
+        """Return the command line of a sweep, which is one of ``compare``."""
+        return ["compare", *sweep.options, *self._measuring, *self.common]
+
+    @property
+    def of_experiment(self) -> list[str]:
+        """The options of ``compare`` that are the same in all runs of the experiment."""
+        scale = self.scale
+        clients = f"--clients={scale.clients[-1]}"
+        return [clients, *_times(scale), *self.common]
+
+    @property
+    def _measuring(self) -> list[str]:
+        clients = f"--clients={','.join(map(str, self.scale.clients))}"
+        return [clients, *_times(self.scale), f"--repetitions={self.scale.repetitions}"]
+
+
+def study(scale: Scale, backend: str, others: Sequence[str]) -> Study:
+    """Return what a study measures.
+
+    Args:
+        scale: how much.
+        backend: of the nodes.
+        others: options of ``compare`` for all its runs.
+
+    Raises:
+        ConfigError: the scale leaves nothing to compare.
+    """
+    if len(scale.clients) < 3:
+        raise ConfigError("bench: --clients: a study needs three numbers of clients or more")
+    if len(scale.in_flight) < 2:
+        raise ConfigError("bench: --in-flight: a study needs two limits or more")
+    low, high = min(scale.in_flight), sorted(scale.in_flight)[min(2, len(scale.in_flight) - 1)]
+    return Study(
+        scale,
+        tuple(_sweeps(scale)),
+        (
+            f"servers=1,{_NODES}",
+            f"proxies=1,{_PROXIES}",
+            f"in-flight={low},{high}",
+            "workload=write-only,read-only",
+        ),
+        (f"--backends={backend}", *others),
+    )
+
+
+def _sweeps(scale: Scale) -> Iterator[Sweep]:
+    for workload in ("read-only", "write-only", "mixed"):
+        yield Sweep(
+            f"direct-{workload}",
+            "direct",
+            workload,
+            0,
+            ("--cluster=1,2", "--paths=direct", f"--workload={workload}"),
+        )
+    for workload in ("read-only", "write-only"):
+        for limit in scale.in_flight:
+            yield Sweep(
+                f"proxied-{workload}-{limit}",
+                "proxied",
+                workload,
+                limit,
+                (
+                    "--cluster=1",
+                    f"--proxies=1,{_PROXIES}",
+                    f"--in-flight={limit}",
+                    f"--workload={workload}",
+                ),
+            )
+    for limit in scale.in_flight:
+        yield Sweep(
+            f"writes-{limit}",
+            "writes",
+            "write-only",
+            limit,
+            (
+                f"--cluster={_NODES}",
+                f"--proxies={_PROXIES}",
+                f"--in-flight={limit}",
+                f"--proxy-option=replicas={_NODES}",
+                "--workload=write-only",
+            ),
+        )
+    yield Sweep(
+        "whole-mixed",
+        "whole",
+        "mixed",
+        0,
+        (f"--cluster={_NODES}", "--proxies=1", "--paths=proxied", "--workload=mixed"),
+    )
+
+
+def _times(scale: Scale) -> list[str]:
+    return [f"--duration={scale.duration:g}s", f"--warm-up={scale.warm_up:g}s"]

@@ -1,0 +1,40 @@
+"""How far a study is: one bar for the measurements of all its runs."""
+
+from memlite.loadtest.progress import ProgressDisplay
+
+__all__ = ["StudyProgress"]
+
+
+class StudyProgress(ProgressDisplay):
+    """Shows the measurements of a run in the bar of the study.
+
+    Args:
+        bar: that of the study, which knows how many measurements there are.
+
+    Attributes:
+        run: the name of the run, shown before each step of it.
+    """
+
+    def __init__(self, bar: ProgressDisplay) -> None:
+        self._bar = bar
+        self.run = ""
+
+    def expect_measurements(self, measurements: int) -> None:
+        """Ignore how many there are in the run."""
+
+    def start_step(self, description: str) -> None:
+        """Start a step of the run."""
+        super().start_step(description)
+        self._bar.start_step(f"{self.run}: {description}")
+
+    def show(self, rate: float, p99: float, errors: int) -> None:
+        """Show the rate in operations per second, the 99th percentile in µs, and all errors."""
+        self._bar.show(rate, p99, errors)
+
+    def finish_measurement(self) -> None:
+        """Count a measurement as finished."""
+        self._bar.finish_measurement()
+
+    def message(self, text: str) -> None:
+        """Print a permanent line."""
+        self._bar.message(text)

@@ -1,0 +1,201 @@
+"""What a study says of its sweeps: a table and figures for each section of the report."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memlite.loadtest import scaling, selection
+from memlite.loadtest.report.tables import Column, Table
+from memlite.loadtest.results import Interval, Point, ProxyTimes, Results
+from memlite.loadtest.statistics import interval
+from memlite.loadtest.study.design import Sweep
+from memlite.loadtest.units import duration, grouped, percent
+
+__all__ = ["Line", "lines", "table_of_direct", "table_of_proxied", "table_of_writes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A target of a sweep: a line in a figure, a row in a table.
+
+    Attributes:
+        name: what tells it from the others of its section.
+        sweep: the sweep.
+        target: the target's name there.
+        results: what was measured of it alone.
+    """
+
+    name: str
+    sweep: Sweep
+    target: str
+    results: Results
+
+    @property
+    def saturated(self) -> Point:
+        """The measurement with the fewest clients at which throughput does not grow any more."""
+        return selection.saturation(selection.closed_loop(self.results))
+
+
+def lines(measured: Mapping[Sweep, Results], section: str, workload: str = "") -> list[Line]:
+    """Return the lines of a section, in the order of measurement.
+
+    Args:
+        measured: the results of each sweep.
+        section: which one.
+        workload: only of this workload; empty for all.
+    """
+    found = []
+    for sweep, results in measured.items():
+        if sweep.section != section or workload not in ("", sweep.workload):
+            continue
+        for target in results.targets:
+            points = [point for point in results.points if point.target == target.name]
+            name = target.name if not sweep.in_flight else _limited(target.name, sweep.in_flight)
+            renamed = [replace(point, target=name) for point in points]
+            alone = replace(results, targets=[replace(target, name=name)], points=renamed)
+            found.append(Line(name, sweep, target.name, alone))
+    return found
+
+
+def _limited(target: str, in_flight: int) -> str:
+    """Return a target's name with the limit of its proxies."""
+    proxies = target.partition(", ")[2].replace("proxied", "1 proxy")
+    return f"{proxies}, {in_flight} in flight"
+
+
+def table_of_direct(found: Sequence[Line]) -> Table:
+    """Return the table of servers without a proxy."""
+    return Table(
+        "direct",
+        "Highest throughput without a proxy",
+        [
+            Column("Workload and servers", text=True),
+            *map(Column, ("Clients", "Operations per second", "Mean response time", "p99")),
+            *map(Column, ("Busiest server", "Time per operation")),
+            Column("Limited by", text=True),
+        ],
+        [
+            [f"{one.sweep.workload}, {one.name.partition(',')[0]}", *_usual(one), *_nodes(one)]
+            for one in found
+        ],
+        "At the fewest clients with which throughput is within 5% of its highest. Intervals have a "
+        "confidence of 95%, over repetitions. Time: processor time of all servers.",
+    )
+
+
+def table_of_proxied(found: Sequence[Line]) -> Table:
+    """Return the table of one node with one proxy and more."""
+    return Table(
+        "proxied",
+        "Highest throughput of one node with proxies",
+        [
+            Column("Workload, proxies and limit", text=True),
+            *map(Column, ("Clients", "Operations per second", "Mean response time", "p99")),
+            *map(
+                Column, ("In the queue", "Service", "At the node", "Queue length", "Busiest proxy")
+            ),
+            Column("Limited by", text=True),
+        ],
+        [
+            [f"{one.sweep.workload}, {one.name}", *_usual(one), *_times(one), *_proxies(one)]
+            for one in found
+        ],
+        "Times in the queue, of service and at the node are what the proxies measured: before a "
+        "worker took the request, from then to the node's reply, and from the write to the node to "
+        "its reply. Queue length: as each request found it.",
+    )
+
+
+def table_of_writes(found: Sequence[Line]) -> Table:
+    """Return the table of the full system, with a column for each limit."""
+    titles = (
+        "Clients",
+        "Operations per second, by the clients",
+        "Mean response time, by the clients",
+        "p99, by the clients",
+        "Operations per second, by the law N / (R + Z)",
+        "Time in the queue",
+        "Service time",
+        "Time at a node",
+        "Length of the queue",
+        "Busiest proxy",
+        "Limited by",
+    )
+    columns = [[*_usual(one), _by_law(one), *_times(one), *_proxies(one)] for one in found]
+    return Table(
+        "writes",
+        "Highest throughput of writes to the whole system",
+        [Column("", text=True), *(Column(f"{one.sweep.in_flight} in flight") for one in found)],
+        [list(row) for row in zip(titles, *columns, strict=True)],
+        "Each write goes to all nodes. By the law: the clients, divided by the time that the "
+        "proxies saw, in the queue, in service and between a reply and the next request.",
+    )
+
+
+def _usual(one: Line) -> Iterator[str]:
+    point = one.saturated
+    yield grouped(point.clients)
+    yield _throughput(point.throughput)
+    yield duration(_mean_time(point))
+    yield duration(point.response["all"].p99)
+
+
+def _throughput(one: Interval) -> str:
+    if one.high is None:
+        return grouped(one.mean)
+    return f"{grouped(one.mean)} ± {grouped(one.high - one.mean)}"
+
+
+def _mean_time(point: Point) -> float:
+    return interval([one.response["all"].mean for one in point.repetitions]).mean
+
+
+def _row(one: Line) -> scaling.Row:
+    (found,) = scaling.rows(one.results)
+    return found
+
+
+def _nodes(one: Line) -> Iterator[str]:
+    row = _row(one)
+    yield percent(max(row.nodes, default=0.0))
+    yield duration(row.node_demand or 0.0)
+    yield row.limit or "nothing known"
+
+
+def _proxies(one: Line) -> tuple[str, str]:
+    row = _row(one)
+    return percent(row.proxy or 0.0), row.limit or "nothing known"
+
+
+def _proxy_times(one: Line) -> list[ProxyTimes]:
+    return [found.proxies for found in one.saturated.repetitions if found.proxies is not None]
+
+
+def _times(one: Line) -> Iterator[str]:
+    yield _time(one, "queue")
+    yield _time(one, "service")
+    times = [sum(found.nodes.values()) / len(found.nodes) for found in _proxy_times(one)]
+    yield duration(sum(times) / len(times)) if times else "–"
+    yield _length(one)
+
+
+def _time(one: Line, name: str) -> str:
+    return _mean((getattr(found, name) for found in _proxy_times(one)), duration)
+
+
+def _length(one: Line) -> str:
+    return _mean((found.queue_length for found in _proxy_times(one)), lambda mean: f"{mean:.1f}")
+
+
+def _by_law(one: Line) -> str:
+    clients = one.saturated.clients
+    cycles = [
+        found.queue + found.service + found.think
+        for found in _proxy_times(one)
+        if found.queue is not None and found.service is not None and found.think is not None
+    ]
+    return grouped(clients / (sum(cycles) / len(cycles)) * 1e6) if cycles else "–"
+
+
+def _mean(values: Iterable[float | None], text: Callable[[float], str]) -> str:
+    known = [value for value in values if value is not None]
+    return text(sum(known) / len(known)) if known else "–"
