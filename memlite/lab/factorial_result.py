@@ -181,7 +181,16 @@ class FactorialResult:
         if self.error_freedom:
             reach = self.quantile * self.error_deviation * math.sqrt(variance)
         bounds = value, value - reach, value + reach
-        return Estimate(*(map(_exp, bounds) if self.multiplicative else bounds))
+        return Estimate(*map(self.scaled, bounds))
+
+    def scaled(self, value: float) -> float:
+        """Return what the model calculates with in the responses' terms.
+
+        Args:
+            value: a response or difference; in a multiplicative model its logarithm, for which the
+                response or ratio is returned.
+        """
+        return _exp(value) if self.multiplicative else value
 
 
 def combinations(levels: Sequence[int]) -> list[Levels]:

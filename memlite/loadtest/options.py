@@ -5,7 +5,7 @@ import contextlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.defaults import (
@@ -18,7 +18,7 @@ from memlite.loadtest.defaults import (
     WRITE_LATENCY,
 )
 
-__all__ = ["PASSWORD_VARIABLE", "command_line", "parse"]
+__all__ = ["PASSWORD_VARIABLE", "CompareOption", "command_line", "compare_options", "parse"]
 
 PASSWORD_VARIABLE = "MEMLITE_BENCH_PASSWORD"  # noqa: S105 - its name
 
@@ -41,6 +41,18 @@ examples:
 """
 
 
+class CompareOption(NamedTuple):
+    """An option of ``compare``.
+
+    Attributes:
+        name: its first spelling, without dashes.
+        takes_value: whether it takes a value.
+    """
+
+    name: str
+    takes_value: bool
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"bench: {message} ({self.prog} --help lists the options)")
@@ -59,7 +71,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
             parser.parse_args(["compare", *others])  # raises an error if that has no such options
             options.others = others
             if not options.factor:
-                parser.error("factorial: --factor OPTION=LOW,HIGH is required")
+                parser.error("factorial: --factor OPTION=VALUE,VALUE is required")
         elif others:
             parser.error(f"unrecognized arguments: {' '.join(others)}")
     except SystemExit:
@@ -71,6 +83,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     if options.command == "compare":
         _complete_comparison(options)
     return options
+
+
+def compare_options() -> dict[str, CompareOption]:
+    """Return the options of ``compare`` by all their long spellings, without dashes."""
+    commands = command_line()._actions  # argparse has no public way to ask
+    (chosen,) = (one for one in commands if isinstance(one, argparse._SubParsersAction))
+    found: dict[str, CompareOption] = {}
+    for action in chosen.choices["compare"]._actions:
+        names = [one.removeprefix("--") for one in action.option_strings if one[:2] == "--"]
+        found |= {name: CompareOption(names[0], action.nargs != 0) for name in names}
+    return found
 
 
 def _complete_comparison(options: argparse.Namespace) -> None:
@@ -85,6 +108,8 @@ def _complete_comparison(options: argparse.Namespace) -> None:
     for name in ("paths", "proxies", "in_flight", "proxy_option"):
         if getattr(options, name) and not options.cluster:
             flag = name.replace("_", "-")
+            if name == "proxy_option":
+                flag += f" {options.proxy_option[0][0]}"
             raise ConfigError(f"bench: --{flag} is for clusters: use --cluster as well")
     if of_proxies and not set(options.paths or [PROXIED]) & set(WITH_PROXY):
         raise ConfigError("bench: --proxies and options of proxies need a proxy: --paths proxied")
@@ -181,16 +206,18 @@ def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
     factorial = _command(
         commands,
         "factorial",
-        "measure two values of each factor in all combinations; other options are those of compare",
+        "measure all combinations of factors and say what matters; other options are those of "
+        "compare",
     )
-    factorial.usage = f"{_NAME} factorial --factor OPTION=LOW,HIGH ... [options of compare]"
+    factorial.usage = f"{_NAME} factorial --factor OPTION=VALUE,VALUE ... [options of compare]"
     add = factorial.add_argument
     add(
         "--factor",
         action="append",
         default=[],
-        metavar="OPTION=LOW,HIGH",
-        help="an option of compare and two values, such as clients=2,16; may be repeated",
+        metavar="OPTION=VALUES",
+        help="an option of compare, a proxy or a server, and two values or more, such as "
+        "clients=2,16; may be repeated",
     )
     add(
         "--repetitions",

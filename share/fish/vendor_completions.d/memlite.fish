@@ -96,7 +96,7 @@ complete -c memlite -n '__memlite_at ""' -s V -l version -d 'print the version a
 
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a compare -d 'start a server for each backend and compare them'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a run -d 'measure one running server'
-complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a factorial -d 'measure two values of each factor in all combinations; other options are those of compare'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a factorial -d 'measure all combinations of factors and say what matters; other options are those of compare'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -d 'write a report from saved results, or compare several'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a plan -d 'say how many servers and machines a load needs, from saved results'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload -d 'print a preset, as a starting point for your own'
@@ -202,7 +202,7 @@ complete -c memlite -n '__memlite_at "bench run"' -l slo -x -d 'also stop when p
 complete -c memlite -n '__memlite_at "bench run"' -l most -x -d 'highest load to try (default: 1024 clients, 1000000/s)'
 
 complete -c memlite -n '__memlite_at "bench factorial"' -s h -l help -d 'show this help message and exit'
-complete -c memlite -n '__memlite_at "bench factorial"' -l factor -x -d 'an option of compare and two values, such as clients=2,16; may be repeated'
+complete -c memlite -n '__memlite_at "bench factorial"' -l factor -x -d 'an option of compare, a proxy or a server, and two values or more, such as clients=2,16; may be repeated'
 complete -c memlite -n '__memlite_at "bench factorial"' -l repetitions -x -d 'runs of each combination (default: 3)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l seed -x -d 'random seed, of the order of runs as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l out -r -F -d 'output directory; one with runs of the same experiment is completed (default: bench-results/<time>)'

@@ -1,5 +1,6 @@
 """``memlite bench factorial``: real servers and clients, files, exit codes."""
 
+import csv
 import dataclasses
 import fcntl
 import json
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from memlite.cli.main import main
-from memlite.loadtest.factorial import _problem
+from memlite.loadtest.factorial.runs import problem_of
 from memlite.loadtest.files import load
 from tests.support.servers import running
 from tests.support.waiting import wait_until
@@ -61,7 +62,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     done = bench(*COMMAND, "--out", folder)
     assert done.returncode == 0, done.stderr
     after = runs(folder)
-    assert sorted(after) == [f"{a}{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]
+    assert sorted(after) == [f"{a}.{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]
     assert before.items() <= after.items()
     assert done.stderr.startswith(f"{len(before)} of 8 runs are there already\n")
     check(folder, done.stdout)
@@ -76,16 +77,37 @@ def check(folder: Path, shown: str) -> None:
         {"name": "clients", "levels": ["1", "8"]},
         {"name": "value-size", "levels": ["10", "10k"]},
     ]
-    for levels in ("00", "01", "10", "11"):
-        (point,) = load(folder / "runs" / f"{levels}-1").points
-        assert point.clients == (1, 8)[int(levels[0])]
-        assert point.value_size == (10, 10240)[int(levels[1])]
-    found = saved["analysis"]["throughput"]
-    shares = [found["error_variation"], *(one["variation"] for one in found["effects"])]
-    assert sum(shares) == pytest.approx(1)
-    assert [one["factors"] for one in found["effects"]] == [
-        ["clients"], ["value-size"], ["clients", "value-size"],
-    ]  # fmt: skip
+    throughputs: dict[str, list[float]] = {}
+    for levels in ("0.0", "0.1", "1.0", "1.1"):
+        for number in (1, 2):
+            (point,) = load(folder / "runs" / f"{levels}-{number}").points
+            assert point.clients == (1, 8)[int(levels[0])]
+            assert point.value_size == (10, 10240)[int(levels[2])]
+            throughputs.setdefault(levels, []).append(point.throughput.mean)
+    for model in ("additive", "multiplicative"):
+        found = saved["analysis"]["throughput"][model]
+        shares = [found["error_variation"], *(one["variation"] for one in found["effects"])]
+        assert sum(shares) == pytest.approx(1)
+        assert [one["factors"] for one in found["effects"]] == [
+            ["clients"], ["value-size"], ["clients", "value-size"],
+        ]  # fmt: skip
+    # What is saved recombines to what was measured.
+    added = saved["analysis"]["throughput"]["additive"]
+    for levels, values in throughputs.items():
+        assert added["predicted"][levels] == pytest.approx(sum(values) / 2)
+        again = [added["predicted"][levels] + one for one in added["residuals"][levels]]
+        assert again == pytest.approx(values)
+    rows = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
+    assert [int(row["order"]) for row in rows] == list(range(1, 9))
+    assert sorted(float(row["throughput"]) for row in rows) == pytest.approx(
+        sorted(one for values in throughputs.values() for one in values)
+    )
+    effects = list(csv.DictReader((folder / "effects.csv").read_text().splitlines()))
+    assert {row["factors"] for row in effects if row["response"] == "p99"} == {
+        "clients", "value-size", "clients × value-size", "errors",
+    }  # fmt: skip
+    shown_once = " ".join(shown.split())
+    assert "Repetitions of a run explain " in shown_once
     for words in ("throughput, operations per second (factors ", "  clients 1 → 8  ",
                   "  value-size 10 → 10k  ", "  clients × value-size  ", "  errors  "):  # fmt: skip
         assert words in shown
@@ -112,17 +134,60 @@ def test_clusters_are_started_anew_for_each_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_options_of_servers_and_proxies_are_factors(tmp_path: Path) -> None:
+    done = bench(
+        *("factorial", "--factor", "servers=1,2", "--factor", "proxies=1,2"),
+        *("--factor", "in-flight=1,8", "--factor", "server:loop=asyncio,auto"),
+        *("--repetitions", "1", "--duration", "100ms", "--warm-up", "20ms", "--keys", "50"),
+        *("--workload", "write-only", "--out", tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "with one repetition, effects cannot be told from chance\n" in done.stdout
+    for path in tmp_path.glob("runs/*"):
+        servers, proxies, in_flight, loop = path.name.partition("-")[0].split(".")
+        results = load(path)
+        (target,) = results.targets
+        assert target.cluster is not None
+        assert (target.cluster.nodes, target.cluster.proxies) == (
+            int(servers) + 1,
+            int(proxies) + 1,
+        )
+        assert target.details["proxies' options"] == f"--in-flight={(1, 8)[int(in_flight)]}"
+        assert target.details["nodes' options"] == f"--loop={('asyncio', 'auto')[int(loop)]}"
+        names = results.points[0].repetitions[0].processes
+        assert len(names) == target.cluster.nodes + target.cluster.proxies
+
+
+@pytest.mark.slow
+def test_a_factor_with_three_levels(tmp_path: Path) -> None:
+    done = bench(
+        *("factorial", "--factor", "clients=1,2,8", "--factor", "noreply=off,on"),
+        *("--repetitions", "2", "--duration", "100ms", "--warm-up", "20ms", "--keys", "50"),
+        *("--mix", "set=1", "--out", tmp_path, "-q"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for words in ("  clients 1 → 2  ", "  clients 1 → 8  ", "  noreply off → on  "):
+        assert words in done.stdout
+    clients = {path.name: load(path).points[0].clients for path in tmp_path.glob("runs/*-1")}
+    assert clients == {f"{a}.{b}-1": (1, 2, 8)[a] for a in range(3) for b in range(2)}
+    noreply = load(tmp_path / "runs" / "0.1-1").workload["load"]["noreply"]
+    assert noreply is True
+
+
+@pytest.mark.slow
 def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) -> None:
     command = [*COMMAND, "--out", tmp_path, "--mix", "set=1", "-q"]
     assert bench(*command).returncode == 0
-    for path in tmp_path.glob("runs/00-*/results.json"):
+    for path in tmp_path.glob("runs/0.0-*/results.json"):
         saved = json.loads(path.read_text())
         saved["workload"]["load"]["pipeline"] = 7
         path.write_text(json.dumps(saved))
     refused = bench(*command)
     assert refused.returncode == 64
-    assert "runs/00-1 was measured with another workload" in refused.stderr.replace("00-2", "00-1")
-    for path in tmp_path.glob("runs/00-*/results.json"):
+    shown = refused.stderr.replace("0.0-2", "0.0-1")
+    assert "runs/0.0-1 was measured with another workload" in shown
+    for path in tmp_path.glob("runs/0.0-*/results.json"):
         path.unlink()
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -132,8 +197,8 @@ def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) ->
 
 def test_runs_without_a_success_have_nothing_to_analyse() -> None:
     one = dataclasses.replace(results(), points=results().points[:1])
-    assert _problem(one) == ""
-    assert _problem(results(clients=())) == "no operation has succeeded"
+    assert problem_of(one) == ""
+    assert problem_of(results(clients=())) == "no operation has succeeded"
 
 
 @pytest.fixture
@@ -174,12 +239,27 @@ def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "factorial: --factor OPTION=LOW,HIGH is required"),
-        (["--factor", "clients"], "two values, such as clients=2,16"),
-        (["--factor", "clients=1,2,3"], "two values"),
-        (["--factor", "clients=2,2"], "two values"),
+        ([], "factorial: --factor OPTION=VALUE,VALUE is required"),
+        (["--factor", "clients"], "two values or more, such as clients=2,16"),
+        (["--factor", "clients=1"], "two values or more"),
+        (["--factor", "clients=2,2"], "two values or more"),
         (["--factor", "clients=1,x"], "argument --clients: not a number: 'x'"),
-        (["--factor", "nothing=1,2"], "unrecognized arguments: --nothing=1"),
+        (["--factor", "nothing=1,2"], "neither compare nor a proxy nor a server has such an opt"),
+        (["--factor", "client-s=1,2"], "did you mean clients?"),
+        (["--factor", "in-flight=1,2"], "--proxy-option in-flight is for clusters: use --cluster"),
+        (["--factor", "servers=1,2", "--factor", "cluster=1,2"], "same name"),
+        (["--factor", "servers=1,2", "--factor", "loop=auto,asyncio"], "server:loop or proxy:loop"),
+        (["--factor", "servers=1,2", "--factor", "replicas=1,2"], "number of nodes, 1, not 2"),
+        (["--factor", "durability=always,never"], "durability: must be one of"),
+        (["--factor", "near-cache=0,16m", "--server-option", "near-cache=1m"], "is a factor"),
+        (
+            ["--cluster", "2", "--factor", "in-flight=1,2", "--proxy-option", "in-flight=3"],
+            "--in-flight is a factor",
+        ),
+        (["--factor", "write-back=off,perhaps"], "--factor write-back: must be"),
+        (["--factor", "server-option=a=1,b=2"], "server-option cannot be a factor"),
+        (["--factor", "server:port=1,2"], "the load tester decides that itself"),
+        (["--factor", "clients=2,16", "--server-option", "durabilty=none"], "did you mean durabil"),
         (["--factor", "clients=1,2", "--factor", "clients=3,4"], "same name"),
         (["--factor", "clients=1,2", "--clients", "3"], "--clients is a factor"),
         (["--factor", "clients=1,2", "--clients=3"], "--clients is a factor"),

@@ -1,0 +1,61 @@
+"""Carries out ``memlite bench factorial``."""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from memlite.loadtest.factorial.analysis import analyse
+from memlite.loadtest.factorial.design import DESIGN_NAME, design_of, keep
+from memlite.loadtest.factorial.output import save_analysis
+from memlite.loadtest.factorial.progress import RunProgress
+from memlite.loadtest.factorial.runs import check, goes_on, locked, measure
+from memlite.loadtest.factorial.sentences import answer, doubts
+from memlite.loadtest.factorial.tables import print_table
+from memlite.loadtest.planning import new_folder, prepare
+
+__all__ = ["measure_factorial"]
+
+_ERRORS: Final = 1
+_INTERRUPTED: Final = 130
+_WIDTH: Final = 79
+
+
+def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: TextIO) -> int:
+    """Measure, or go on measuring, and print the analysis.
+
+    Args:
+        options: the factors and what is for all runs.
+        others: options of ``compare`` that are the same in all runs.
+        out: gets the answer and the tables.
+
+    Returns:
+        The exit code: 0, 1 if requests have failed, or 130 if the user has interrupted it.
+
+    Raises:
+        ConfigError: an option is invalid, or the folder has another experiment.
+        StartError: a run cannot begin, or has failed.
+    """
+    design = design_of(options.factor, others, options.repetitions, options.seed)
+    folder = options.out or new_folder()
+    check(design, folder)
+    prepare(folder)
+    try:
+        with locked(folder):
+            keep(folder / DESIGN_NAME, design)
+            measured = measure(design, folder, RunProgress(quiet=options.quiet))
+            analyses = analyse(design, measured)
+            save_analysis(folder, design, measured, analyses)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+        return _INTERRUPTED
+    sentences = [*doubts(design, measured), *answer(design, analyses[0])]
+    out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
+    for analysis in analyses:
+        print_table(design, analysis, out)
+    out.write(f"\nresults: {folder / DESIGN_NAME}\n")
+    if any(one.point.errors for one in measured):
+        sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
+        return _ERRORS
+    return 0

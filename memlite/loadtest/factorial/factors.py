@@ -1,0 +1,166 @@
+"""Factors: options of the load tester, of servers or of proxies, with several values."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.config.parsers import switch
+from memlite.core.errors import ConfigError
+from memlite.loadtest.options import compare_options
+from memlite.loadtest.server_options import proxy_options, server_options
+
+__all__ = ["Factor", "Key", "given", "parse_factors"]
+
+Key = tuple[str, str]
+"""An option: whose it is (``compare``, ``server`` or ``proxy``), and its name."""
+
+_NEVER: Final = frozenset(
+    (
+        "factor", "find-knee", "help", "machine", "machines", "most", "no-report", "out", "prices",
+        "proxy-option", "quiet", "repetitions", "seed", "server-option", "slo", "title",
+    )
+)  # fmt: skip
+"""Options of ``compare`` of which a value is for the whole experiment, or for none of its runs."""
+_IN_FLIGHT: Final[Key] = ("proxy", "in-flight")
+_EXAMPLE: Final = "an option and two values or more, such as clients=2,16"
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An option with several values.
+
+    Attributes:
+        name: the option's, as it was given.
+        levels: the values.
+        key: which option it is.
+        takes_value: whether the option takes a value; a switch has the values ``on`` and ``off``.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    key: Key
+    takes_value: bool
+
+    def argument(self, level: int) -> str:
+        """Return the argument of ``compare`` that sets a level; empty for a switch that is off."""
+        owner, option = self.key
+        value = self.levels[level]
+        if owner != "compare":
+            return f"--{owner}-option={option}={value}"
+        if self.takes_value:
+            return f"--{option}={value}"
+        return f"--{option}" if switch(value) else ""
+
+
+def parse_factors(texts: Sequence[str], others: Sequence[str]) -> list[Factor]:
+    """Parse what follows ``--factor``, each time.
+
+    An option of ``compare`` goes before one of a proxy or a server with that name;
+    ``proxy:`` or ``server:`` in front of the name says which is meant.
+
+    Args:
+        texts: each a name and values: ``clients=2,16``, or with commas in them ``mix=get=1;set=1``.
+        others: the options of all runs.
+
+    Raises:
+        ConfigError: a name is unknown or ambiguous, a value is not possible, or an option is there
+            twice.
+    """
+    split = [_split(text) for text in texts]
+    common = given(others)
+    with_proxy = any(key == ("compare", "cluster") for key in common) or any(
+        name in ("cluster", "servers") for name, _ in split
+    )
+    factors = [_factor(name, levels, with_proxy=with_proxy) for name, levels in split]
+    keys = [one.key for one in factors]
+    for one in factors:
+        if keys.count(one.key) > 1:
+            raise ConfigError(f"bench: --factor {one.name}: two factors have the same name")
+        if one.key in common:
+            raise ConfigError(f"bench: --{one.name} is a factor, and cannot be given as well")
+    return factors
+
+
+def given(arguments: Sequence[str]) -> set[Key]:
+    """Return the options that arguments of ``compare`` set."""
+    known = compare_options()
+    found: set[Key] = set()
+    for place, text in enumerate(arguments):
+        name, equals, value = text.removeprefix("--").partition("=")
+        if not text.startswith("--") or name not in known:
+            continue
+        if not equals:
+            value = arguments[place + 1] if place + 1 < len(arguments) else ""
+        if name in ("proxy-option", "server-option"):
+            option = value.partition("=")[0].strip().removeprefix("--")
+            found.add((name.partition("-")[0], option))
+        else:
+            found.add(_key(known[name].name))
+    return found
+
+
+def _key(name: str) -> Key:
+    # An option of proxies that compare has as well.
+    return _IN_FLIGHT if name == "in-flight" else ("compare", name)
+
+
+def _split(text: str) -> tuple[str, tuple[str, ...]]:
+    name, _, values = text.partition("=")
+    name = name.strip().removeprefix("--")
+    levels = tuple(part.strip() for part in values.split(";" if ";" in values else ","))
+    if not name or len(levels) < 2 or not all(levels) or len(set(levels)) < len(levels):
+        raise ConfigError(f"bench: --factor {text}: must be {_EXAMPLE}")
+    return name, levels
+
+
+def _factor(name: str, levels: tuple[str, ...], *, with_proxy: bool) -> Factor:
+    if name in _NEVER:
+        raise ConfigError(f"bench: --factor: {name} cannot be a factor")
+    key, takes_value = _option(name, with_proxy=with_proxy)
+    if not takes_value:
+        for level in levels:
+            try:
+                switch(level)
+            except ValueError as error:
+                raise ConfigError(f"bench: --factor {name}: {error}") from None
+    return Factor(name, levels, key, takes_value)
+
+
+def _option(name: str, *, with_proxy: bool) -> tuple[Key, bool]:
+    """Return which option a name stands for, and whether that takes a value."""
+    of_compare = compare_options()
+    if name in of_compare:
+        option = of_compare[name]
+        return _key(option.name), option.takes_value
+    owners: Mapping[str, Mapping[str, bool]] = {
+        "server": server_options(),
+        "proxy": proxy_options(),
+    }
+    owner, colon, plain = name.partition(":")
+    if colon and owner in owners:
+        # Of another server, such as memcached, it may be; that is checked where it is known.
+        return (owner, plain), owners[owner].get(plain, True)
+    having = [one for one, options in owners.items() if name in options]
+    if having == ["server", "proxy"]:
+        if with_proxy:
+            raise ConfigError(
+                f"bench: --factor {name}: servers and proxies have such an option: use "
+                f"server:{name} or proxy:{name}"
+            )
+        having = ["server"]
+    if not having:
+        raise ConfigError(
+            f"bench: --factor {name}: {_unknown(name, [of_compare, *owners.values()])}"
+        )
+    return (having[0], name), owners[having[0]][name]
+
+
+def _unknown(name: str, all_options: Sequence[Mapping[str, object]]) -> str:
+    def names() -> Iterator[str]:
+        for options in all_options:
+            yield from options
+
+    close = difflib.get_close_matches(name, [one for one in names() if one not in _NEVER], 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"neither compare nor a proxy nor a server has such an option{hint}"

@@ -1,0 +1,153 @@
+"""The runs of an experiment: those that are there, and those that are still to be measured."""
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.experiment import Plan, run
+from memlite.loadtest.factorial.design import Design, Run
+from memlite.loadtest.factorial.progress import RunProgress
+from memlite.loadtest.files import JSON_NAME, load, save
+from memlite.loadtest.options import parse
+from memlite.loadtest.planning import plan_of
+from memlite.loadtest.results import Point, Results
+from memlite.loadtest.workload_files import as_dict
+
+__all__ = ["Measured", "check", "goes_on", "locked", "measure", "problem_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run that has been measured.
+
+    Attributes:
+        run: which one.
+        results: what was measured.
+    """
+
+    run: Run
+    results: Results
+
+    @property
+    def point(self) -> Point:
+        """Its only measurement."""
+        (found,) = self.results.points
+        return found
+
+
+def check(design: Design, folder: Path) -> None:
+    """Check the options of all combinations, before anything is measured.
+
+    Raises:
+        ConfigError: one has an invalid option, or measures more than one server at one load.
+    """
+    for levels in design.combinations:
+        plan = _plan(design, Run(levels, 1), folder)
+        if len(plan.targets) != 1 or len(plan.levels) != 1 or plan.knee is not None:
+            raise ConfigError(
+                "bench: a run of an experiment measures one server at one load, but "
+                f"{' '.join(plan.command)} measures more"
+            )
+
+
+def measure(design: Design, folder: Path, progress: RunProgress) -> list[Measured]:
+    """Measure what has not been measured yet; return all runs in their order.
+
+    Raises:
+        ConfigError: what has been measured is something else.
+        StartError: a run cannot begin, or has failed.
+        KeyboardInterrupt: the user has interrupted it.
+    """
+    found = {one: _loaded(design, one, folder) for one in design.runs}
+    missing = [one for one, results in found.items() if results is None]
+    with progress:
+        progress.begin(len(found), len(missing))
+        for one in missing:
+            described = ", ".join(
+                f"{name} {level}"
+                for name, level in zip(design.names, design.chosen(one.levels), strict=True)
+            )
+            progress.start_run(described)
+            found[one] = _measured(design, one, folder, progress)
+            progress.finish_run()
+    return [Measured(one, results) for one, results in found.items() if results is not None]
+
+
+def _measured(design: Design, one: Run, folder: Path, progress: RunProgress) -> Results:
+    results = run(_plan(design, one, folder), progress.display)
+    if results.partial and not results.failure:
+        raise KeyboardInterrupt
+    problem = results.failure or problem_of(results)
+    if problem:
+        raise StartError(f"bench: {problem}; {goes_on(folder)}")
+    save(results, _path(one, folder))
+    return results
+
+
+def _plan(design: Design, one: Run, folder: Path) -> Plan:
+    """Return the plan of a run; a new one each time, as targets keep what they have started."""
+    arguments = design.arguments(one)
+    parsed = parse(arguments)
+    if parsed is None:
+        raise ConfigError("bench: --help belongs before --factor")
+    return replace(plan_of(parsed, arguments, folder), bursts=False)
+
+
+def _path(one: Run, folder: Path) -> Path:
+    return folder / "runs" / one.name
+
+
+def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
+    """Return the results of a run; None if there are none.
+
+    Raises:
+        ConfigError: they cannot be read, or are of another run.
+    """
+    path = _path(one, folder)
+    if not (path / JSON_NAME).exists():
+        return None
+    results, plan = load(path), _plan(design, one, folder)
+    if results.partial or problem_of(results):
+        return None
+    (level,), (point,) = plan.levels, results.points
+    workload = json.loads(json.dumps(as_dict(plan.workload)))  # as it is read back
+    loaded = results.workload, results.workers, results.client, point.clients, point.rate
+    if loaded != (workload, plan.workers, plan.client, level.clients, level.rate):
+        raise ConfigError(
+            f"bench: {path} was measured with another workload, or by other workers; "
+            "choose another folder"
+        )
+    return results
+
+
+def problem_of(results: Results) -> str:
+    """Return why results have nothing to analyse; empty if they have."""
+    points = results.points
+    if len(points) == 1 and "all" in points[0].response and points[0].response["all"].count:
+        return ""
+    errors = ", ".join(error for point in points for error in point.errors)
+    return "no operation has succeeded" + (f" ({errors})" if errors else "")
+
+
+def goes_on(folder: Path) -> str:
+    """Return how to go on, for a message."""
+    return f"the same command with --out {folder} goes on"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from measuring for the same folder.
+
+    Raises:
+        ConfigError: one does.
+    """
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"bench: --out {folder}: another process measures there") from None
+        yield

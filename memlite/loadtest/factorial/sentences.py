@@ -1,0 +1,145 @@
+"""What matters, in sentences: the answer of an experiment."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from memlite.lab import Effect, Estimate, FactorialResult
+from memlite.loadtest.doubt import machine_doubt
+from memlite.loadtest.factorial import wording
+from memlite.loadtest.factorial.analysis import Analysis, Response
+from memlite.loadtest.factorial.design import Design
+from memlite.loadtest.factorial.runs import Measured
+
+__all__ = ["answer", "doubts", "why_this_model"]
+
+# An interaction that explains less is left to the table.
+_WORTH_A_SENTENCE = 0.01
+_CLEAR = 1.92  # see `memlite.lab.Models`
+
+
+def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
+    """Yield what speaks against the figures."""
+    points = [one.point for one in measured]
+    limited = sum(point.generator_limited for point in points)
+    if limited:
+        yield f"the load generator was the limit in {limited} of {len(points)} runs"
+    doubt = machine_doubt(points)
+    if doubt:
+        yield doubt
+    if design.repetitions == 1:
+        yield "with one repetition, effects cannot be told from chance"
+    failed = sum(sum(point.errors.values()) for point in points)
+    if failed:
+        yield f"{failed:,} requests failed"
+
+
+def answer(design: Design, analysis: Analysis) -> Iterator[str]:
+    """Yield what the factors do to a response, the most important first.
+
+    Args:
+        design: the experiment.
+        analysis: that of the response.
+    """
+    result, levels = analysis.result, {one.name: one.levels for one in design.factors}
+    told = [one for one in result.effects if one.significant or not result.error_freedom]
+    small = 0.0
+    for effect in sorted(told, key=lambda one: -one.variation):
+        if len(effect.factors) > 1 and effect.variation < _WORTH_A_SENTENCE:
+            small += effect.variation
+        elif len(effect.factors) == 1:
+            yield _single(effect, result, analysis.response, levels[effect.factors[0]])
+        elif len(effect.factors) == 2:
+            yield _pair(effect, result, analysis.response, levels)
+        else:
+            yield (
+                f"{_names(effect.factors)} together explain {wording.share(effect.variation)} more."
+            )
+    if small:
+        yield f"Other interactions explain {wording.share(small)}."
+    without = [one for one in result.effects if one not in told and len(one.factors) == 1]
+    if without:
+        names = _names([f"{one.factors[0]} (p = {wording.chance(one.p_value)})" for one in without])
+        yield f"No effect on {analysis.response.words} can be told from chance of {names}."
+    if result.error_freedom:
+        yield _errors(result)
+
+
+def why_this_model(analysis: Analysis) -> str:
+    """Return why factors are said to add or to multiply."""
+    models = analysis.models
+    added, multiplied = models.unexplained
+    if multiplied is None:
+        return "Factors are said to add, as a value of 0 has no logarithm."
+    verb, other = ("multiply", "add") if models.better.multiplicative else ("add", "multiply")
+    clear = "clearly" if abs(models.advantage) >= _CLEAR else "slightly"
+    shares = [wording.share(added), wording.share(multiplied)]
+    if models.better.multiplicative:
+        shares.reverse()
+    return (
+        f"Factors are said to {verb}: that fits {clear} better. Without interactions, factors "
+        f"that {verb} leave {shares[0]} of the variation unexplained, and factors that {other} "
+        f"{shares[1]}; the logarithms of the likelihoods differ by "
+        f"{abs(models.advantage):.3g} (from {_CLEAR} on, the difference is clear)."
+    )
+
+
+def _single(
+    effect: Effect, result: FactorialResult, response: Response, levels: Sequence[str]
+) -> str:
+    (name,) = effect.factors
+    explains = f"explains {wording.share(effect.variation)} of the variation"
+    if len(levels) == 2:
+        does = _does(result.change(name, 0, 1), result, response)
+        return f"Changing {name} from {levels[0]} to {levels[1]} {does}; it {explains}."
+    changes = [
+        f"to {level} {_does(result.change(name, 0, number), result, response, briefly=number > 1)}"
+        for number, level in enumerate(levels)
+        if number
+    ]
+    return f"Changing {name} from {levels[0]} {_names(changes)}; it {explains}."
+
+
+def _does(
+    found: Estimate, result: FactorialResult, response: Response, *, briefly: bool = False
+) -> str:
+    what = "it" if briefly else response.words
+    known = wording.interval(found, result)
+    if result.multiplicative:
+        return f"multiplies {what} by {wording.ratio(found.value)}" + (f" ({known})" * bool(known))
+    verb, to = ("adds", "to") if found.value >= 0 else ("takes", "from")
+    known = known and f" ({wording.number(found.low)} to {wording.number(found.high)})"
+    return f"{verb} {response.text(abs(found.value))} {to} {what}{known}"
+
+
+def _pair(
+    effect: Effect,
+    result: FactorialResult,
+    response: Response,
+    levels: dict[str, tuple[str, ...]],
+) -> str:
+    """Return how the effect of one factor depends on the other one."""
+    alone = {one.factors[0]: one.variation for one in result.effects if len(one.factors) == 1}
+    changed, other = sorted(effect.factors, key=lambda name: -alone[name])
+    last = len(levels[changed]) - 1
+    parts = []
+    for number, level in enumerate(levels[other]):
+        does = _does(
+            result.change(changed, 0, last, {other: number}), result, response, briefly=number > 0
+        )
+        parts.append(f"with {other} {level} it {does}")
+    return (
+        f"What {changed} does depends on {other}, which explains {wording.share(effect.variation)} "
+        f"more: from {levels[changed][0]} to {levels[changed][last]}, {_names(parts)}."
+    )
+
+
+def _errors(result: FactorialResult) -> str:
+    spread = result.error_deviation
+    text = f"Repetitions of a run explain {wording.share(result.error_variation)}"
+    if result.multiplicative:
+        return f"{text}: their standard deviation is {math.expm1(spread):.1%}."
+    return f"{text} of the variation."
+
+
+def _names(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
