@@ -79,6 +79,7 @@ def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
             page.emulate_media(color_scheme=scheme)
             check_page(page, count, scheme, width)
         check_structure(page)
+        check_figures(page)
         check_printing(page)
         assert said == []
         assert asked == [file.as_uri()]
@@ -122,6 +123,32 @@ def check_printing(page: Any) -> None:
 def background(page: Any) -> str:
     found: str = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     return found
+
+
+def check_figures(page: Any) -> None:
+    """Check that a marker tells its value, and that a series can be hidden."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    for figure in page.locator("figure:has([data-tip])").all():
+        marker = figure.locator("[data-tip]").last  # none is drawn over it
+        marker.hover()
+        shown = page.locator(".tip")
+        assert shown.inner_text() == " ".join(marker.get_attribute("data-tip").split())
+        tip, box = shown.bounding_box(), marker.bounding_box()
+        assert abs(tip["y"] + tip["height"] / 2 - box["y"] - box["height"] / 2) < 60
+        page.mouse.move(0, 0)
+        assert not shown.is_visible()
+        for choice in figure.get_by_role("checkbox").all():
+            name = choice.evaluate("box => box.parentElement.textContent.slice(1)")
+            drawn = [
+                one
+                for one in figure.locator("[data-series]").all()
+                if one.get_attribute("data-series") == name
+            ]
+            assert drawn
+            choice.uncheck()
+            assert not any(one.is_visible() for one in drawn)
+            choice.check()
+            assert any(one.is_visible() for one in drawn)
 
 
 def check_structure(page: Any) -> None:
