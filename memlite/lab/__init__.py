@@ -5,6 +5,7 @@ and rates per second throughout, unless all arguments of a function are in anoth
 Needs the extra ``bench``.
 """
 
+from memlite.lab.bounds import Bounds, asymptotic_bounds, balanced_job_bounds
 from memlite.lab.factorial import Effect, FactorialResult, analyse_factorial
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
 from memlite.lab.queues import (
@@ -19,6 +20,7 @@ from memlite.lab.queues import (
 from memlite.lab.scalability import Scalability, fit_scalability
 
 __all__ = [
+    "Bounds",
     "Effect",
     "FactorialResult",
     "NetworkState",
@@ -29,6 +31,8 @@ __all__ = [
     "UnstableError",
     "analyse_factorial",
     "approximate_mva",
+    "asymptotic_bounds",
+    "balanced_job_bounds",
     "closed_mmm",
     "exact_mva",
     "fit_scalability",
