@@ -6,6 +6,7 @@ Needs the extra ``bench``.
 """
 
 from memlite.lab.bounds import Bounds, asymptotic_bounds, balanced_job_bounds
+from memlite.lab.demands import Estimate, NetworkFit, fit_demands, service_demand
 from memlite.lab.factorial import Effect, FactorialResult, analyse_factorial
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
 from memlite.lab.queues import (
@@ -18,16 +19,21 @@ from memlite.lab.queues import (
     mmmk,
 )
 from memlite.lab.scalability import Scalability, fit_scalability
+from memlite.lab.times import Exponentiality, Times, exponentiality
 
 __all__ = [
     "Bounds",
     "Effect",
+    "Estimate",
+    "Exponentiality",
     "FactorialResult",
+    "NetworkFit",
     "NetworkState",
     "Queue",
     "Scalability",
     "Station",
     "StationState",
+    "Times",
     "UnstableError",
     "analyse_factorial",
     "approximate_mva",
@@ -35,9 +41,12 @@ __all__ = [
     "balanced_job_bounds",
     "closed_mmm",
     "exact_mva",
+    "exponentiality",
+    "fit_demands",
     "fit_scalability",
     "mg1",
     "mm1",
     "mmm",
     "mmmk",
+    "service_demand",
 ]

@@ -7,6 +7,7 @@ are assumed to serve requests at random times (exponentially distributed), in th
 arrival; a request goes from station to station independently of the others.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NetworkState", "Station", "StationState", "approximate_mva", "exact_mva"]
+__all__ = [
+    "NetworkState",
+    "Station",
+    "StationState",
+    "approximate_mva",
+    "exact_mva",
+    "exact_throughputs",
+]
 
 _Floats = npt.NDArray[np.float64]
 
@@ -135,9 +143,7 @@ def exact_mva(
     _check(stations, clients, think_time)
     constants = [_constants(station, clients) for station in stations]
     thinking = _constants(Station("think time", think_time, 0), clients)
-    whole = thinking
-    for one in constants:
-        whole = _convolve(whole, one)
+    whole = functools.reduce(_convolve, constants, thinking)
     throughput = np.exp(whole[:-1] - whole[1:])  # with 1, 2 … clients
     lengths = []
     for index, station in enumerate(stations):
@@ -164,6 +170,27 @@ def exact_mva(
         )
         for total in range(1, clients + 1)
     ]
+
+
+def exact_throughputs(
+    stations: Sequence[Station], clients: int, think_time: float = 0.0
+) -> _Floats:
+    """Return the throughputs of `exact_mva` alone, which takes a fraction of the time.
+
+    Args:
+        stations: of the network.
+        clients: the most clients.
+        think_time: mean time from a reply to the client's next request.
+
+    Raises:
+        ValueError: an argument is out of range, or nothing takes any time.
+    """
+    _check(stations, clients, think_time)
+    thinking = _constants(Station("think time", think_time, 0), clients)
+    constants = [_constants(station, clients) for station in stations]
+    whole = functools.reduce(_convolve, constants, thinking)
+    found: _Floats = np.exp(whole[:-1] - whole[1:])
+    return found
 
 
 def approximate_mva(
