@@ -5,25 +5,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Effect", "Estimate", "FactorialResult", "Levels", "combinations"]
+from memlite.lab.estimate import Estimate
+
+__all__ = ["Effect", "FactorialResult", "Levels", "combinations"]
 
 Levels = tuple[int, ...]
 """A level of each of some factors: their numbers, from 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number and its confidence interval.
-
-    Attributes:
-        value: the number.
-        low: the lower bound; minus infinity, or of a ratio 0, if nothing tells.
-        high: the upper bound; infinity if nothing tells.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

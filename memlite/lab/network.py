@@ -7,6 +7,7 @@ are assumed to serve requests at random times (exponentially distributed), in th
 arrival; a request goes from station to station independently of the others.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NetworkState", "Station", "StationState", "approximate_mva", "exact_mva"]
+__all__ = [
+    "NetworkState",
+    "Station",
+    "StationState",
+    "approximate_mva",
+    "exact_mva",
+    "exact_throughputs",
+]
 
 _Floats = npt.NDArray[np.float64]
 
@@ -29,14 +37,18 @@ class Station:
 
     Attributes:
         name: its name.
-        demand: the service time that a request needs there, over all its visits.
+        demand: the service time that a request needs there, over all its visits, while it is alone.
         servers: how many requests are served at a time; 0 for as many as there are, as on a link
             that only delays.
+        rates: of a station whose speed depends on its load, such as one that serves in batches: how
+            much faster it works with 1, 2 … requests there than with one. The last holds for more.
+            Empty for a station whose servers say how fast it is.
     """
 
     name: str
     demand: float
     servers: int = 1
+    rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -48,6 +60,24 @@ class Station:
             raise ValueError(f"{self.name}: demand must be a number from 0, not {self.demand:g}")
         if self.servers < 0:
             raise ValueError(f"{self.name}: servers must not be negative, but is {self.servers}")
+        if self.rates and self.servers != 1:
+            raise ValueError(f"{self.name}: a station has either rates or several servers")
+        if not all(rate > 0 and math.isfinite(rate) for rate in self.rates):
+            raise ValueError(f"{self.name}: rates must be positive numbers")
+
+    @property
+    def capacity(self) -> float:
+        """How much faster it works at best than with one request; infinite without a limit."""
+        return max(self.rates, default=float(self.servers or math.inf))
+
+    def speeds(self, clients: int) -> _Floats:
+        """Return how much faster it works with 1, 2 … `clients` requests than with one."""
+        if self.rates:
+            index = np.minimum(np.arange(clients), len(self.rates) - 1)
+            found: _Floats = np.array(self.rates, float)[index]
+        else:
+            found = np.minimum(np.arange(1.0, clients + 1), self.capacity)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +86,8 @@ class StationState:
 
     Attributes:
         name: the station's.
-        utilisation: the share of time in which one of its servers is busy, of 1; 0 for a station
-            without a limit.
+        utilisation: the share of time in which one of its servers is busy, of 1; with `rates`, the
+            share of the highest at which it works on average; 0 for a station without a limit.
         residence_time: mean time that a request spends there, over all its visits.
         queue_length: mean number of requests there, those in service included.
     """
@@ -95,9 +125,9 @@ def exact_mva(
 ) -> list[NetworkState]:
     """Solve a closed network exactly.
 
-    Takes time and memory in proportion to the square of the number of clients, for each station;
-    stations with several servers are solved by convolution, which stays precise where the recursion
-    of mean value analysis does not.
+    Takes time in proportion to the square of the number of clients, for each station. Stations with
+    several servers, or whose speed depends on their load, are solved by convolution, which stays
+    precise where the recursion of mean value analysis does not.
 
     Args:
         stations: of the network.
@@ -113,9 +143,7 @@ def exact_mva(
     _check(stations, clients, think_time)
     constants = [_constants(station, clients) for station in stations]
     thinking = _constants(Station("think time", think_time, 0), clients)
-    whole = thinking
-    for one in constants:
-        whole = _convolve(whole, one)
+    whole = functools.reduce(_convolve, constants, thinking)
     throughput = np.exp(whole[:-1] - whole[1:])  # with 1, 2 … clients
     lengths = []
     for index, station in enumerate(stations):
@@ -144,6 +172,27 @@ def exact_mva(
     ]
 
 
+def exact_throughputs(
+    stations: Sequence[Station], clients: int, think_time: float = 0.0
+) -> _Floats:
+    """Return the throughputs of `exact_mva` alone, which takes a fraction of the time.
+
+    Args:
+        stations: of the network.
+        clients: the most clients.
+        think_time: mean time from a reply to the client's next request.
+
+    Raises:
+        ValueError: an argument is out of range, or nothing takes any time.
+    """
+    _check(stations, clients, think_time)
+    thinking = _constants(Station("think time", think_time, 0), clients)
+    constants = [_constants(station, clients) for station in stations]
+    whole = functools.reduce(_convolve, constants, thinking)
+    found: _Floats = np.exp(whole[:-1] - whole[1:])
+    return found
+
+
 def approximate_mva(
     stations: Sequence[Station], clients: int, think_time: float = 0.0
 ) -> NetworkState:
@@ -160,11 +209,15 @@ def approximate_mva(
         think_time: mean time from a reply to the client's next request.
 
     Raises:
-        ValueError: an argument is out of range, or nothing takes any time.
+        ValueError: an argument is out of range, nothing takes any time, or the speed of a station
+            depends on its load.
         ArithmeticError: the approximation does not converge, as happens with very many clients if
             several stations are bottlenecks.
     """
     _check(stations, clients, think_time)
+    for one in stations:
+        if one.rates:
+            raise ValueError(f"{one.name}: stations with rates need exact_mva")
     demands = np.array([one.demand / max(one.servers, 1) for one in stations])
     delays = np.array(
         [one.demand * (1 - 1 / one.servers) if one.servers else 0.0 for one in stations]
@@ -202,10 +255,9 @@ def _check(stations: Sequence[Station], clients: int, think_time: float) -> None
 
 def _constants(station: Station, clients: int) -> _Floats:
     """Return the logarithms of a station's weights with 0, 1 … `clients` requests there."""
-    number = np.arange(1, clients + 1)
-    served = np.minimum(number, station.servers) if station.servers else number
     with np.errstate(divide="ignore"):  # a demand of 0 has the weight 0 with any request
-        return np.concatenate(([0.0], np.cumsum(np.log(station.demand / served))))
+        steps = np.log(station.demand / station.speeds(clients))
+    return np.concatenate(([0.0], np.cumsum(steps)))
 
 
 def _convolve(first: _Floats, second: _Floats) -> _Floats:
@@ -229,7 +281,7 @@ def _state(
     found = tuple(
         StationState(
             station.name,
-            throughput * station.demand / station.servers if station.servers else 0.0,
+            throughput * station.demand / station.capacity,
             length / throughput,
             length,
         )

@@ -37,6 +37,7 @@ examples:
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
   memlite bench factorial --factor clients=2,16 --factor value-size=100,10k
   memlite bench plan bench-results/today --rate 100k --p99 2ms
+  memlite bench models results.json
   memlite bench report old/results.json new/results.json
 """
 
@@ -195,11 +196,38 @@ def command_line() -> argparse.ArgumentParser:
     )
     _add_prices(report)
     _add_plan(commands)
+    _add_models(commands)
     workload = _command(commands, "workload", "print a preset, as a starting point for your own")
     workload.add_argument(
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
     )
     return parser
+
+
+def _add_models(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    models = _command(
+        commands,
+        "models",
+        "compare queueing models with results saved at several numbers of clients",
+    )
+    add = models.add_argument
+    add("results", type=Path, metavar="RESULTS", help="results.json, or its directory")
+    add(
+        "--trace",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what a proxy with --trace and --in-flight has written meanwhile; may be repeated",
+    )
+    add(
+        "--servers",
+        type=_checked(_positive),
+        metavar="NUM",
+        help="how many requests a server serves at a time (default: as many as it has threads "
+        "that are busy)",
+    )
+    add("--out", type=Path, metavar="DIR", help="output directory (default: that of the results)")
 
 
 def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:

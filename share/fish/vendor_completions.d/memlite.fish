@@ -9,6 +9,7 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = factorial; and set at "bench factorial"
     test "$words[2]" = bench; and test "$words[3]" = report; and set at "bench report"
     test "$words[2]" = bench; and test "$words[3]" = plan; and set at "bench plan"
+    test "$words[2]" = bench; and test "$words[3]" = models; and set at "bench models"
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
@@ -99,6 +100,7 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a run -d '
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a factorial -d 'measure all combinations of factors and say what matters; other options are those of compare'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -d 'write a report from saved results, or compare several'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a plan -d 'say how many servers and machines a load needs, from saved results'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a models -d 'compare queueing models with results saved at several numbers of clients'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload -d 'print a preset, as a starting point for your own'
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
@@ -225,6 +227,12 @@ complete -c memlite -n '__memlite_at "bench plan"' -l machine -x -d 'consider th
 complete -c memlite -n '__memlite_at "bench plan"' -l json -d 'print JSON'
 complete -c memlite -n '__memlite_at "bench plan"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench plan"' -l prices -r -F -d 'price table (default: memlite\'s own)'
+
+complete -c memlite -n '__memlite_at "bench models"' -F
+complete -c memlite -n '__memlite_at "bench models"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "bench models"' -l trace -r -F -d 'what a proxy with --trace and --in-flight has written meanwhile; may be repeated'
+complete -c memlite -n '__memlite_at "bench models"' -l servers -x -d 'how many requests a server serves at a time (default: as many as it has threads that are busy)'
+complete -c memlite -n '__memlite_at "bench models"' -l out -r -F -d 'output directory (default: that of the results)'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a mixed

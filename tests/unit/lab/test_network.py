@@ -1,7 +1,9 @@
 """Closed networks: a textbook example, closed forms, and bounds."""
 
 import itertools
+import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,18 +65,86 @@ def test_laws_and_bounds(stations: list[Station], clients: int, think_time: floa
     assert inside + state.throughput * think_time == pytest.approx(clients)
 
 
-@given(st.lists(st.floats(0.01, 5), min_size=1, max_size=4), st.integers(1, 50), st.floats(0, 9))
+SPEEDS = st.lists(st.floats(0.2, 8), min_size=1, max_size=6).map(tuple)
+
+
+@given(st.integers(1, 30), st.floats(0.01, 20), st.floats(0.01, 10), SPEEDS)
 @settings(max_examples=25)
-def test_balanced_job_bounds(demands: list[float], clients: int, think_time: float) -> None:
-    """Zahorjan et al. (1982): a balanced network of the same demands does better, one worse."""
-    stations = [Station(f"s{number}", one) for number, one in enumerate(demands)]
-    state = exact_mva(stations, clients, think_time)[-1]
-    total, most, mean = sum(demands), max(demands), sum(demands) / len(demands)
-    met = clients - 1
-    best = total + mean * met / (1 + think_time / total)
-    worst = total + most * met / (1 + think_time / (clients * total))
-    assert max(best, clients * most - think_time) <= state.response_time * (1 + 1e-9)
-    assert state.response_time <= worst * (1 + 1e-9)
+def test_one_station_with_rates_is_a_birth_death_process(
+    clients: int, think_time: float, demand: float, rates: tuple[float, ...]
+) -> None:
+    """The closed form: Jain, section 31.1; each state's weight follows from the one before."""
+    state = exact_mva([Station("s", demand, rates=rates)], clients, think_time)[-1]
+    weights = [1.0]
+    for number in range(clients):
+        served = rates[min(number, len(rates) - 1)] / demand
+        weights.append(weights[-1] * (clients - number) / think_time / served)
+    busy = sum(
+        weight * rates[min(number, len(rates)) - 1] / demand
+        for number, weight in enumerate(weights)
+        if number
+    )
+    assert state.throughput == pytest.approx(busy / sum(weights), rel=1e-6)
+    length = sum(number * weight for number, weight in enumerate(weights)) / sum(weights)
+    assert state.stations[0].queue_length == pytest.approx(length, rel=1e-6)
+
+
+@given(STATIONS, st.integers(1, 20), st.floats(0, 5))
+@settings(max_examples=25)
+def test_servers_are_a_kind_of_rates(
+    stations: list[Station], clients: int, think_time: float
+) -> None:
+    again = [
+        Station(one.name, one.demand, rates=tuple(float(n) for n in range(1, one.servers + 1)))
+        if one.servers
+        else one
+        for one in stations
+    ]
+    for before, after in zip(
+        exact_mva(stations, clients, think_time),
+        exact_mva(again, clients, think_time),
+        strict=True,
+    ):
+        assert after.throughput == pytest.approx(before.throughput)
+        assert [one.utilisation for one in after.stations] == pytest.approx(
+            [one.utilisation for one in before.stations]
+        )
+
+
+def test_stations_with_rates_solve_the_balance_equations() -> None:
+    """A batching station and one that gets slower, by the steady state of all their states."""
+    batching = Station("batching", 0.7, rates=(1.0, 1.8, 2.4, 2.7))
+    slowing = Station("slowing", 0.3, rates=(1.0, 1.5, 1.2, 0.9))
+    think_time, clients = 0.5, 6
+    states = [(a, b) for a in range(clients + 1) for b in range(clients + 1 - a)]
+    index = {state: number for number, state in enumerate(states)}
+    flow = np.zeros((len(states), len(states)))
+
+    def speed(station: Station, number: int) -> float:
+        return station.rates[min(number, len(station.rates)) - 1] / station.demand
+
+    for a, b in states:
+        thinking = clients - a - b
+        if thinking:
+            flow[index[a, b], index[a + 1, b]] += thinking / think_time
+        if a:
+            flow[index[a, b], index[a - 1, b + 1]] += speed(batching, a)
+        if b:
+            flow[index[a, b], index[a, b - 1]] += speed(slowing, b)
+    balance = flow.T - np.diag(flow.sum(axis=1))
+    balance[0] = 1.0
+    shares = np.linalg.solve(balance, np.eye(len(states))[0])
+    throughput = sum(
+        share * speed(slowing, b) for share, (_, b) in zip(shares, states, strict=True) if b
+    )
+    state = exact_mva([batching, slowing], clients, think_time)[-1]
+    assert state.throughput == pytest.approx(throughput)
+    lengths = [
+        sum(share * one[at] for share, one in zip(shares, states, strict=True)) for at in (0, 1)
+    ]
+    assert [one.queue_length for one in state.stations] == pytest.approx(lengths)
+    with pytest.raises(ValueError, match="slowing: stations with rates need exact_mva"):
+        approximate_mva([slowing], 3)
 
 
 @given(STATIONS, st.integers(1, 60), st.floats(0, 20))
@@ -123,6 +193,9 @@ def test_a_station_without_demand_is_always_empty() -> None:
         (lambda: exact_mva([Station("s", 0.0)], 1), "nothing takes any time"),
         (lambda: Station("s", -1.0), "s: demand"),
         (lambda: Station("s", 1.0, -1), "s: servers"),
+        (lambda: Station("s", 1.0, 2, (1.0, 2.0)), "s: a station has either"),
+        (lambda: Station("s", 1.0, 1, (1.0, 0.0)), "s: rates must be positive"),
+        (lambda: Station("s", 1.0, 1, (math.nan,)), "s: rates must be positive"),
     ],
 )
 def test_arguments_out_of_range(call: object, message: str) -> None:

@@ -35,6 +35,17 @@ def test_jains_terminals() -> None:
     assert one.response_percentile(survives) == pytest.approx(2)
 
 
+def test_an_eye_clinic() -> None:
+    """Gross and Harris, *Fundamentals of Queueing Theory*, example 2.2: three doctors, 20 minutes.
+
+    Six patients arrive in an hour.
+    """
+    clinic = mmm(6, 3, 3)
+    assert clinic.in_queue == pytest.approx(8 / 9)
+    assert clinic.in_system == pytest.approx(26 / 9)
+    assert clinic.response_time * 60 == pytest.approx(28.9, abs=0.05)
+
+
 @given(RATES, st.floats(0.01, 0.98), SERVERS)
 def test_littles_law_and_the_forms_agree(
     service_rate: float, utilisation: float, servers: int

@@ -1,0 +1,1 @@
+"""``memlite bench models``: queueing models of what was measured, and how far they hold."""

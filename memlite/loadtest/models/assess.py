@@ -1,0 +1,297 @@
+"""Predicted against measured: where a model holds, where it does not, and why."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.lab import exponentiality
+from memlite.loadtest.models.build import Inputs, Model, Prediction
+from memlite.loadtest.models.sweep import Load, Sweep
+from memlite.loadtest.models.traces import RESOLUTION
+from memlite.loadtest.results import Interval
+from memlite.loadtest.units import duration, percent, short
+
+__all__ = ["BOUND", "Assessment", "Check", "assess", "doubts"]
+
+BOUND: Final = 0.1
+"""A prediction holds if it is off by at most this share of the measured value, or within the
+measured value's 95% confidence interval."""
+
+# A measured value whose interval is wider than this share of it tests nothing.
+_MOST_WIDTH: Final = 0.5
+# By how much a demand may change over the loads before that is named as a reason.
+_CHANGES: Final = 1.25
+_BUSY: Final = 0.85
+# Coefficients of variation that are taken for 1.
+_RANDOM: Final = (0.8, 1.25)
+# Repetitions that differ by more make any comparison doubtful.
+_MOST_SPREAD: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One predicted value, compared with the measured one.
+
+    Attributes:
+        clients: of the load.
+        quantity: ``throughput``, in requests per second, or ``response time``, in seconds.
+        measured: the mean.
+        predicted: None if the model has no steady state there.
+        error: (predicted - measured) / measured; infinite if there is no prediction.
+        tolerance: what the error may be at most.
+        tests: whether it says anything about the model: not where the model was calibrated, nor if
+            the measured value's interval is wider than ±50%.
+    """
+
+    clients: int
+    quantity: str
+    measured: float
+    predicted: float | None
+    error: float
+    tolerance: float
+    tests: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether the prediction is right, within the tolerance."""
+        return abs(self.error) <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a comparison with measured values says of a model.
+
+    Attributes:
+        model: the model.
+        checks: of all loads.
+        verdict: in a sentence.
+        fits: whether it holds at all loads at which it was tested, which were half of them or more.
+        reasons: why it does not hold, in sentences.
+    """
+
+    model: Model
+    checks: tuple[Check, ...]
+    verdict: str
+    fits: bool
+    reasons: tuple[str, ...]
+
+    def holds_at(self, clients: int) -> bool:
+        """Return whether all predictions of a load hold."""
+        return all(one.holds for one in self.checks if one.clients == clients)
+
+
+def assess(sweep: Sweep, inputs: Inputs, model: Model) -> Assessment:
+    """Compare a model with what was measured."""
+    loads = {one.clients: one for one in sweep.loads}
+    checks = tuple(
+        check
+        for prediction in model.predictions
+        for check in _checks(loads[prediction.clients], prediction, model, inputs)
+    )
+    tests = [one for one in checks if one.tests]
+    tested = list(dict.fromkeys(one.clients for one in tests))
+    failed = [one for one in tested if any(c.clients == one and not c.holds for c in tests)]
+    reasons: list[str] = []
+    if failed:
+        reasons = list(_why(sweep, inputs, model, [loads[one] for one in failed], checks)) or [
+            "these data violate none of the assumptions that they can check"
+        ]
+    # Where it was calibrated it is not tested; of the others, most must be precise enough.
+    fits = not failed and 2 * len(tested) >= len(model.predictions) - 1 > 0
+    return Assessment(model, checks, _verdict(tested, failed), fits, tuple(reasons))
+
+
+def _checks(load: Load, one: Prediction, model: Model, inputs: Inputs) -> Iterator[Check]:
+    # The rest of the time was chosen so that the network is right there.
+    tests = load.clients != inputs.calibrated or bool(model.fitted) or one.measured is not None
+    if one.throughput is not None:
+        yield _check(load.clients, "throughput", load.throughput, one.throughput, tests=tests)
+    measured = load.response_time if one.measured is None else Interval(one.measured)
+    yield _check(load.clients, "response time", measured, one.response_time, tests=tests)
+
+
+def _check(
+    clients: int, quantity: str, measured: Interval, predicted: float | None, *, tests: bool
+) -> Check:
+    mean, width = measured.mean, 0.0
+    if measured.high is not None and mean:
+        width = (measured.high - mean) / mean
+    error = math.inf if predicted is None or not mean else predicted / mean - 1
+    tests = tests and width <= _MOST_WIDTH
+    return Check(clients, quantity, mean, predicted, error, max(BOUND, width), tests)
+
+
+def _verdict(tested: Sequence[int], failed: Sequence[int]) -> str:
+    if not tested:
+        return "cannot be tested: there are too few loads, or they vary too much"
+    held = [one for one in tested if one not in failed]
+    if not failed:
+        return f"holds at {_clients(tested)}"
+    if len(held) < len(tested) / 2:
+        return "does not fit" + (f": holds at {_clients(held)} only" if held else "")
+    return f"holds at {_clients(held)}, and not at {_clients(failed)}"
+
+
+def _clients(numbers: Sequence[int]) -> str:
+    text = ", ".join(map(str, numbers))
+    return f"{text} client{'' if text == '1' else 's'}"
+
+
+# Reasons
+
+
+def doubts(sweep: Sweep) -> Iterator[str]:
+    """Yield what speaks against the measurement itself, in sentences."""
+    if sweep.doubt:
+        yield f"While {sweep.target} was measured, {sweep.doubt}."
+    spread = max(_spread(one.throughput) for one in sweep.loads)
+    if spread > _MOST_SPREAD:
+        yield f"Throughput varies by up to ±{percent(spread)} between repetitions."
+    if all(one.throughput.high is None for one in sweep.loads):
+        yield "With one repetition, values have no confidence intervals."
+    limited = [one.clients for one in sweep.loads if one.generator_limited]
+    if limited:
+        yield f"The load generator was the limit at {_clients(limited)}."
+
+
+def _spread(value: Interval) -> float:
+    return (value.high - value.mean) / value.mean if value.high is not None and value.mean else 0.0
+
+
+def _why(
+    sweep: Sweep, inputs: Inputs, model: Model, failed: Sequence[Load], checks: Sequence[Check]
+) -> Iterator[str]:
+    limited = [one.clients for one in failed if one.generator_limited]
+    if limited and (model.station and model.station != "machine"):
+        yield f"the load generator was the limit at {_clients(limited)}"
+    if not model.clients:
+        yield from _open_arrivals(sweep, model, failed)
+    if model.name.startswith("network"):
+        yield from _shared_cores(sweep, failed)
+    if not model.by_load and not model.fitted:
+        yield from _changing_demands(sweep, model)
+    yield from _variation(model, failed)
+    yield from _hidden_limit(sweep, inputs, model, failed, checks)
+    if not model.clients:
+        return
+    yield from _retrograde(sweep, failed)
+
+
+def _open_arrivals(sweep: Sweep, model: Model, failed: Sequence[Load]) -> Iterator[str]:
+    loads = {one.clients: one for one in failed}
+    for one in model.predictions:
+        use = one.uses.get(model.station)
+        if one.clients not in loads or use is None:
+            continue
+        if math.isinf(use.queue_length):
+            yield (
+                f"with {_clients([one.clients])} the station would be {use.utilisation:.0%} busy, "
+                "and its queue would grow for ever; in a closed loop clients wait instead"
+            )
+            return
+        if use.queue_length > one.clients:
+            yield (
+                "arrivals are not independent of the queue: the model has "
+                f"{short(use.queue_length)} requests there, and there are only "
+                f"{_clients([one.clients])}"
+            )
+            return
+
+
+def _shared_cores(sweep: Sweep, failed: Sequence[Load]) -> Iterator[str]:
+    busy = max((one.machine or 0.0 for one in failed), default=0.0)
+    if sweep.cores and busy >= _BUSY:
+        yield (
+            f"the stations are not independent: all processes share this machine's {sweep.cores} "
+            f"cores, which were up to {percent(busy)} busy"
+        )
+
+
+def _changing_demands(sweep: Sweep, model: Model) -> Iterator[str]:
+    for one in sweep.resources:
+        if model.station not in ("", one.name, "machine"):
+            continue
+        known = [
+            (load.demands[one.name], load.clients)
+            for load in sweep.loads
+            if one.name in load.demands
+        ]
+        positive = [each for each in known if each[0] > 0]
+        if len(positive) > 1 and max(positive)[0] > _CHANGES * min(positive)[0]:
+            (most, at_most), (least, at_least) = max(positive), min(positive)
+            yield (
+                f"service times depend on the load: a request takes {duration(most * 1e6)} of "
+                f"{one.name} with {_clients([at_most])}, and {duration(least * 1e6)} with "
+                f"{_clients([at_least])}"
+            )
+
+
+def _variation(model: Model, failed: Sequence[Load]) -> Iterator[str]:
+    """Say by a proxy's trace how far times are from random ones."""
+    for load in failed:
+        for name, traced in load.traced.items():
+            if model.station not in ("", name):
+                continue
+            for times, what, unit in (
+                (traced.service, "service times", "exponential"),
+                (traced.gaps, "times between arrivals", "exponential"),
+            ):
+                test = exponentiality(times, RESOLUTION)
+                if (
+                    test is None
+                    or not test.rejected
+                    or (_RANDOM[0] < times.cv < _RANDOM[1] and test.distance < BOUND)
+                ):
+                    continue
+                yield (
+                    f"{what} at {name} are not {unit}: with {_clients([load.clients])} their "
+                    f"coefficient of variation is {times.cv:.2g}, and not 1; A² = "
+                    f"{test.statistic:.3g}, above {test.critical:.3g} (Anderson-Darling, 5%, "
+                    f"{test.count} of them)"
+                )
+        if load.traced:
+            return
+
+
+def _hidden_limit(
+    sweep: Sweep, inputs: Inputs, model: Model, failed: Sequence[Load], checks: Sequence[Check]
+) -> Iterator[str]:
+    """Say that something else limits throughput, where no station is busy."""
+    if model.fitted or not model.clients:
+        return
+    too_fast = [
+        one
+        for one in failed
+        if any(
+            each.clients == one.clients
+            and each.quantity == "throughput"
+            and each.error > each.tolerance
+            for each in checks
+        )
+    ]
+    if not too_fast:
+        return
+    last = too_fast[-1]
+    busiest = max(last.utilisations.values(), default=0.0)
+    crowded = last.own is not None and last.own >= _BUSY
+    if busiest < _BUSY and not crowded:
+        yield (
+            f"requests wait for something that is not measured: with {_clients([last.clients])} no "
+            f"station was busier than {percent(busiest)}"
+        )
+
+
+def _retrograde(sweep: Sweep, failed: Sequence[Load]) -> Iterator[str]:
+    best = max(sweep.loads, key=lambda one: one.throughput.mean)
+    falls = [
+        one
+        for one in failed
+        if one.clients > best.clients
+        and one.throughput.mean < best.throughput.mean * (1 - BOUND)
+        and (one.throughput.high or 0.0) < best.throughput.mean
+    ]
+    if falls:
+        yield (
+            f"throughput falls beyond {_clients([best.clients])}, which no queue of this kind does"
+        )

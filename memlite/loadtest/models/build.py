@@ -1,0 +1,434 @@
+"""The models of a target: built from measured service demands, solved at each measured load."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from memlite.lab import (
+    Bounds,
+    Estimate,
+    Queue,
+    Station,
+    UnstableError,
+    balanced_job_bounds,
+    closed_mmm,
+    exact_mva,
+    fit_demands,
+    mmm,
+)
+from memlite.loadtest.models.sweep import GENERATOR, SERVER, Load, Resource, Sweep
+
+__all__ = ["REST", "Inputs", "Model", "Prediction", "Use", "inputs_of", "models_of"]
+
+REST: Final = "rest"
+"""The station without a queue that stands for all time that no processor is measured to take."""
+
+_AT_RANDOM: Final = (
+    "requests arrive at random, however many wait already; service times are exponential"
+)
+_FEWEST_TO_FIT: Final = 4  # loads, for two times and a number of servers
+_SERVERS: Final = (*range(1, 13), 16, 24, 32, 48, 64)
+_MEASURED: Final = "processor time"
+_FITTED: Final = "fitted to throughput"
+_CALIBRATED: Final = "response time with the fewest clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a model says of a station.
+
+    Attributes:
+        utilisation: of 1.
+        queue_length: the mean number of requests there.
+    """
+
+    utilisation: float
+    queue_length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says of a load; None where it says nothing.
+
+    Attributes:
+        clients: the number of requests in the whole system.
+        throughput: requests per second; None if that is what the model was given.
+        response_time: mean, in seconds; None if there is no steady state.
+        uses: of each station, by name.
+        measured: the response time that is to be compared, in seconds, if it is not the clients':
+            a proxy's.
+    """
+
+    clients: int
+    throughput: float | None
+    response_time: float | None
+    uses: dict[str, Use]
+    measured: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model and what it predicts.
+
+    Attributes:
+        name: such as ``M/M/1``.
+        describes: what of the system it is a model of, with its parameters.
+        assumes: in words.
+        predictions: one for each load.
+        clients: whether it knows how many clients there are; otherwise the measured throughput is
+            its rate of arrivals.
+        station: of a single queue, the station's name; empty for a network.
+        by_load: whether it takes the demand that was measured at each load.
+        fitted: the parameters that were fitted to the measurement, in seconds.
+        servers: of the station.
+    """
+
+    name: str
+    describes: str
+    assumes: str
+    predictions: tuple[Prediction, ...]
+    clients: bool
+    station: str = ""
+    by_load: bool = False
+    fitted: dict[str, Estimate] = field(default_factory=dict)
+    servers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The stations of a target, with their service demands.
+
+    Attributes:
+        stations: in order; the last is `REST`.
+        demands: of each, with its interval, in seconds.
+        sources: of each, where the demand is from, in a few words.
+        calibrated: the number of clients with which `REST` was found, at which predictions are no
+            test of the model; 0 if all loads were used.
+        bounds: of throughput and response time at each load.
+        bottleneck: the name of the station with the highest demand for each of its servers.
+        knee: N*, the number of clients from which on requests must wait, by asymptotic bounds.
+    """
+
+    stations: tuple[Station, ...]
+    demands: dict[str, Estimate]
+    sources: dict[str, str]
+    calibrated: int
+    bounds: tuple[Bounds, ...]
+    bottleneck: str
+    knee: float
+
+
+def inputs_of(sweep: Sweep) -> Inputs | None:
+    """Return the stations of a target; None if its loads are too few to find their demands."""
+    stations = [
+        Station(one.name, one.demand.value if one.demand else 0.0, one.servers)
+        for one in sweep.resources
+    ]
+    unknown = [one.name for one in sweep.resources if one.demand is None]
+    demands = {one.name: one.demand for one in sweep.resources if one.demand is not None}
+    sources = dict.fromkeys(demands, _MEASURED)
+    loads = sweep.loads if unknown else sweep.loads[:1]
+    if len({one.clients for one in loads}) < len(unknown) + 1:
+        return None
+    fit = fit_demands(
+        [*stations, Station(REST, 0.0, 0)],
+        [*unknown, REST],
+        [one.clients for one in loads],
+        [one.throughput.mean for one in loads],
+        sweep.think_time,
+    )
+    demands |= fit.demands
+    sources |= dict.fromkeys(unknown, _FITTED)
+    sources[REST] = _FITTED if unknown else _CALIBRATED
+    queues = [one for one in fit.stations if one.servers]
+    bottleneck = max(queues, key=lambda one: one.demand / one.servers)
+    total = sweep.think_time + math.fsum(one.demand for one in fit.stations)
+    slowest = bottleneck.demand / bottleneck.servers
+    return Inputs(
+        fit.stations,
+        demands,
+        sources,
+        0 if unknown else sweep.loads[0].clients,
+        tuple(
+            balanced_job_bounds(fit.stations, one.clients, sweep.think_time) for one in sweep.loads
+        ),
+        bottleneck.name,
+        total / slowest if slowest else math.inf,
+    )
+
+
+def models_of(sweep: Sweep, inputs: Inputs, servers: int | None = None) -> list[Model]:
+    """Return the models for which there is data, the simplest first.
+
+    Args:
+        sweep: what was measured.
+        inputs: the stations.
+        servers: how many requests the server can serve at a time, if that is known.
+    """
+    found = [_open(sweep, inputs, 1)]
+    main = _main(inputs)
+    if main.servers > 1:
+        found.append(_open(sweep, inputs, main.servers))
+    found.append(_closed(sweep, inputs))
+    if len([one for one in inputs.stations if one.servers and one.demand]) > 1:
+        found.append(_network(sweep, inputs))
+    if all(one.demands.keys() >= {r.name for r in sweep.resources} for one in sweep.loads):
+        found.append(_network_by_load(sweep, inputs))
+    traced = any(load.traced for load in sweep.loads)
+    if sweep.cores and not traced and all(one.demand for one in sweep.resources):
+        found.append(_machine(sweep))
+    fitted = _fitted(sweep, servers)
+    return [*found, *([fitted] if fitted else []), *_proxies(sweep)]
+
+
+def _main(inputs: Inputs) -> Station:
+    """Return the busiest station that is not the load generator."""
+    queues = [one for one in inputs.stations if one.servers and one.name != GENERATOR]
+    return max(queues, key=lambda one: one.demand / one.servers)
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:,.3g} µs"
+
+
+# Single queues
+
+
+def _open(sweep: Sweep, inputs: Inputs, servers: int) -> Model:
+    main = _main(inputs)
+    others = math.fsum(one.demand for one in inputs.stations) - main.demand
+    # The one server of M/M/1 is as fast as all of the station's together.
+    rate = servers / main.demand if servers == main.servers else main.servers / main.demand
+    each = rate / servers
+    predictions = []
+    for load in sweep.loads:
+        arrivals = load.throughput.mean
+        queue = _open_queue(arrivals, each, servers)
+        predictions.append(
+            Prediction(load.clients, None, None, {main.name: Use(arrivals / rate, math.inf)})
+            if queue is None
+            else Prediction(
+                load.clients,
+                None,
+                queue.response_time + others,
+                {main.name: Use(queue.utilisation, queue.in_system)},
+            )
+        )
+    name = "M/M/1" if servers == 1 else "M/M/m"
+    workers = "one server" if servers == 1 else f"{servers} servers"
+    return Model(
+        name,
+        f"{main.name} as {workers}, {_microseconds(1 / each)} a request; "
+        f"{_microseconds(others)} elsewhere",
+        _AT_RANDOM,
+        tuple(predictions),
+        clients=False,
+        station=main.name,
+    )
+
+
+def _closed(sweep: Sweep, inputs: Inputs) -> Model:
+    main = _main(inputs)
+    others = math.fsum(one.demand for one in inputs.stations) - main.demand
+    return Model(
+        f"closed M/M/{main.servers}",
+        f"{main.name} with {main.servers} server{'s' if main.servers > 1 else ''}, "
+        f"{_microseconds(main.demand)} a request; {_microseconds(others)} elsewhere, without a "
+        "queue",
+        "as many clients as there are, each with one request at a time; service times are "
+        "exponential, and nothing else makes requests wait",
+        tuple(
+            _repairman(load, main.name, sweep.think_time, others, 1 / main.demand, main.servers)
+            for load in sweep.loads
+        ),
+        clients=True,
+        station=main.name,
+    )
+
+
+def _repairman(
+    load: Load, name: str, think_time: float, others: float, rate: float, servers: int
+) -> Prediction:
+    queue = closed_mmm(load.clients, think_time + others, rate, servers)
+    return Prediction(
+        load.clients,
+        queue.throughput,
+        queue.response_time + others,
+        {name: Use(queue.utilisation, queue.in_system)},
+    )
+
+
+def _machine(sweep: Sweep) -> Model:
+    """All processes on the cores that they share."""
+    total = math.fsum(one.demand.value for one in sweep.resources if one.demand)
+    machine = Station("machine", total, sweep.cores)
+    others = _rest([machine], sweep.loads[0], sweep.think_time).demand
+    return Model(
+        "shared machine",
+        f"the machine's {sweep.cores} cores, {_microseconds(total)} a request in all processes; "
+        f"{_microseconds(others)} elsewhere, without a queue",
+        "any core serves any process, a request at a time; times are exponential",
+        tuple(
+            _repairman(load, "machine", sweep.think_time, others, 1 / total, sweep.cores)
+            for load in sweep.loads
+        ),
+        clients=True,
+        station="machine",
+    )
+
+
+# Networks
+
+
+def _network(sweep: Sweep, inputs: Inputs) -> Model:
+    states = exact_mva(inputs.stations, sweep.loads[-1].clients, sweep.think_time)
+    return Model(
+        "network",
+        ", ".join(
+            f"{one.name} {_microseconds(one.demand)}"
+            + (f" × {one.servers} servers" if one.servers > 1 else "")
+            for one in inputs.stations
+        ),
+        "each request goes from station to station by itself; service times are exponential and "
+        "the same at any load; stations do not slow each other down",
+        tuple(
+            Prediction(
+                load.clients,
+                state.throughput,
+                state.response_time,
+                {one.name: Use(one.utilisation, one.queue_length) for one in state.stations},
+            )
+            for load in sweep.loads
+            for state in [states[load.clients - 1]]
+        ),
+        clients=True,
+    )
+
+
+def _network_by_load(sweep: Sweep, inputs: Inputs) -> Model:
+    predictions = []
+    first = sweep.loads[0]
+    rest = _rest(_at(first, inputs), first, sweep.think_time)
+    for load in sweep.loads:
+        state = exact_mva([*_at(load, inputs), rest], load.clients, sweep.think_time)[-1]
+        predictions.append(
+            Prediction(
+                load.clients,
+                state.throughput,
+                state.response_time,
+                {one.name: Use(one.utilisation, one.queue_length) for one in state.stations},
+            )
+        )
+    return Model(
+        "network, demands by load",
+        "the same stations, with the processor time that a request took at each load",
+        "as the network, but a server may take less time for a request when it has more of them",
+        tuple(predictions),
+        clients=True,
+        by_load=True,
+    )
+
+
+def _at(load: Load, inputs: Inputs) -> list[Station]:
+    """Return the stations with the demands of a load, without `REST`."""
+    return [replace(one, demand=load.demands[one.name]) for one in inputs.stations[:-1]]
+
+
+def _rest(stations: Sequence[Station], load: Load, think_time: float) -> Station:
+    """Return the station without a queue with which the network has the throughput of a load."""
+    fit = fit_demands(
+        [*stations, Station(REST, 0.0, 0)],
+        [REST],
+        [load.clients],
+        [load.throughput.mean],
+        think_time,
+    )
+    return fit.stations[-1]
+
+
+# Queues of proxies, by their traces
+
+
+def _proxies(sweep: Sweep) -> list[Model]:
+    traced = {name for load in sweep.loads for name in load.traced}
+    return [_proxy(one, sweep) for one in sweep.resources if one.name in traced]
+
+
+def _proxy(proxy: Resource, sweep: Sweep) -> Model:
+    predictions = []
+    name, workers = proxy.name, proxy.servers
+    for load in sweep.loads:
+        one, arrivals = load.traced[name], load.arrivals(name)
+        if not one.service.mean:
+            continue
+        rate = 1 / one.service.mean
+        queue = _open_queue(arrivals, rate, workers)
+        predictions.append(
+            Prediction(
+                load.clients,
+                None,
+                queue.response_time if queue else None,
+                {name: Use(arrivals / rate / workers, queue.in_system if queue else math.inf)},
+                measured=one.queue.mean + one.service.mean,
+            )
+        )
+    return Model(
+        f"M/M/{workers} of {name}",
+        f"the proxy's queue and its {workers} worker{'s' if workers > 1 else ''}, with the "
+        "arrivals and service times of its trace at each load",
+        _AT_RANDOM,
+        tuple(predictions),
+        clients=False,
+        station=name,
+        by_load=True,
+    )
+
+
+# What is not busy, but waits: a disk, a bucket, another server
+
+
+def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
+    """A queue whose service time and number of servers explain the throughputs best."""
+    loads = sweep.loads
+    clients = [one.clients for one in loads]
+    if len(set(clients)) < _FEWEST_TO_FIT:
+        return None
+    counts = [servers] if servers else [one for one in _SERVERS if one <= max(clients)]
+    fits = {
+        count: fit_demands(
+            [Station(SERVER, 0.0, count), Station(REST, loads[0].response_time.mean / 2, 0)],
+            [SERVER, REST],
+            clients,
+            [one.throughput.mean for one in loads],
+            sweep.think_time,
+        )
+        for count in counts
+    }
+    count = min(fits, key=lambda one: fits[one].deviation)
+    demands = fits[count].demands
+    service, others = demands[SERVER], demands[REST].value
+    return Model(
+        f"fitted M/M/{count}",
+        f"a server for {count} request{'s' if count > 1 else ''} at a time, "
+        f"{_microseconds(service.value)} each ({_microseconds(service.interval[0])} to "
+        f"{_microseconds(service.interval[1])}); {_microseconds(others)} elsewhere, without a "
+        "queue",
+        "as the closed queue; its parameters are those that fit these throughputs best, so that "
+        "agreement with them is no test",
+        tuple(
+            _repairman(load, SERVER, sweep.think_time, others, 1 / service.value, count)
+            for load in loads
+        ),
+        clients=True,
+        station=SERVER,
+        fitted={"service time": service, "elsewhere": demands[REST]},
+        servers=count,
+    )
+
+
+def _open_queue(arrivals: float, rate: float, servers: int) -> Queue | None:
+    try:
+        return mmm(arrivals, rate, servers)
+    except UnstableError:
+        return None

@@ -1,0 +1,131 @@
+"""The page about models: ``models.html``, with its figures, and their numbers beside it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from memlite.loadtest import files
+from memlite.loadtest.models.assess import BOUND, Check
+from memlite.loadtest.models.figures import plots_of
+from memlite.loadtest.models.output import as_csv, as_json, error_text, stations
+from memlite.loadtest.models.study import TargetModels
+from memlite.loadtest.report.page import draw, render
+from memlite.loadtest.report.plots import Plot
+from memlite.loadtest.report.tables import Column, Table
+from memlite.loadtest.results import Results
+from memlite.loadtest.units import duration, percent, short
+
+__all__ = ["PLOTS", "as_values", "write_models"]
+
+_QUANTITIES: Final = {
+    "throughput": "Throughput, requests per second",
+    "response time": "Mean response time",
+}
+PLOTS: Final = 3
+"""Figures of each target."""
+
+
+def write_models(results: Results, found: Sequence[TargetModels], folder: Path) -> Path:
+    """Write ``models.html``, ``models.csv``, ``models.json`` and the figures as PNG.
+
+    Args:
+        results: the run's, for the title.
+        found: the models of its targets.
+        folder: the destination directory; created if missing.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ConfigError: a file cannot be written.
+    """
+    plots = plots_of(found)
+    drawings, _ = draw(plots, folder)
+    files.write(folder / "models.csv", as_csv(found).encode())
+    files.write(folder / "models.json", as_json(found))
+    targets = [
+        as_values(one, plots[number * PLOTS : (number + 1) * PLOTS], number)
+        for number, one in enumerate(found)
+    ]
+    page = render(
+        "models.html.j2",
+        title=f"Models of {results.title or 'a load test'}",
+        subtitle=f"Queueing models, and what was measured with {' '.join(results.command)}",
+        targets=targets,
+        drawings=drawings,
+        bound=percent(BOUND),
+    )
+    path = folder / "models.html"
+    files.write(path, page.encode())
+    return path
+
+
+def as_values(target: TargetModels, plots: Sequence[Plot], number: int) -> dict[str, Any]:
+    """Return what a page shows of a target.
+
+    Args:
+        target: the target.
+        plots: its figures.
+        number: makes the names of its tables unique on the page.
+    """
+    return {
+        "name": target.sweep.target,
+        "answer": target.answer,
+        "doubts": target.doubts,
+        "plots": plots,
+        "stations": _stations(target, number),
+        "tables": [_table(target, quantity, number) for quantity in _QUANTITIES],
+        "models": [
+            {
+                "name": one.model.name,
+                "verdict": one.verdict,
+                "describes": one.model.describes,
+                "assumes": one.model.assumes,
+                "reasons": one.reasons,
+            }
+            for one in target.assessments
+        ],
+    }
+
+
+def _stations(target: TargetModels, number: int) -> Table:
+    most = target.sweep.loads[-1].clients
+    headings = ("Servers", "Demand of a request", "95% interval", f"Busy with {most} clients")
+    keys = ("name", "servers", "demand", "interval", "busy", "source")
+    return Table(
+        f"stations-{number}",
+        f"Stations of {target.sweep.target}",
+        [Column("Station", text=True), *map(Column, headings), Column("Found from", text=True)],
+        [[row[key] for key in keys] for row in stations(target)],
+    )
+
+
+def _table(target: TargetModels, quantity: str, number: int) -> Table:
+    loads = target.sweep.loads
+    measured = [
+        load.throughput.mean if quantity == "throughput" else load.response_time.mean
+        for load in loads
+    ]
+    rows = [["measured", *(_value(quantity, one) for one in measured)]]
+    for one in target.assessments:
+        checks = {each.clients: each for each in one.checks if each.quantity == quantity}
+        if checks:
+            rows.append([one.model.name, *(_cell(checks.get(load.clients)) for load in loads)])
+    clients = [f"{load.clients} client{'s' if load.clients > 1 else ''}" for load in loads]
+    return Table(
+        f"{quantity.replace(' ', '-')}-{number}",
+        f"{_QUANTITIES[quantity]}, and the error of each prediction",
+        [Column("", text=True), *map(Column, clients)],
+        rows,
+    )
+
+
+def _cell(check: Check | None) -> str:
+    if check is None:
+        return "–"
+    predicted = "–" if check.predicted is None else _value(check.quantity, check.predicted)
+    return f"{predicted} {error_text(check)}"
+
+
+def _value(quantity: str, value: float) -> str:
+    return short(value) if quantity == "throughput" else duration(value * 1e6)
