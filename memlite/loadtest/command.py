@@ -54,6 +54,11 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return _report(options)
         if options.command == "plan":
             return _plan(options)
+        if options.command == "study":
+            # Imported here: it needs models, which take a while to import.
+            from memlite.loadtest.study.command import carry_out_study
+
+            return carry_out_study(options, options.others, sys.stdout)
         if options.command == "factorial":
             return measure_factorial(options, options.others, sys.stdout)
         if options.command == "models":

@@ -36,6 +36,7 @@ examples:
   memlite bench run 127.0.0.1:11211 --workload ycsb-a --clients 50 --duration 10
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
   memlite bench factorial --factor clients=2,16 --factor value-size=100,10k
+  memlite bench study --quick --out study
   memlite bench plan bench-results/today --rate 100k --p99 2ms
   memlite bench models results.json
   memlite bench report old/results.json new/results.json
@@ -73,11 +74,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
             options.others = others
             if not options.factor:
                 parser.error("factorial: --factor OPTION=VALUE,VALUE is required")
+        elif options.command == "study":
+            options.others = others
         elif others:
             parser.error(f"unrecognized arguments: {' '.join(others)}")
     except SystemExit:
         return None
-    if "clients" in options and options.clients is None:
+    if options.command in ("compare", "run") and options.clients is None:
         # A search for the knee goes up from a single client, unless it is the rate that goes up.
         one = options.find_knee and not options.rate
         options.clients = _numbers("1" if one else options.usual_clients)
@@ -184,6 +187,7 @@ def command_line() -> argparse.ArgumentParser:
     run.add_argument("address", metavar="HOST:PORT[=NAME]", help="or the path of a UNIX socket")
     _add_measuring(run, clients="50")
     _add_factorial(commands)
+    _add_study(commands)
     report = _command(commands, "report", "write a report from saved results, or compare several")
     report.add_argument(
         "results", nargs="+", type=Path, metavar="RESULTS", help="results.json, or its directory"
@@ -266,6 +270,76 @@ def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
         type=Path,
         metavar="DIR",
         help="output directory; one with runs of the same experiment is completed "
+        "(default: bench-results/<time>)",
+    )
+    add("-q", "--quiet", action="store_true", help="do not show progress")
+
+
+def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    study = _command(
+        commands,
+        "study",
+        "measure servers, proxies and clusters of both, and write a report with all tables and "
+        "figures; other options are those of compare",
+    )
+    study.usage = f"{_NAME} study [--quick] [options] [options of compare]"
+    add = study.add_argument
+    add("--quick", action="store_true", help="measure for minutes, not for an hour")
+    add(
+        "--backend",
+        choices=("memory", "file", "memcached"),
+        default="memory",
+        help="of the nodes; memcached: the one on the PATH (default: %(default)s)",
+    )
+    add(
+        "--clients",
+        type=_checked(_numbers),
+        metavar="LIST",
+        help="concurrent clients, three numbers or more (default: 1,2,4,…,128; quick: 1,4,16,64)",
+    )
+    add(
+        "--in-flight",
+        type=_checked(_numbers),
+        metavar="LIST",
+        help="limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64)",
+    )
+    add(
+        "--duration",
+        type=_checked(_positive_duration),
+        metavar="TIME",
+        help="length of a repetition (default: 5s; quick: 0.6s)",
+    )
+    add(
+        "--warm-up",
+        type=_checked(_duration),
+        metavar="TIME",
+        help="unmeasured load before each repetition (default: 1s; quick: 0.15s)",
+    )
+    add(
+        "--repetitions",
+        type=_checked(_positive),
+        metavar="NUM",
+        help="number of repetitions (default: 3)",
+    )
+    add(
+        "--workers",
+        type=_checked(_positive),
+        default=3,
+        metavar="NUM",
+        help="load generators: processes that run the clients (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=_checked(int),
+        default=1,
+        metavar="NUM",
+        help="random seed of the experiment's order (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with a part of the same study is completed "
         "(default: bench-results/<time>)",
     )
     add("-q", "--quiet", action="store_true", help="do not show progress")

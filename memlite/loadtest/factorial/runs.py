@@ -17,7 +17,7 @@ from memlite.loadtest.planning import plan_of
 from memlite.loadtest.results import Point, Results
 from memlite.loadtest.workload_files import as_dict
 
-__all__ = ["Measured", "check", "goes_on", "locked", "measure", "problem_of"]
+__all__ = ["Measured", "check", "goes_on", "locked", "measure", "missing_of", "problem_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,15 @@ def measure(design: Design, folder: Path, progress: RunProgress) -> list[Measure
             found[one] = _measured(design, one, folder, progress)
             progress.finish_run()
     return [Measured(one, results) for one, results in found.items() if results is not None]
+
+
+def missing_of(design: Design, folder: Path) -> list[Run]:
+    """Return the runs that have not been measured yet.
+
+    Raises:
+        ConfigError: what has been measured is something else.
+    """
+    return [one for one in design.runs if _loaded(design, one, folder) is None]
 
 
 def _measured(design: Design, one: Run, folder: Path, progress: RunProgress) -> Results:

@@ -16,7 +16,7 @@ from memlite.loadtest.models.build import REST
 from memlite.loadtest.models.study import TargetModels
 from memlite.loadtest.units import duration, percent, short
 
-__all__ = ["COLUMNS", "as_csv", "as_json", "error_text", "print_models", "stations"]
+__all__ = ["COLUMNS", "as_csv", "as_document", "as_json", "error_text", "print_models", "stations"]
 
 COLUMNS = (
     "target",
@@ -170,39 +170,41 @@ def _rows(target: TargetModels, one: Assessment) -> Iterator[list[Any]]:
 
 def as_json(found: Sequence[TargetModels]) -> bytes:
     """Return all as JSON; numbers that are infinite are null."""
-    document = [
-        {
-            "target": target.sweep.target,
-            "answer": target.answer,
-            "doubts": target.doubts,
-            "think_time": target.sweep.think_time,
-            "bottleneck": target.inputs.bottleneck,
-            "knee_clients": target.inputs.knee,
-            "stations": [
-                {
-                    "name": one.name,
-                    "servers": one.servers,
-                    "demand": one.demand,
-                    "interval": target.inputs.demands[one.name].interval,
-                    "source": target.inputs.sources[one.name],
-                }
-                for one in target.inputs.stations
-            ],
-            "loads": [
-                {
-                    "clients": load.clients,
-                    "throughput": dataclasses.asdict(load.throughput),
-                    "response_time": dataclasses.asdict(load.response_time),
-                    "utilisations": dict(load.utilisations),
-                    "bounds": dataclasses.asdict(bounds),
-                }
-                for load, bounds in zip(target.sweep.loads, target.inputs.bounds, strict=True)
-            ],
-            "models": [_model(one) for one in target.assessments],
-        }
-        for target in found
-    ]
+    document = [as_document(target) for target in found]
     return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def as_document(target: TargetModels) -> dict[str, Any]:
+    """Return the models of a target as what JSON can hold, except for infinite numbers."""
+    return {
+        "target": target.sweep.target,
+        "answer": target.answer,
+        "doubts": target.doubts,
+        "think_time": target.sweep.think_time,
+        "bottleneck": target.inputs.bottleneck,
+        "knee_clients": target.inputs.knee,
+        "stations": [
+            {
+                "name": one.name,
+                "servers": one.servers,
+                "demand": one.demand,
+                "interval": target.inputs.demands[one.name].interval,
+                "source": target.inputs.sources[one.name],
+            }
+            for one in target.inputs.stations
+        ],
+        "loads": [
+            {
+                "clients": load.clients,
+                "throughput": dataclasses.asdict(load.throughput),
+                "response_time": dataclasses.asdict(load.response_time),
+                "utilisations": dict(load.utilisations),
+                "bounds": dataclasses.asdict(bounds),
+            }
+            for load, bounds in zip(target.sweep.loads, target.inputs.bounds, strict=True)
+        ],
+        "models": [_model(one) for one in target.assessments],
+    }
 
 
 def _model(one: Assessment) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """How far a study is: one bar for the measurements of all its runs."""
 
+from memlite.loadtest.factorial.progress import RunProgress
 from memlite.loadtest.progress import ProgressDisplay
 
-__all__ = ["StudyProgress"]
+__all__ = ["ExperimentProgress", "StudyProgress"]
 
 
 class StudyProgress(ProgressDisplay):
@@ -38,3 +39,26 @@ class StudyProgress(ProgressDisplay):
     def message(self, text: str) -> None:
         """Print a permanent line."""
         self._bar.message(text)
+
+
+class ExperimentProgress(RunProgress):
+    """Shows the runs of the experiment in the bar of the study.
+
+    Args:
+        study: that of the study.
+    """
+
+    def __init__(self, study: StudyProgress) -> None:
+        super().__init__(quiet=True)
+        self._study = study
+        self.display = study
+
+    def begin(self, total: int, missing: int) -> None:
+        """Ignore how many there are: the study knows."""
+
+    def start_run(self, description: str) -> None:
+        """Start a run."""
+        self._study.run = f"experiment, {description}"
+
+    def finish_run(self) -> None:
+        """Ignore it: its only measurement was counted."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memlite.loadtest import scaling, selection
+from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.results import Interval, Point, ProxyTimes, Results
 from memlite.loadtest.statistics import interval
@@ -158,12 +159,18 @@ def _nodes(one: Line) -> Iterator[str]:
     row = _row(one)
     yield percent(max(row.nodes, default=0.0))
     yield duration(row.node_demand or 0.0)
-    yield row.limit or "nothing known"
+    yield _limit(one, row)
 
 
 def _proxies(one: Line) -> tuple[str, str]:
     row = _row(one)
-    return percent(row.proxy or 0.0), row.limit or "nothing known"
+    return percent(row.proxy or 0.0), _limit(one, row)
+
+
+def _limit(one: Line, row: scaling.Row) -> str:
+    if machine_doubt([one.saturated]):
+        return "other programs"
+    return row.limit or "none was busy"
 
 
 def _proxy_times(one: Line) -> list[ProxyTimes]:

@@ -1,0 +1,132 @@
+"""Carries out ``memlite bench study``."""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from memlite.core.errors import StartError
+from memlite.loadtest.experiment import Plan
+from memlite.loadtest.factorial.analysis import analyse
+from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of
+from memlite.loadtest.factorial.design import keep as keep_design
+from memlite.loadtest.factorial.output import save_analysis
+from memlite.loadtest.factorial.runs import check, goes_on, locked, missing_of
+from memlite.loadtest.factorial.runs import measure as measure_experiment
+from memlite.loadtest.models.study import TargetModels, model_targets
+from memlite.loadtest.planning import new_folder, prepare
+from memlite.loadtest.progress import progress_display
+from memlite.loadtest.results import Results
+from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
+from memlite.loadtest.study.measured import Measured, answer, doubts
+from memlite.loadtest.study.output import keep, save
+from memlite.loadtest.study.progress import ExperimentProgress, StudyProgress
+from memlite.loadtest.study.runs import Sweeps
+from memlite.loadtest.study.sections import lines
+
+__all__ = ["carry_out_study"]
+
+_ERRORS: Final = 1
+_INTERRUPTED: Final = 130
+_WIDTH: Final = 79
+_SWEEPS: Final = "sweeps"
+_EXPERIMENT: Final = "experiment"
+
+
+def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: TextIO) -> int:
+    """Measure, or go on measuring, and write the report.
+
+    Args:
+        options: how much is measured, and where it goes.
+        others: options of ``compare`` for all runs.
+        out: gets the answer.
+
+    Returns:
+        The exit code: 0, 1 if requests have failed, or 130 if the user has interrupted it.
+
+    Raises:
+        ConfigError: an option is invalid, or the folder has something else.
+        StartError: a run cannot begin, or has failed.
+    """
+    wanted = _study(options, others)
+    folder = options.out or new_folder()
+    sweeps = Sweeps(wanted, folder / _SWEEPS)
+    plans = sweeps.plans()
+    check(_design(wanted, options.seed), folder)
+    prepare(folder)
+    (folder / _EXPERIMENT).mkdir(exist_ok=True)
+    (folder / _SWEEPS).mkdir(exist_ok=True)
+    try:
+        with locked(folder):
+            keep(folder, wanted)
+            measured = _measure(sweeps, plans, folder, options)
+            save(folder, measured)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+        return _INTERRUPTED
+    except StartError as error:
+        raise StartError(f"{error}; {goes_on(folder)}") from None
+    sentences = [*doubts(measured), *answer(measured)]
+    out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
+    # Imported here: the plotting libraries take a second to import.
+    from memlite.loadtest.study.report import write
+
+    out.write(f"\nreport: {write(measured, folder)}\n")
+    if any(point.errors for point in measured.points):
+        sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
+        return _ERRORS
+    return 0
+
+
+def _study(options: argparse.Namespace, others: Sequence[str]) -> Study:
+    given: dict[str, Any] = {
+        "clients": options.clients and tuple(options.clients),
+        "in_flight": options.in_flight and tuple(options.in_flight),
+        "duration": options.duration,
+        "warm_up": options.warm_up,
+        "repetitions": options.repetitions,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    scale = replace(QUICK if options.quick else FULL, **changes)
+    return study(scale, options.backend, [f"--workers={options.workers}", *others])
+
+
+def _design(wanted: Study, seed: int) -> Design:
+    return design_of(wanted.factors, wanted.of_experiment, wanted.scale.repetitions, seed)
+
+
+def _measure(
+    sweeps: Sweeps, plans: Mapping[Sweep, Plan], folder: Path, options: argparse.Namespace
+) -> Measured:
+    wanted, there = sweeps.study, sweeps.there()
+    design, of_experiment = _design(wanted, options.seed), folder / _EXPERIMENT
+    keep_design(of_experiment / DESIGN_NAME, design)
+    left = sum(
+        len(plan.levels) * len(plan.targets) * plan.workload.load.repetitions
+        for sweep, plan in plans.items()
+        if sweep not in there
+    ) + len(missing_of(design, of_experiment))
+    with progress_display(quiet=options.quiet) as bar:
+        bar.expect_measurements(left)
+        progress = StudyProgress(bar)
+        found = sweeps.measure(there, progress)
+        runs = measure_experiment(design, of_experiment, ExperimentProgress(progress))
+    analyses = analyse(design, runs)
+    save_analysis(of_experiment, design, runs, analyses)
+    return Measured(wanted, found, design, runs, analyses, _models(found))
+
+
+def _models(found: Mapping[Sweep, Results]) -> dict[str, TargetModels]:
+    """Return the models of one server, of a proxy before it, and of the whole system."""
+    highest = max(sweep.in_flight for sweep in found)
+    chosen = {
+        "reads from one server": lines(found, "direct", "read-only")[0],
+        "reads through one proxy": next(
+            one for one in lines(found, "proxied", "read-only") if one.sweep.in_flight == highest
+        ),
+        "writes to the whole system": lines(found, "writes")[-1],
+    }
+    return {title: model_targets(line.results)[0] for title, line in chosen.items()}
