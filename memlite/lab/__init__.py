@@ -1,4 +1,4 @@
-"""Models of measured systems: queues, networks of queues, scalability, factorial experiments.
+"""Checks and models of measured systems: laws, steady states, queues, scalability, experiments.
 
 Everything here is a function of numbers: of rates, times and measured values. Times are in seconds
 and rates per second throughout, unless all arguments of a function are in another unit of time.
@@ -6,7 +6,14 @@ Needs the extra ``bench``.
 """
 
 from memlite.lab.factorial import Effect, FactorialResult, analyse_factorial
+from memlite.lab.laws import (
+    ClosedLoopCheck,
+    check_closed_loop,
+    in_system,
+    interactive_response_time,
+)
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
+from memlite.lab.outliers import Stall, find_outliers, find_stalls
 from memlite.lab.queues import (
     Queue,
     UnstableError,
@@ -16,24 +23,45 @@ from memlite.lab.queues import (
     mmm,
     mmmk,
 )
+from memlite.lab.saturation import LoadRange, LoadState, Saturation, find_saturation
 from memlite.lab.scalability import Scalability, fit_scalability
+from memlite.lab.stationarity import BatchMeans, Trend, batch_means, find_trend
+from memlite.lab.warmup import Transients, find_transients, mser
 
 __all__ = [
+    "BatchMeans",
+    "ClosedLoopCheck",
     "Effect",
     "FactorialResult",
+    "LoadRange",
+    "LoadState",
     "NetworkState",
     "Queue",
+    "Saturation",
     "Scalability",
+    "Stall",
     "Station",
     "StationState",
+    "Transients",
+    "Trend",
     "UnstableError",
     "analyse_factorial",
     "approximate_mva",
+    "batch_means",
+    "check_closed_loop",
     "closed_mmm",
     "exact_mva",
+    "find_outliers",
+    "find_saturation",
+    "find_stalls",
+    "find_transients",
+    "find_trend",
     "fit_scalability",
+    "in_system",
+    "interactive_response_time",
     "mg1",
     "mm1",
     "mmm",
     "mmmk",
+    "mser",
 ]
