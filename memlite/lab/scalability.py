@@ -7,7 +7,7 @@ one at a time; κ is the cost of keeping every pair coherent, which makes throug
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,14 @@ _Floats = npt.NDArray[np.float64]
 _Range = tuple[float, float]
 
 _PARAMETERS = 3
+# How often the parameters are drawn, for the intervals of what follows from them.
+_DRAWS = 10_000
 # A peak further away than this many times the most clients that were measured is not predicted.
 _REACH = 2.0
 _NOTHING = 1e-9
+# What is not due to chance, and how far a point may be from the law all the same.
+_UNLIKELY = 0.01
+_MATTERS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,15 @@ class Scalability:
         contention_interval: the confidence interval of σ.
         coherency_interval: that of κ.
         rate_interval: that of γ.
+        peak_clients_interval: the confidence interval of N*; its upper bound is infinite if κ may
+            be 0.
+        peak_throughput_interval: that of the throughput with as many.
         explained: the share of the variation of throughput that the fit explains (R²).
         peak_clients: N*, the number of clients with the most throughput; infinite if κ is 0.
         peak_throughput: the throughput with as many; γ/σ if there is no peak, which is the limit.
         warnings: what the data cannot support, each in a sentence.
+        covariance: of γ, σ and κ, in this order; empty if the points do not show it.
+        quantile: that of Student's t for the confidence; infinite likewise.
     """
 
     contention: float
@@ -50,15 +60,44 @@ class Scalability:
     explained: float
     peak_clients: float
     peak_throughput: float
+    peak_clients_interval: _Range
+    peak_throughput_interval: _Range
     warnings: tuple[str, ...]
+    covariance: tuple[tuple[float, ...], ...] = ()
+    quantile: float = math.inf
 
     def throughput(self, clients: float) -> float:
         """Return the throughput that the fit predicts."""
         return float(_law(np.array([clients]), self.rate, self.contention, self.coherency)[0])
 
+    def band(self, clients: float) -> _Range:
+        """Return the confidence interval of the mean throughput.
+
+        It is that of a nonlinear regression, by the derivatives of the law: Bates and Watts,
+        *Nonlinear Regression Analysis and Its Applications* (1988), section 2.3.
+        """
+        if not self.covariance:
+            return 0.0, math.inf
+        middle = self.throughput(clients)
+        # Derivatives by γ, σ and κ.
+        share = middle / self.rate / clients
+        slopes = np.array(
+            [
+                share * clients,
+                -middle * share * (clients - 1),
+                -middle * share * clients * (clients - 1),
+            ]
+        )
+        half = self.quantile * math.sqrt(max(float(slopes @ np.array(self.covariance) @ slopes), 0))
+        return max(middle - half, 0.0), middle + half
+
 
 def fit_scalability(
-    clients: Sequence[float], throughput: Sequence[float], confidence: float = 0.95
+    clients: Sequence[float],
+    throughput: Sequence[float],
+    confidence: float = 0.95,
+    *,
+    relative: bool = False,
 ) -> Scalability:
     """Fit the law to measured points by least squares, with σ and κ from 0.
 
@@ -66,6 +105,8 @@ def fit_scalability(
         clients: the number of clients of each point; several points may have the same.
         throughput: that of each point.
         confidence: of the intervals, of 1.
+        relative: whether the logarithms are fitted: for throughputs that vary by as many percent
+            everywhere, as measured ones do, rather than by as many operations.
 
     Raises:
         ValueError: there are less than three different numbers of clients, one is below 1, or a
@@ -88,15 +129,16 @@ def fit_scalability(
     from scipy.special import stdtrit
 
     # All is scaled to the point with the most clients, so that no parameter is tiny.
+    form: Callable[[_Floats], _Floats] = np.log if relative else np.asarray
     most = float(at.max())
     scale = float((found / at).max())
     units = np.array([scale, 1 / (most - 1), 1 / (most * (most - 1))])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OptimizeWarning)  # with three points there are no intervals
         fitted, covariance = curve_fit(
-            lambda number, *values: _law(number, *(values * units)) / scale,
+            lambda number, *values: form(_law(number, *(values * units)) / scale),
             at,
-            found / scale,
+            form(found / scale),
             p0=_guess(at, found, units),
             bounds=(0, np.inf),
             x_scale="jac",
@@ -107,10 +149,12 @@ def fit_scalability(
         )
     rate, contention, coherency = (float(one) for one in fitted * units)
     freedom = len(at) - _PARAMETERS
-    if freedom and np.isfinite(covariance).all():
-        reach = float(stdtrit(freedom, (1 + confidence) / 2)) * np.sqrt(np.diag(covariance)) * units
-    else:
-        reach = np.full(_PARAMETERS, math.inf)
+    known = bool(freedom) and bool(np.isfinite(covariance).all())
+    quantile = float(stdtrit(freedom, (1 + confidence) / 2)) if known else math.inf
+    reach = np.full(_PARAMETERS, math.inf)
+    if known:
+        covariance *= np.outer(units, units)
+        reach = quantile * np.sqrt(np.diag(covariance))
     residuals = found - _law(at, rate, contention, coherency)
     variation = float(((found - found.mean()) ** 2).sum())
     explained = 1 - float((residuals**2).sum()) / variation if variation else 1.0
@@ -128,6 +172,9 @@ def fit_scalability(
         highest = float(_law(np.array([peak]), rate, contention, coherency)[0])
     else:
         highest = rate / contention if contention > _NOTHING * units[1] else math.inf
+    peaks = ((1.0, math.inf), (0.0, math.inf))
+    if known:
+        peaks = _peak_intervals(np.array(fitted * units), covariance, freedom, confidence)
     return Scalability(
         contention,
         coherency,
@@ -138,7 +185,13 @@ def fit_scalability(
         explained,
         peak,
         highest,
-        tuple(_warnings(at, freedom, intervals[2], peak, explained)),
+        *peaks,
+        (
+            *_warnings(at, freedom, intervals[2], peak, explained),
+            *_lack_of_fit(at, form(found), form(_law(at, rate, contention, coherency)), found),
+        ),
+        tuple(tuple(float(one) for one in row) for row in covariance) if known else (),
+        quantile,
     )
 
 
@@ -154,6 +207,38 @@ def _peak(contention: float, coherency: float) -> float:
     return max(math.sqrt((1 - contention) / coherency), 1.0) if coherency else math.inf
 
 
+def _peak_intervals(
+    fitted: _Floats, covariance: _Floats, freedom: int, confidence: float
+) -> tuple[_Range, _Range]:
+    """Return the intervals of the peak's clients and throughput.
+
+    They are quantiles over parameters drawn from the distribution that the fit gives them, because
+    the peak is not even nearly linear in κ.
+    """
+    random = np.random.default_rng(1)
+    # Scaled to correlations, as the parameters differ by orders of magnitude.
+    deviations = np.sqrt(np.diag(covariance))
+    scale = np.where(deviations > 0, deviations, 1.0)
+    normal = random.multivariate_normal(
+        np.zeros(_PARAMETERS), covariance / np.outer(scale, scale), _DRAWS, check_valid="ignore"
+    )
+    # Student's t: the variance of the points is itself an estimate.
+    normal *= np.sqrt(freedom / random.chisquare(freedom, _DRAWS))[:, None]
+    rates, contention, coherency = (fitted + normal * scale).T
+    contention, coherency = np.maximum(contention, 0), np.maximum(coherency, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.sqrt(np.maximum(1 - contention, 0) / coherency)
+        at = np.where(contention >= 1, 1.0, np.maximum(at, 1.0))
+        finite = np.isfinite(at)
+        highest = np.where(finite, _law(np.where(finite, at, 1), rates, contention, coherency), 0)
+        highest = np.where(finite, highest, rates / contention)
+    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    # Quantiles between values, one of which is infinite, are not numbers.
+    clients = np.quantile(at, tails, method="nearest")
+    throughput = np.quantile(highest, tails, method="nearest")
+    return (float(clients[0]), float(clients[1])), (float(throughput[0]), float(throughput[1]))
+
+
 def _guess(clients: _Floats, throughput: _Floats, units: _Floats) -> _Floats:
     """Return scaled parameters near the best: those of N/X, which is linear in them."""
     from scipy.optimize import nnls
@@ -167,6 +252,37 @@ def _guess(clients: _Floats, throughput: _Floats, units: _Floats) -> _Floats:
         return np.array([1.0, 1.0, 1.0])
     found: _Floats = np.array([1 / inverse / units[0], contention / inverse, coherency / inverse])
     return found
+
+
+def _lack_of_fit(
+    clients: _Floats, measured: _Floats, fitted: _Floats, throughput: _Floats
+) -> Iterator[str]:
+    """Warn of points that are further from the law than their repetitions are from each other.
+
+    The F-test for lack of fit: Draper and Smith, *Applied Regression Analysis* (1998), section 2.1.
+    Of repetitions that hardly differ, it also finds deviations that do not matter; they pass.
+    """
+    loads = np.unique(clients)
+    means = np.array([measured[clients == load].mean() for load in loads])
+    counts = np.array([(clients == load).sum() for load in loads])
+    at = np.array([fitted[clients == load][0] for load in loads])
+    freedom, free_errors = len(loads) - _PARAMETERS, len(clients) - len(loads)
+    if freedom < 1 or free_errors < 1:
+        return
+    typical = np.array([throughput[clients == load].mean() for load in loads])
+    # Deviations of logarithms are shares already.
+    relative = bool(np.array_equal(measured, np.log(throughput)))
+    worst = float(np.abs((means - at) / (1 if relative else typical)).max())
+    lack = float((counts * (means - at) ** 2).sum()) / freedom
+    errors = float(((measured - means[np.searchsorted(loads, clients)]) ** 2).sum()) / free_errors
+    from scipy.special import fdtrc
+
+    chance = float(fdtrc(freedom, free_errors, lack / errors)) if errors else 0.0
+    if chance < _UNLIKELY and worst > _MATTERS:
+        yield (
+            f"The law does not fit: a point is {worst:.0%} away from it, and repetitions do not "
+            "explain that."
+        )
 
 
 def _warnings(

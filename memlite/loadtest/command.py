@@ -13,6 +13,7 @@ from memlite.core import signals
 from memlite.core.errors import StartError
 from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
+from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import run
 from memlite.loadtest.factorial import measure_factorial
 from memlite.loadtest.files import load, save
@@ -21,6 +22,7 @@ from memlite.loadtest.planning import new_folder, plan_of, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
 from memlite.loadtest.summary import print_summary
+from memlite.loadtest.sweep import with_saturation
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text
 
 __all__ = ["carry_out"]
@@ -123,7 +125,7 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     prepare(folder)
     try:
         with progress_display(quiet=options.quiet) as display:
-            results = run(plan, display)
+            results = with_saturation(with_checks(run(plan, display)))
     except BaseException:
         # Nothing was saved: remove the empty directory.
         with contextlib.suppress(OSError):

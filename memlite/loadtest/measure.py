@@ -9,8 +9,16 @@ from memlite.loadtest.limits import ClientRefusedError
 from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
-from memlite.loadtest.recorder import Recording, Tally, percentile
-from memlite.loadtest.results import Latency, MachineUse, ProxyTimes, Repetition, ServerUse, Slice
+from memlite.loadtest.recorder import SECOND, Recording, Tally, percentile
+from memlite.loadtest.results import (
+    Intervals,
+    Latency,
+    MachineUse,
+    ProxyTimes,
+    Repetition,
+    ServerUse,
+    Slice,
+)
 from memlite.loadtest.statistics import latency, new_histogram
 from memlite.loadtest.targets import Target
 from memlite.loadtest.usage import Reading
@@ -97,6 +105,8 @@ def repetition_of(
         response=_latencies(recording.response),
         service=_latencies(recording.service),
         series=_series(recording),
+        intervals=_intervals(recording),
+        think_time=_think_time(recording),
         server=server,
         generator_share=round(recording.busiest / seconds, 4),
         generator_cpu=round(recording.cpu / max(counts.operations, 1) * 1e6, 2),
@@ -122,13 +132,35 @@ def _latencies(tallies: Mapping[str, Tally]) -> dict[str, Latency]:
 
 
 def _series(recording: Recording) -> list[Slice]:
+    seconds: dict[int, Recording] = {}
+    for number, interval in sorted(recording.intervals.items()):
+        second = number * recording.interval // SECOND
+        seconds.setdefault(second, Recording()).add(Recording(intervals={0: interval}))
+    found = [(second, one.intervals[0]) for second, one in seconds.items()]
     return [
-        Slice(
-            second,
-            operations,
-            errors,
-            percentile(tally, 0.5) if tally else None,
-            percentile(tally, 0.99) if tally else None,
-        )
-        for second, (tally, operations, errors) in sorted(recording.seconds.items())
+        Slice(second, operations, errors, _percentile(tally, 0.5), _percentile(tally, 0.99))
+        for second, (tally, operations, errors) in found
     ]
+
+
+def _intervals(recording: Recording) -> Intervals | None:
+    complete = (recording.ended - recording.began) // recording.interval
+    if not complete:
+        return None
+    nothing: tuple[Tally, int, int] = ({}, 0, 0)
+    found = [recording.intervals.get(number, nothing) for number in range(complete)]
+    return Intervals(
+        seconds=recording.interval / SECOND,
+        operations=[operations for _, operations, _ in found],
+        p50=[_percentile(tally, 0.5) for tally, _, _ in found],
+        p99=[_percentile(tally, 0.99) for tally, _, _ in found],
+    )
+
+
+def _percentile(tally: Tally, share: float) -> float | None:
+    return percentile(tally, share) if tally else None
+
+
+def _think_time(recording: Recording) -> float | None:
+    count = sum(sum(tally.values()) for tally in recording.response.values())
+    return round(recording.thought / count / 1000, 3) if recording.thought and count else None

@@ -1,12 +1,19 @@
 """Low-overhead recording of one worker's measurements."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-__all__ = ["Counts", "Recorder", "Recording", "Tally", "percentile"]
+__all__ = ["SECOND", "Counts", "Recorder", "Recording", "Tally", "interval_for", "percentile"]
 
-_SECOND = 1_000_000_000
+SECOND = 1_000_000_000
 _NEVER = 1 << 63
+# The lengths of intervals, all of which divide a second, and how many a measurement may have at
+# most: enough to find a warm-up, and few enough for the file of results to stay small.
+_LENGTHS = tuple(milliseconds * 1_000_000 for milliseconds in (10, 20, 50, 100, 250, 500))
+_MOST_INTERVALS = 120
+# Closed intervals wait to be summed until the measurement has ended, which a client cannot notice.
+# Each takes memory, so that a long measurement sums the oldest earlier.
+_MOST_WAITING = 150
 
 Tally = dict[int, int]
 """The number of times each latency, in microseconds, was observed."""
@@ -52,7 +59,11 @@ class Recording:
         response: tallies of response times by operation.
         service: tallies of service times by operation; empty for a closed loop.
         lateness: for an open loop, tally of how late requests were sent.
-        seconds: by second: a tally over all operations, the number of operations, and of errors.
+        thought: in a closed loop, the time between replies and the requests that followed them,
+            summed over all requests, in nanoseconds.
+        interval: the length of an interval, in nanoseconds.
+        intervals: by interval: a tally over all operations, the number of operations, and of
+            errors.
         began: when the first request was due, on the monotonic clock, in nanoseconds.
         ended: when the last reply arrived, on the same clock.
         cpu: processor time of all workers, in seconds.
@@ -63,14 +74,16 @@ class Recording:
     response: dict[str, Tally] = field(default_factory=dict)
     service: dict[str, Tally] = field(default_factory=dict)
     lateness: Tally = field(default_factory=dict)
-    seconds: dict[int, tuple[Tally, int, int]] = field(default_factory=dict)
+    thought: int = 0
+    interval: int = SECOND
+    intervals: dict[int, tuple[Tally, int, int]] = field(default_factory=dict)
     began: int = 0
     ended: int = 0
     cpu: float = 0.0
     busiest: float = 0.0
 
     def add(self, other: "Recording") -> None:
-        """Add what another worker recorded at the same time."""
+        """Add what another worker recorded at the same time, in intervals of the same length."""
         self.counts.add(other.counts)
         for mine, theirs in (
             (self.response, other.response),
@@ -79,10 +92,12 @@ class Recording:
             for kind, tally in theirs.items():
                 _add(mine.setdefault(kind, {}), tally)
         _add(self.lateness, other.lateness)
-        for second, (tally, operations, errors) in other.seconds.items():
-            before, count, failed = self.seconds.get(second, ({}, 0, 0))
+        self.thought += other.thought
+        self.interval = other.interval
+        for number, (tally, operations, errors) in other.intervals.items():
+            before, count, failed = self.intervals.get(number, ({}, 0, 0))
             _add(before, tally)
-            self.seconds[second] = (before, count + operations, failed + errors)
+            self.intervals[number] = (before, count + operations, failed + errors)
         self.began = min(self.began, other.began) if self.began else other.began
         self.ended = max(self.ended, other.ended)
         self.cpu += other.cpu
@@ -92,18 +107,24 @@ class Recording:
 class Recorder:
     """Tallies that a worker's clients update directly; a call per operation would cost too much.
 
+    Args:
+        interval: the length of the intervals of the time series, in nanoseconds.
+
     Attributes:
-        response: tallies of response times in the current second, by operation.
+        response: tallies of response times in the current interval, by operation.
         service: tallies of service times, by operation.
         lateness: tally of how late requests were sent.
         counts: the counters.
-        turn: when the next second begins, in nanoseconds; a client that records something at or
-            after that time calls `next_second` first.
+        thought: in a closed loop, the time between replies and the requests that followed them, in
+            nanoseconds.
+        turn: when the next interval begins, in nanoseconds; a client that records something at or
+            after that time calls `next_interval` first.
         last: when the last reply arrived or the last error occurred, in nanoseconds.
         measuring: whether the measurement is running.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interval: int = SECOND) -> None:
+        self._interval = interval
         self.measuring = False
         self._clear(0)
         self.turn = _NEVER
@@ -113,11 +134,13 @@ class Recorder:
         self.service: defaultdict[str, Tally] = defaultdict(dict)
         self.lateness: Tally = {}
         self.counts = Counts()
-        self._recording = Recording(began=now)
-        self._second = 0
+        self.thought = 0
+        self._recording = Recording(began=now, interval=self._interval)
+        self._waiting: deque[tuple[int, dict[str, Tally], int, int]] = deque()
+        self._number = 0
         self._operations = 0
         self._errors = 0
-        self.turn = now + _SECOND
+        self.turn = now + self._interval
         self.last = now
 
     def begin(self, now: int) -> None:
@@ -129,40 +152,62 @@ class Recorder:
         """Stop measuring and return the recording; the caller adds its processor time."""
         self.measuring = False
         self.turn = _NEVER
-        self._close_second()
+        self._close_interval()
+        while self._waiting:
+            self._sum_up(*self._waiting.popleft())
         recording = self._recording
         recording.counts = self.counts
         recording.service = self.service
         recording.lateness = self.lateness
+        recording.thought = self.thought
         recording.ended = self.last
         return recording
 
-    def next_second(self, now: int) -> None:
-        """Close all seconds that have ended by `now`."""
+    def next_interval(self, now: int) -> None:
+        """Close all intervals that have ended by `now`."""
         while now >= self.turn:
-            self._close_second()
-            self._second += 1
-            self.turn += _SECOND
+            self._close_interval()
+            self._number += 1
+            self.turn += self._interval
 
-    def _close_second(self) -> None:
-        overall: Tally = {}
-        for kind, tally in self.response.items():
-            _add(overall, tally)
-            _add(self._recording.response.setdefault(kind, {}), tally)
-            tally.clear()
+    def _close_interval(self) -> None:
         operations = self.counts.operations - self._operations
         errors = sum(self.counts.errors.values()) - self._errors
         if operations or errors:
-            self._recording.seconds[self._second] = (overall, operations, errors)
+            self._waiting.append((self._number, self.response, operations, errors))
+            self.response = defaultdict(dict)
         self._operations += operations
         self._errors += errors
+        if len(self._waiting) > _MOST_WAITING:
+            self._sum_up(*self._waiting.popleft())
+
+    def _sum_up(
+        self, number: int, response: dict[str, Tally], operations: int, errors: int
+    ) -> None:
+        overall: Tally = {}
+        for kind, tally in response.items():
+            _add(overall, tally)
+            _add(self._recording.response.setdefault(kind, {}), tally)
+        self._recording.intervals[number] = (overall, operations, errors)
 
     def glance(self) -> tuple[int, int, float]:
-        """Return the operations and errors so far and this second's 99th percentile, in µs."""
+        """Return the operations and errors so far and the last intervals' p99, in µs."""
         tally: Tally = {}
-        for one in self.response.values():
+        before = self._waiting[-1][1] if self._waiting else {}
+        for one in (*before.values(), *self.response.values()):
             _add(tally, one)
         return self.counts.operations, sum(self.counts.errors.values()), percentile(tally, 0.99)
+
+
+def interval_for(seconds: float) -> int:
+    """Return the length of the intervals of a measurement's time series, in nanoseconds.
+
+    Args:
+        seconds: the measurement's planned length; 0 if it is not known.
+    """
+    shortest = seconds * SECOND / _MOST_INTERVALS
+    fine = (length for length in _LENGTHS if length >= shortest)
+    return next(fine, SECOND) if seconds else SECOND
 
 
 def _add(mine: Tally, other: Tally) -> None:

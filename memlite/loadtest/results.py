@@ -11,18 +11,27 @@ from typing import Any
 __all__ = [
     "FORMAT",
     "VERSION",
+    "Checks",
     "ClusterInfo",
+    "Estimate",
     "Interval",
+    "Intervals",
     "Knee",
     "Latency",
+    "LawCheck",
     "MachineUse",
     "Point",
     "ProxyTimes",
     "Repetition",
+    "RepetitionCheck",
     "Results",
+    "SaturationFound",
+    "SeriesCheck",
     "ServerUse",
     "Slice",
+    "StallFound",
     "TargetInfo",
+    "UslFit",
 ]
 
 FORMAT = "memlite-bench"
@@ -89,6 +98,23 @@ class Slice:
     errors: int = 0
     p50: float | None = None
     p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """A repetition in short intervals of equal length, without an incomplete last one.
+
+    Attributes:
+        seconds: the length of an interval.
+        operations: operations completed in each.
+        p50: median response time of those operations, in microseconds; null if there were none.
+        p99: 99th percentile of their response times; likewise.
+    """
+
+    seconds: float
+    operations: Sequence[int]
+    p50: Sequence[float | None]
+    p99: Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +191,11 @@ class Repetition:
         service: for an open loop, service times: measured from when a request was sent. Empty for a
             closed loop.
         series: the time series, second by second.
+        intervals: the time series in finer steps; None if the measurement was shorter than one of
+            them, and in files of earlier versions.
+        think_time: in a closed loop, the mean time from a reply until the client sent its next
+            request, in microseconds: the generator's own, and the pause of the workload. None if it
+            was not measured.
         server: resources used by a local server; None for a remote one.
         generator_share: CPU utilisation of the busiest worker, 1.0 being one fully used core.
         generator_cpu: processor time of the generator per operation, in microseconds.
@@ -189,6 +220,8 @@ class Repetition:
     response: Mapping[str, Latency] = field(default_factory=dict)
     service: Mapping[str, Latency] = field(default_factory=dict)
     series: Sequence[Slice] = ()
+    intervals: Intervals | None = None
+    think_time: float | None = None
     server: ServerUse | None = None
     generator_share: float = 0.0
     generator_cpu: float = 0.0
@@ -206,6 +239,119 @@ class Repetition:
     def failed(self) -> int:
         """The number of errors of all kinds."""
         return sum(self.errors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LawCheck:
+    """A repetition in a closed loop against the interactive response time law, R = N/X − Z.
+
+    Attributes:
+        clients: N: how many requests all clients may have in flight.
+        throughput: X: requests per second.
+        response_time: R: the mean response time, in microseconds.
+        think_time: Z: the mean time from a reply to the client's next request, in microseconds.
+        predicted: N/X − Z, in microseconds.
+        difference: that divided by R, less 1.
+        in_system: X·(R + Z), which is N by Little's law.
+        tolerance: the largest difference, in either direction, for which the law holds: 2%, or if
+            that is more, what the ends of the measurement can explain, which cut off at most the
+            longest response of each client.
+        holds: whether it holds.
+    """
+
+    clients: int
+    throughput: float
+    response_time: float
+    think_time: float
+    predicted: float
+    difference: float
+    in_system: float
+    tolerance: float
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StallFound:
+    """Successive intervals with less than half of the median throughput.
+
+    Attributes:
+        start: when it began, in seconds from the start of the repetition.
+        seconds: its length.
+        lost: operations that were not completed in it, compared with the median.
+    """
+
+    start: float
+    seconds: float
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesCheck:
+    """What the throughput in the intervals of a repetition shows.
+
+    Attributes:
+        warm_up: the length of the warm-up that the measurement contains, by MSER-5, in seconds.
+        cool_down: that of the cool-down, in seconds.
+        known: whether they could be told. If not, the repetition is too short, or has no steady
+            state.
+        bias: by how much they change the mean throughput, as a share of that of the steady state.
+        trend: by how much throughput rises from the beginning to the end of the steady state, as a
+            share of its mean.
+        trend_low: the lower bound of the 95% confidence interval of that.
+        trend_high: the upper bound.
+        steady: whether there is no trend: the interval contains 0, or the trend is less than 5%.
+        throughput: the mean of the steady state, in operations per second.
+        throughput_low: the lower bound of its 95% confidence interval, by batch means.
+        throughput_high: the upper bound.
+        independent: whether the batches pass for independent; if not, the interval is too narrow.
+        outliers: the numbers of intervals that are outliers, from 0. They count like the others.
+        stalls: those that are stalls.
+    """
+
+    warm_up: float
+    cool_down: float
+    known: bool
+    bias: float
+    trend: float
+    trend_low: float
+    trend_high: float
+    steady: bool
+    throughput: float
+    throughput_low: float
+    throughput_high: float
+    independent: bool
+    outliers: Sequence[int] = ()
+    stalls: Sequence[StallFound] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionCheck:
+    """The checks of a repetition.
+
+    Attributes:
+        number: the repetition's number.
+        law: the interactive response time law; None in an open loop, and if the think time is not
+            known.
+        series: the time series; None if it has less than 20 intervals.
+    """
+
+    number: int
+    law: LawCheck | None = None
+    series: SeriesCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The checks of a point.
+
+    Attributes:
+        repetitions: those of each repetition.
+        outliers: the numbers of the repetitions whose throughput is an outlier, by a modified
+            z-score above 3.5, of five repetitions or more. They count like the others.
+    """
+
+    repetitions: Sequence[RepetitionCheck]
+    outliers: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +373,8 @@ class Point:
             operations.
         service: service times, likewise; empty for a closed loop.
         generator_limited: whether the generator, rather than the server, was the bottleneck.
+        checks: what checks of the repetitions found; None in files of earlier versions, and for
+            bursts.
     """
 
     target: str
@@ -241,6 +389,7 @@ class Point:
     response: Mapping[str, Latency]
     service: Mapping[str, Latency] = field(default_factory=dict)
     generator_limited: bool = False
+    checks: Checks | None = None
 
     @property
     def errors(self) -> dict[str, int]:
@@ -273,6 +422,80 @@ class Knee:
     throughput: float
     p99: float
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An estimate and its 95% confidence interval.
+
+    Attributes:
+        value: the estimate; null if it is infinite.
+        low: the lower bound of the interval.
+        high: the upper bound; null if it is infinite.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class UslFit:
+    """The Universal Scalability Law, fitted to the throughputs of a target.
+
+    Attributes:
+        contention: σ.
+        coherency: κ.
+        rate: γ, the throughput of one client, in operations per second.
+        peak_clients: N*, the number of clients with the most throughput.
+        peak_throughput: the throughput with as many, in operations per second.
+        explained: the share of the variation of throughput that the fit explains (R²).
+        warnings: what the data cannot support.
+    """
+
+    contention: Estimate
+    coherency: Estimate
+    rate: Estimate
+    peak_clients: Estimate
+    peak_throughput: Estimate
+    explained: float
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SaturationFound:
+    """Where a target saturates, in a closed loop with several numbers of clients.
+
+    Attributes:
+        target: the target's name.
+        value_size: size of a value in bytes.
+        under: the numbers of clients with which it is under-saturated.
+        saturated: those with at least 95% of the highest throughput.
+        over: those with less, above the best.
+        uncertain: those of all these whose confidence interval allows for another range.
+        knee: the fewest clients from which on it is saturated; null if it never is.
+        knee_above: the most clients that are certainly too few for the knee; 0 if none are.
+        knee_at_most: the fewest that are certainly enough; null if none are.
+        asymptotic_knee: the number of clients at which the bounds for light and for heavy load
+            meet.
+        most_power: the number of clients with the most throughput divided by response time.
+        usl: the Universal Scalability Law; null with less than four numbers of clients.
+        warnings: what the data cannot support.
+    """
+
+    target: str
+    value_size: float
+    under: Sequence[int]
+    saturated: Sequence[int]
+    over: Sequence[int]
+    uncertain: Sequence[int]
+    knee: int | None
+    knee_above: int
+    knee_at_most: int | None
+    asymptotic_knee: float
+    most_power: int | None
+    usl: UslFit | None = None
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +563,8 @@ class Results:
         bursts: measurements of bursts, in which new clients arrive all at once and each sets and
             gets its own key. Comparisons with a ``steady`` workload include them.
         knees: the results of searches for the knee.
+        saturation: where each target saturates, for each size of values that was measured with two
+            numbers of clients or more.
         failure: why the run ended early, if the user did not interrupt it.
     """
 
@@ -358,6 +583,7 @@ class Results:
     points: Sequence[Point]
     bursts: Sequence[Point] = ()
     knees: Sequence[Knee] = ()
+    saturation: Sequence[SaturationFound] = ()
     failure: str = ""
     format: str = FORMAT
     version: int = VERSION

@@ -9,7 +9,7 @@ from memlite.loadtest.prices import Prices, costs
 from memlite.loadtest.recommendation import choices, recommendation
 from memlite.loadtest.results import Interval, Point, Results
 from memlite.loadtest.units import duration, short
-from memlite.loadtest.verdict import verdict
+from memlite.loadtest.verdict import findings, generator_warnings, warnings
 
 __all__ = ["print_summary"]
 
@@ -17,8 +17,10 @@ _WIDTH = 79
 
 
 def print_summary(results: Results, prices: Prices, stream: TextIO) -> None:
-    """Print the measurements, which target to take, and the verdict."""
+    """Print whether the generator was the bottleneck, the measurements, and the verdict."""
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, highlight=False)
+    for sentence in generator_warnings(results):
+        console.print(sentence, markup=False, style="bold")
     console.print(_table(results))
     for point in results.points:
         for kind, number in sorted(point.errors.items()):
@@ -29,7 +31,8 @@ def print_summary(results: Results, prices: Prices, stream: TextIO) -> None:
             )
     console.print()
     available = choices(results, costs(results, prices))
-    for sentence in [*recommendation(available, prices.currency), *verdict(results)]:
+    answer = recommendation(available, prices.currency)
+    for sentence in [*answer, *findings(results), *warnings(results)]:
         console.print(sentence, markup=False)
 
 

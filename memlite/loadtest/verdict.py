@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from memlite.loadtest import scaling, selection
+from memlite.loadtest import scaling, selection, sweep
+from memlite.loadtest.checking import doubts
 from memlite.loadtest.doubt import Comparison, compare, doubt_about_saturation, machine_doubt
 from memlite.loadtest.results import Knee, Latency, Point, Results
 from memlite.loadtest.units import duration, grouped, percent, size
 
-__all__ = ["findings", "verdict", "warnings"]
+__all__ = ["findings", "generator_warnings", "warnings"]
 
 _KEEPS_UP = 0.98
 """A target keeps up with a rate if it completes at least this share of it."""
 _MAX_ERROR_KINDS = 3
+_MAX_DOUBTED = 2
 _REASONS = {
     "throughput": "a higher load does not raise throughput",
     "slo": "a higher load exceeds the SLO",
@@ -21,20 +23,11 @@ _REASONS = {
 }
 
 
-def verdict(results: Results) -> list[str]:
-    """Return the findings and the warnings.
-
-    Args:
-        results: the results of one run, or of several combined.
-    """
-    return [*findings(results), *warnings(results)]
-
-
 def findings(results: Results) -> list[str]:
     """Return what was found as sentences, the most important first.
 
     Args:
-        results: see `verdict`.
+        results: the results of one run, or of several combined.
     """
     if not results.points:
         return ["Nothing was measured."]
@@ -42,6 +35,7 @@ def findings(results: Results) -> list[str]:
         return [*_concurrent(results)]
     return [
         *_closed_loop(results),
+        *sweep.findings(results),
         *scaling.findings(results),
         *_knees(results),
         *_open_loop(results),
@@ -50,14 +44,14 @@ def findings(results: Results) -> list[str]:
 
 
 def warnings(results: Results) -> list[str]:
-    """Return what to bear in mind about the findings, as sentences.
+    """Return what to bear in mind about the findings, as sentences, besides `generator_warnings`.
 
     Args:
-        results: see `verdict`.
+        results: see `findings`.
     """
     return [
         *_machine_warning([*results.points, *results.bursts]),
-        *_generator_warnings(results.points),
+        *_check_warning(results.points),
         *_error_warnings(results),
         *_single_repetition(results.points),
         *_partial_warning(results),
@@ -296,9 +290,13 @@ def _machine_warning(points: Sequence[Point]) -> Iterator[str]:
         )
 
 
-def _generator_warnings(points: Sequence[Point]) -> Iterator[str]:
-    for name in dict.fromkeys(point.target for point in points):
-        of_target = [point for point in points if point.target == name]
+def generator_warnings(results: Results) -> Iterator[str]:
+    """Yield where the load generator was the bottleneck: what is to be known before any figure.
+
+    Args:
+        results: see `findings`.
+    """
+    for name, of_target in selection.by_target(results, results.points).items():
         limited = [point for point in of_target if point.generator_limited]
         if limited:
             loads = ", ".join(dict.fromkeys(_load(point) for point in limited))
@@ -307,6 +305,22 @@ def _generator_warnings(points: Sequence[Point]) -> Iterator[str]:
                 f"The load generator, not {name}, was the bottleneck {where}: the server may be "
                 "faster than these figures suggest."
             )
+
+
+def _check_warning(points: Sequence[Point]) -> Iterator[str]:
+    found = [(point, doubts(point)) for point in points]
+    doubted = [(point, some) for point, some in found if some]
+    if not doubted:
+        return
+    named = [
+        f"{point.target} at {_load(point)} ({', '.join(some)})"
+        for point, some in doubted[:_MAX_DOUBTED]
+    ]
+    more = " and others" if doubted[_MAX_DOUBTED:] else ""
+    yield (
+        f"Checks cast doubt on {len(doubted)} of {len(points)} measurements: {', '.join(named)}"
+        f"{more}."
+    )
 
 
 def _error_warnings(results: Results) -> Iterator[str]:

@@ -22,7 +22,7 @@ from memlite.loadtest.limits import what_failed
 from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.plain import PlainOperations
-from memlite.loadtest.recorder import Recorder, Recording
+from memlite.loadtest.recorder import Recorder, Recording, interval_for
 from memlite.loadtest.supply import Supply
 from memlite.loadtest.tls import tls_context
 
@@ -92,10 +92,12 @@ class _Worker:
 
 class _Measurement:
     def __init__(self, task: Task, pipe: Connection, messages: asyncio.Queue[object]) -> None:
+        load = task.workload.load
         self._task = task
         self._pipe = pipe
         self._messages = messages
-        self._recorder = Recorder()
+        self._interval = interval_for(0.0 if load.operations else load.duration)
+        self._recorder = Recorder(self._interval)
         self._progress = self._recorder.glance
         self._tls = tls_context(task.tls) if task.tls else None
         self._nodes = Nodes(task.topology) if task.topology else None
@@ -280,6 +282,7 @@ class _Measurement:
             task.address,
             [_one_by_one(stream, self._share(number)) for number, stream in enumerate(streams)],
             timeout=task.timeout,
+            interval=self._interval,
             think_time=load.think_time,
             check=streams[0].check if task.verify else None,
             login=task.login,

@@ -35,11 +35,20 @@ CLASSES = (
     results.Repetition,
     results.Latency,
     results.Slice,
+    results.Intervals,
+    results.Checks,
+    results.RepetitionCheck,
+    results.LawCheck,
+    results.SeriesCheck,
+    results.StallFound,
     results.ServerUse,
     results.MachineUse,
     results.ProxyTimes,
     results.Interval,
     results.Knee,
+    results.SaturationFound,
+    results.UslFit,
+    results.Estimate,
 )
 
 

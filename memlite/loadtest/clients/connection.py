@@ -9,6 +9,7 @@ from memlite.client.replies import END, FENCE, Item, ReplyError, ReplyReader, Sh
 from memlite.client.scanner import ReplyScanner
 from memlite.loadtest.clients.measured import MeasuredConnection, Owner
 from memlite.loadtest.clients.settings import Check
+from memlite.loadtest.clients.thinking import Thinking
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
@@ -102,6 +103,7 @@ class TextConnection(MeasuredConnection):
         self._owner: TextOwner = owner
         self.window: deque[Batch] = deque()
         self._thinking = False
+        self._think_times = Thinking()
         self._check = owner.settings.check
         self._pipeline = owner.settings.pipeline
         self._think_time = owner.settings.think_time
@@ -133,6 +135,8 @@ class TextConnection(MeasuredConnection):
             operations = owner.take(self._pipeline)
             if operations:
                 self.send(operations, 0)
+                thought = self._think_times.ends(self.window[-1].sent, len(operations))
+                self._recorder.thought += thought
                 return
         owner.idle()
 
@@ -170,7 +174,7 @@ class TextConnection(MeasuredConnection):
             return
         now = perf_counter_ns()
         if now >= recorder.turn:
-            recorder.next_second(now)
+            recorder.next_interval(now)
         recorder.last = now
         window, freed = self.window, 0
         for answer in answers:
@@ -241,6 +245,8 @@ class TextConnection(MeasuredConnection):
             tally = recorder.service[operation.kind]
             microseconds = (now - batch.sent) // 1000
             tally[microseconds] = tally.get(microseconds, 0) + 1
+        else:
+            self._think_times.replied(now)
 
     def _check_values(self, check: Check, items: tuple[Item, ...]) -> None:
         for item in items:

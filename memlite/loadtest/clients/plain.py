@@ -30,9 +30,10 @@ class PlainConnection(MeasuredConnection):
         # nanoseconds.
         self._expected = b""
         self._sent = 0
-        # How many of the replies have arrived, where they are scanned one by one, and whether the
-        # scanner has the beginning of another.
+        # How many of the replies have arrived, where they are scanned one by one, when the last of
+        # them did, and whether the scanner has the beginning of another.
         self._arrived = 0
+        self._scanned = 0
         self._scanning = False
 
     @property
@@ -55,8 +56,11 @@ class PlainConnection(MeasuredConnection):
         if not owner.stopped and self.connected:
             requests, self._expected = self._take(self._pipeline)
             if requests:
-                self._recorder.counts.sent += len(requests)
-                self._sent = perf_counter_ns()
+                recorder = self._recorder
+                recorder.counts.sent += len(requests)
+                self._sent = now = perf_counter_ns()
+                # What this is called for is the last reply, or the start.
+                recorder.thought += (now - recorder.last) * len(self._expected)
                 self._transport.write(requests)
                 return
         self._expected = b""
@@ -67,7 +71,7 @@ class PlainConnection(MeasuredConnection):
         now = perf_counter_ns()
         recorder = self._recorder
         if now >= recorder.turn:
-            recorder.next_second(now)
+            recorder.next_interval(now)
         recorder.last = now
         counts = recorder.counts
         counts.received += len(data)
@@ -95,6 +99,9 @@ class PlainConnection(MeasuredConnection):
 
     def _scan(self, data: bytes, now: int) -> None:
         self._scanning = True
+        # Those that have been answered wait for the others.
+        self._recorder.thought += (now - self._scanned) * self._arrived
+        self._scanned = now
         try:
             replies = self._scanner.feed(data)
         except ReplyError as error:

@@ -7,6 +7,7 @@ from memlite.loadtest.clients.connection import TextOwner
 from memlite.loadtest.clients.nodes import Nodes
 from memlite.loadtest.clients.nodes_client import NodesClient
 from memlite.loadtest.clients.plain import PlainConnection
+from memlite.loadtest.clients.thinking import Thinking
 from memlite.loadtest.plain import PlainOperations
 
 __all__ = ["PlainNodesClient"]
@@ -29,6 +30,7 @@ class PlainNodesClient(NodesClient):
         self._pipeline = owner.settings.pipeline
         self._connections: list[_NodeConnection] = []
         self._left = 0
+        self._think_times = Thinking()
 
     @property
     def connections(self) -> Sequence[PlainConnection]:
@@ -48,7 +50,8 @@ class PlainNodesClient(NodesClient):
             request, letter = self._take(1)
             if request:
                 self._left = 1
-                self._connections[self._index(request)].begin(request, letter)
+                now = self._connections[self._index(request)].begin(request, letter)
+                self.recorder.thought += self._think_times.ends(now, 1)
             else:
                 self._owner.idle()
         else:
@@ -64,13 +67,23 @@ class PlainNodesClient(NodesClient):
             requests.append(request)
             letters.append(letter)
         self._left = len(shares)
+        moments, count = 0, 0
         for number, (requests, letters) in shares.items():
-            self._connections[number].begin(b"".join(requests), b"".join(letters))
-        if not shares:
+            now = self._connections[number].begin(b"".join(requests), b"".join(letters))
+            moments += now * len(letters)
+            count += len(letters)
+        if shares:
+            self.recorder.thought += self._think_times.ends(moments // count, count)
+        else:
             self._owner.idle()
 
-    def answered(self) -> None:
-        """Send more once all nodes have answered."""
+    def answered(self, count: int) -> None:
+        """Send more once all nodes have answered.
+
+        Args:
+            count: the number of replies of the one that has just answered.
+        """
+        self._think_times.replied(self.recorder.last, count)
         self._left -= 1
         if not self._left:
             self.fill()
@@ -83,14 +96,19 @@ class _NodeConnection(PlainConnection):
         super().__init__(client, operations)
         self._client = client
 
-    def begin(self, requests: bytes, expected: bytes) -> None:
-        """Send requests; `expected` has a letter for the reply to each."""
+    def begin(self, requests: bytes, expected: bytes) -> int:
+        """Send requests; `expected` has a letter for the reply to each.
+
+        Returns:
+            When they were sent, in nanoseconds.
+        """
         self._expected = expected
         self._recorder.counts.sent += len(requests)
         self._sent = perf_counter_ns()
         self._transport.write(requests)
+        return self._sent
 
     def fill(self) -> None:
         """Leave it to the client."""
-        self._expected = b""
-        self._client.answered()
+        count, self._expected = len(self._expected), b""
+        self._client.answered(count)

@@ -14,7 +14,7 @@ from memlite.client.login import LoginRefusedError, TextLogin
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.settings import Check
-from memlite.loadtest.recorder import Recorder, Recording
+from memlite.loadtest.recorder import SECOND, Recorder, Recording
 from memlite.protocol import Limits, TextParser
 from memlite.protocol.commands import Arguments, Command
 
@@ -58,6 +58,7 @@ class PymemcacheClients:
         streams: for each client a function that returns its next operation, None when there are no
             more.
         timeout: seconds for a request.
+        interval: the length of the intervals of the time series, in nanoseconds.
         think_time: seconds between a reply and the next request.
         check: checks the values of replies; None for no check.
         login: comes first on each connection; None for none.
@@ -70,6 +71,7 @@ class PymemcacheClients:
         streams: "Sequence[Callable[[], Operation | None]]",
         *,
         timeout: float,
+        interval: int = SECOND,
         think_time: float = 0.0,
         check: Check | None = None,
         login: TextLogin | None = None,
@@ -78,7 +80,18 @@ class PymemcacheClients:
         self._ended = threading.Event()
         self._go = threading.Event()
         self._clients = [
-            _Client(address, login, tls, take, timeout, think_time, check, self._go, self._ended)
+            _Client(
+                address,
+                login,
+                tls,
+                take,
+                timeout,
+                think_time,
+                check,
+                self._go,
+                self._ended,
+                Recorder(interval),
+            )
             for take in streams
         ]
 
@@ -187,11 +200,14 @@ class _Client(threading.Thread):
         check: Check | None,
         go: threading.Event,
         ended: threading.Event,
+        recorder: Recorder,
     ) -> None:
         super().__init__(daemon=True)
-        self.recorder = Recorder()
+        self.recorder = recorder
         self.recording = Recording()
         self.begin_at = 0
+        # When the last reply came; 0 before the first, and after an error.
+        self._replied = 0
         self._take = take
         self._think_time = think_time
         self._check = check
@@ -242,13 +258,17 @@ class _Client(threading.Thread):
             kind = _kind(error)
             counts.errors[kind] = counts.errors.get(kind, 0) + 1
             recorder.last = perf_counter_ns()
+            self._replied = 0
             self._client.close()
             if isinstance(error, OSError):
                 time.sleep(_RETRY_SECONDS)
             return
         now = recorder.last = perf_counter_ns()
         if now >= recorder.turn:
-            recorder.next_second(now)
+            recorder.next_interval(now)
+        if self._replied:
+            recorder.thought += began - max(self._replied, self.begin_at)
+        self._replied = now
         counts.operations += operation.keys or 1
         if operation.keys:
             counts.hits += len(found)

@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from memlite.loadtest.clients.connection import Answer, Batch, Sender, TextConnection, TextOwner
 from memlite.loadtest.clients.nodes import Nodes
 from memlite.loadtest.clients.nodes_client import NodesClient
+from memlite.loadtest.clients.thinking import Thinking
 from memlite.loadtest.operations import Operation
 
 __all__ = ["TextNodesClient"]
@@ -57,11 +58,13 @@ class TextNodesClient(NodesClient):
 
     Attributes:
         take: returns so many operations.
+        think_times: those of the client, whose connections note when they have replies.
     """
 
     def __init__(self, owner: TextOwner, nodes: Nodes) -> None:
         super().__init__(owner, nodes)
         self.take = owner.take
+        self.think_times = Thinking()
         self._connections: list[_NodeConnection] = []
         self._thinking = False
 
@@ -87,7 +90,9 @@ class TextNodesClient(NodesClient):
         if not owner.stopped and self.connected:
             operations = self.take(self.settings.pipeline)
             if operations:
-                self.send(operations, 0)
+                now = perf_counter_ns()
+                self.send(operations, now)
+                self.recorder.thought += self.think_times.ends(now, len(operations))
                 return
         owner.idle()
 
@@ -154,6 +159,7 @@ class _NodeConnection(TextConnection):
     def __init__(self, client: TextNodesClient) -> None:
         super().__init__(client)
         self._client = client
+        self._think_times = client.think_times
         # Of each batch in the window, and before those, of the ones just answered.
         self._rounds: deque[_Round] = deque()
 

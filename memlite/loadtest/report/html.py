@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from memlite.loadtest import files, scaling, selection, units
+from memlite.loadtest.checking import with_checks
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.efficiency import Efficiency, efficiencies
 from memlite.loadtest.machines import MachineTable
@@ -17,14 +18,15 @@ from memlite.loadtest.machines import load as load_machines
 from memlite.loadtest.prices import Cost, Prices, assumptions, costs
 from memlite.loadtest.prices import load as load_prices
 from memlite.loadtest.recommendation import Choice, choices, recommendation
-from memlite.loadtest.report.cluster_plots import cluster_plots
+from memlite.loadtest.report.check_tables import check_rows, sweep_rows
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
+from memlite.loadtest.report.figures import figures
 from memlite.loadtest.report.page import draw, render
-from memlite.loadtest.report.plots import Plot, PlotData, plots
+from memlite.loadtest.report.plots import Plot, PlotData
 from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
 from memlite.loadtest.scaling import Row
 from memlite.loadtest.statistics import interval
-from memlite.loadtest.verdict import findings, warnings
+from memlite.loadtest.verdict import findings, generator_warnings, warnings
 
 __all__ = ["PAGE_NAME", "write"]
 
@@ -40,10 +42,11 @@ def write(
     """Write the page and the images; see `memlite.loadtest.report.write_report`."""
     prices = load_prices() if prices is None else prices
     machines = load_machines() if machines is None else machines
+    runs = [with_checks(run) for run in runs]
     results = combine(runs)
     efficient = efficiencies(results, machines)  # before anything is written
     data = PlotData(results, costs(results, prices), prices)
-    available = [*cluster_plots(data), *plots(data)]
+    available = figures(data)
     drawings, written = draw(available, folder)
     page = folder / PAGE_NAME
     files.write(
@@ -72,7 +75,13 @@ def _page(
         answer=answer,
         choices=[_choice(one, data.prices) for one in available] if answer else [],
         sentences=findings(results),
-        warnings=[*warnings(results), *comparison_warnings(runs)],
+        warnings=[
+            *generator_warnings(results),
+            *warnings(results),
+            *comparison_warnings(runs),
+        ],
+        checks=check_rows(results),
+        sweeps=sweep_rows(results),
         clusters=[_cluster(row) for row in scaling.rows(results)],
         efficiencies=efficient,
         targets=[_target(target) for target in results.targets],

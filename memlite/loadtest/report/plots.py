@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from memlite.loadtest import selection
 from memlite.loadtest.prices import Cost, Prices
 from memlite.loadtest.report.plotting import (
     client_counts,
-    complete_seconds,
     draw_line,
     first_reaching,
     generator_limited_legend,
@@ -90,7 +89,6 @@ def plots(data: PlotData) -> list[Plot]:
         single_set,
         percentiles,
         value_size,
-        timeline,
         open_loop,
         cost,
     )
@@ -292,66 +290,6 @@ def value_size(data: PlotData) -> Plot | None:
         title,
         "Higher is better. A falling line shows the cost of larger values. "
         + interval_caption(groups),
-        draw,
-    )
-
-
-def timeline(data: PlotData) -> Plot | None:
-    """Throughput and 99th percentile over time, second by second."""
-    results = data.results
-    points = selection.closed_loop(results) or selection.open_loop(results)
-    chosen = [
-        point
-        for point in selection.at_common_load(data.groups(selection.with_main_value_size(points)))
-        if any(len(complete_seconds(one)) > 1 for one in point.repetitions)
-    ]
-    if not chosen or selection.is_concurrent(results):
-        return None
-    title = f"Second by second, {load_text(chosen)}"
-
-    def draw(theme: Theme) -> Figure:
-        figure, (above, below) = new_figure(theme, title, height=6.6, rows=2, sharex=True)
-        styles = data.target_styles(theme)
-        operations: list[float] = []
-        p99s: list[float] = []
-        seconds: list[float] = []
-        for point in chosen:
-            style = styles[point.target]
-            for one in point.repetitions:
-                complete = complete_seconds(one)
-                times = [float(each.second) for each in complete]
-                counts = [float(each.operations) for each in complete]
-                known = [(each.second, each.p99) for each in complete if each.p99 is not None]
-                for axes, x, y in (
-                    (above, times, counts),
-                    (below, [float(second) for second, _ in known], [p99 for _, p99 in known]),
-                ):
-                    axes.plot(
-                        x,
-                        y,
-                        color=style.colour,
-                        linestyle=style.dash,
-                        marker=style.marker,
-                        markersize=4,
-                        linewidth=1.2,
-                        alpha=0.85,
-                    )
-                operations += counts
-                p99s += [p99 for _, p99 in known]
-                seconds += times
-        above.xaxis.set_major_locator(MaxNLocator(12, integer=True))
-        below.set_xlabel("Time in seconds")
-        value_axis(above, operations, _THROUGHPUT, short)
-        value_axis(below, p99s, "99th percentile", duration)
-        # Leave room for the markers of the first and last second.
-        below.set_xlim(-0.02 * max(seconds), 1.02 * max(seconds))
-        return add_legend(figure, theme, [styles[point.target] for point in chosen])
-
-    return Plot(
-        "timeline",
-        title,
-        "Each line is one repetition. Level lines indicate a steady state; dips in throughput that "
-        "coincide with latency peaks are pauses of the server or the machine.",
         draw,
     )
 

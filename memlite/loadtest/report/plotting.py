@@ -8,13 +8,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from memlite.loadtest.report.style import TargetStyle, Theme, label
-from memlite.loadtest.results import Interval, Latency, Point, Repetition, Slice
+from memlite.loadtest.results import Interval, Latency, Point
 from memlite.loadtest.statistics import positive_interval
 from memlite.loadtest.units import grouped
 
 __all__ = [
     "client_counts",
-    "complete_seconds",
     "draw_line",
     "first_reaching",
     "generator_limited_legend",
@@ -162,11 +161,6 @@ def load_text(points: Sequence[Point]) -> str:
 def client_counts(groups: Mapping[str, Sequence[Point]]) -> list[float]:
     """Return the numbers of clients of all points."""
     return [float(point.clients) for points in groups.values() for point in points]
-
-
-def complete_seconds(repetition: Repetition) -> list[Slice]:
-    """Return the seconds of a repetition, without an incomplete last one."""
-    return [one for one in repetition.series if one.second + 1 <= repetition.seconds + 0.01]
 
 
 def first_reaching(values: Sequence[float], threshold: float) -> int:

@@ -7,6 +7,7 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = compare; and set at "bench compare"
     test "$words[2]" = bench; and test "$words[3]" = run; and set at "bench run"
     test "$words[2]" = bench; and test "$words[3]" = factorial; and set at "bench factorial"
+    test "$words[2]" = bench; and test "$words[3]" = study; and set at "bench study"
     test "$words[2]" = bench; and test "$words[3]" = report; and set at "bench report"
     test "$words[2]" = bench; and test "$words[3]" = plan; and set at "bench plan"
     test "$words[2]" = bench; and test "$words[3]" = models; and set at "bench models"
@@ -98,6 +99,7 @@ complete -c memlite -n '__memlite_at ""' -s V -l version -d 'print the version a
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a compare -d 'start a server for each backend and compare them'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a run -d 'measure one running server'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a factorial -d 'measure all combinations of factors and say what matters; other options are those of compare'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a study -d 'measure servers, proxies and clusters of both, and write a report with all tables and figures; other options are those of compare'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -d 'write a report from saved results, or compare several'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a plan -d 'say how many servers and machines a load needs, from saved results'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a models -d 'compare queueing models with results saved at several numbers of clients'
@@ -209,6 +211,19 @@ complete -c memlite -n '__memlite_at "bench factorial"' -l repetitions -x -d 'ru
 complete -c memlite -n '__memlite_at "bench factorial"' -l seed -x -d 'random seed, of the order of runs as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l out -r -F -d 'output directory; one with runs of the same experiment is completed (default: bench-results/<time>)'
 complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not show progress'
+
+complete -c memlite -n '__memlite_at "bench study"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "bench study"' -l quick -d 'measure for minutes, not for an hour'
+complete -c memlite -n '__memlite_at "bench study"' -l backend -x -a 'memory file memcached' -d 'of the nodes; memcached: the one on the PATH (default: memory)'
+complete -c memlite -n '__memlite_at "bench study"' -l clients -x -d 'concurrent clients, three numbers or more (default: 1,2,4,…,128; quick: 1,4,16,64)'
+complete -c memlite -n '__memlite_at "bench study"' -l in-flight -x -d 'limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64)'
+complete -c memlite -n '__memlite_at "bench study"' -l duration -x -d 'length of a repetition (default: 5s; quick: 0.6s)'
+complete -c memlite -n '__memlite_at "bench study"' -l warm-up -x -d 'unmeasured load before each repetition (default: 1s; quick: 0.15s)'
+complete -c memlite -n '__memlite_at "bench study"' -l repetitions -x -d 'number of repetitions (default: 3)'
+complete -c memlite -n '__memlite_at "bench study"' -l workers -x -d 'load generators: processes that run the clients (default: 3)'
+complete -c memlite -n '__memlite_at "bench study"' -l seed -x -d 'random seed of the experiment\'s order (default: 1)'
+complete -c memlite -n '__memlite_at "bench study"' -l out -r -F -d 'output directory; one with a part of the same study is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench study"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench report"' -F
 complete -c memlite -n '__memlite_at "bench report"' -s h -l help -d 'show this help message and exit'

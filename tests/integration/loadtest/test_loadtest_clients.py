@@ -329,15 +329,31 @@ async def test_think_time(server):
     assert (recording.ended - recording.began) / 1e9 > 0.45
 
 
+@both
+@pytest.mark.parametrize(("pipeline", "think"), [(1, 0.0), (4, 0.0), (4, 0.05)])
+@patiently
+async def test_response_and_think_times_are_all_of_the_time(server, budget, pipeline, think):
+    if think and budget is plain:
+        pytest.skip("plain connections do not think")
+    server.service = 0.01
+    recording = await drive(server, take=budget(40), pipeline=pipeline, think_time=think)
+    responses = sum(time * count * 1000 for time, count in recording.response["get"].items())
+    elapsed = (recording.ended - recording.began) * pipeline
+    assert responses + recording.thought == pytest.approx(elapsed, rel=0.02)
+    if think:
+        pauses = 40 - pipeline  # there is none after the last requests
+        assert recording.thought / pauses / 1e9 > 0.045
+
+
 @pytest.mark.parametrize("take", [get, plain()])
 async def test_results_per_second(server, take):
     recording = await drive(server, take=take, seconds=2.2, connections=2)
     # Seconds without operations are left out; the machine may stall for that long.
-    seconds = list(recording.seconds)
+    seconds = list(recording.intervals)
     assert seconds == sorted(set(seconds))
     assert seconds[0] == 0
     assert 2 <= seconds[-1] <= (recording.ended - recording.began) // 10**9
-    assert sum(operations for _, operations, _ in recording.seconds.values()) == (
+    assert sum(operations for _, operations, _ in recording.intervals.values()) == (
         recording.counts.operations
     )
     assert sum(merged(recording.response).values()) == recording.counts.operations

@@ -106,3 +106,41 @@ def test_points_that_cannot_be_fitted(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         fit_scalability(clients, throughput)
+
+
+def test_the_peak_and_the_band_are_covered_as_often_as_they_say() -> None:
+    random = np.random.default_rng(4)
+    clients = CLIENTS * 3
+    peak = math.sqrt((1 - CONTENTION) / COHERENCY)
+    covered = np.zeros(3)
+    rounds = 200
+    for _ in range(rounds):
+        noise = np.exp(random.normal(0, 0.03, len(clients)))
+        points = [law(one) * more for one, more in zip(clients, noise, strict=True)]
+        fit = fit_scalability(clients, points, relative=True)
+        for index, ((low, high), value) in enumerate(
+            (
+                (fit.peak_clients_interval, peak),
+                (fit.peak_throughput_interval, law(peak)),
+                (fit.band(20), law(20)),
+            )
+        ):
+            covered[index] += low <= value <= high
+    # 95% are expected; 200 rounds have a standard deviation of 1.5%.
+    assert (covered / rounds > 0.90).all(), covered
+
+
+def test_a_peak_that_is_not_there_has_no_upper_bound() -> None:
+    random = np.random.default_rng(5)
+    clients = CLIENTS * 3
+    points = [1000 * one / (1 + 0.05 * (one - 1)) * random.normal(1, 0.02) for one in clients]
+    fit = fit_scalability(clients, points, relative=True)
+    assert math.isinf(fit.peak_clients_interval[1])
+    assert any("may be 0" in warning for warning in fit.warnings)
+
+
+def test_without_freedom_there_is_no_band() -> None:
+    fit = fit_scalability([1, 2, 3], [10, 19, 27])
+    assert fit.band(2) == (0, math.inf)
+    assert fit.peak_clients_interval == (1, math.inf)
+    assert fit.peak_throughput_interval == (0, math.inf)

@@ -4,7 +4,15 @@ import functools
 import random
 from statistics import NormalDist
 
-from memlite.loadtest.results import Knee, Repetition, Results, ServerUse, Slice, TargetInfo
+from memlite.loadtest.results import (
+    Intervals,
+    Knee,
+    Repetition,
+    Results,
+    ServerUse,
+    Slice,
+    TargetInfo,
+)
 from memlite.loadtest.statistics import latency, new_histogram, point
 
 CLIENTS = (10, 20, 40, 70, 100)
@@ -66,6 +74,7 @@ def repetition(number, kind, throughput, response, noise, *, seconds=4.0, **more
             "all": whole,
         },
         "series": tuple(series),
+        "intervals": intervals(throughput, whole, seconds, random.Random(number)),
         "server": ServerUse(
             seconds * min(0.98, throughput / SPEED[kind][0]),
             min(0.98, throughput / SPEED[kind][0]),
@@ -75,6 +84,16 @@ def repetition(number, kind, throughput, response, noise, *, seconds=4.0, **more
         "generator_cpu": 11.0,
     } | more
     return Repetition(number, 1_790_000_000.0 + number * 5, seconds, operations, **arguments)
+
+
+def intervals(throughput, whole, seconds, noise):
+    numbers = range(int(seconds * 10))
+    return Intervals(
+        0.1,
+        tuple(round(throughput / 10 * noise.gauss(1, 0.05)) for _ in numbers),
+        tuple(whole.p50 * noise.gauss(1, 0.03) for _ in numbers),
+        tuple(whole.p99 * noise.lognormvariate(0, 0.15) for _ in numbers),
+    )
 
 
 def closed_points(kinds, clients, sizes, repetitions, noise):

@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 
 def record(recorder, kind, microseconds, now):
     if now >= recorder.turn:
-        recorder.next_second(now)
+        recorder.next_interval(now)
     tally = recorder.response.setdefault(kind, {})
     tally[microseconds] = tally.get(microseconds, 0) + 1
     recorder.counts.operations += 1
@@ -25,7 +25,7 @@ def test_the_time_series():
     recorder.counts.errors["timeout"] = 1
     record(recorder, "get", 30, 7 * SECOND + 1)  # nothing happened in between
     recording = recorder.end()
-    assert recording.seconds == {0: ({10: 1, 20: 1}, 2, 1), 2: ({30: 1}, 1, 0)}
+    assert recording.intervals == {0: ({10: 1, 20: 1}, 2, 1), 2: ({30: 1}, 1, 0)}
     assert recording.response == {"get": {10: 1, 30: 1}, "set": {20: 1}}
     assert (recording.began, recording.ended) == (5 * SECOND, 7 * SECOND + 1)
 
@@ -54,7 +54,7 @@ def test_recordings_are_summed():
         one.cpu = one.busiest = float(value)
         total.add(one)
     assert total.response == {"get": {5: 1, 7: 1}}
-    assert total.seconds == {0: ({5: 1, 7: 1}, 2, 4)}
+    assert total.intervals == {0: ({5: 1, 7: 1}, 2, 4)}
     assert (total.counts.operations, total.counts.hits) == (2, 2)
     assert total.counts.errors == {"timeout": 4}
     assert (total.began, total.ended) == (8, 110)

@@ -17,11 +17,12 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest import prices
 from memlite.loadtest.report import write_report
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
-from memlite.loadtest.report.plots import PlotData, plots
+from memlite.loadtest.report.figures import figures
+from memlite.loadtest.report.plots import PlotData
 from memlite.loadtest.report.style import DARK, LIGHT, css_variables, png, svg, target_styles
 from tests.unit.loadtest.samples import KNEE, results
 
-STEADY = ["throughput", "response-time", "percentiles", "timeline", "cost"]
+STEADY = ["throughput", "response-time", "percentiles", "cost"]
 NASTY = [
     "<script>alert(1)</script>",
     "_hidden",
@@ -35,7 +36,7 @@ NASTY = [
 def plots_by_name(made):
     table = prices.load()
     data = PlotData(made, prices.costs(made, table), table)
-    return {plot.name: plot for plot in plots(data)}
+    return {plot.name: plot for plot in figures(data)}
 
 
 def renamed(made, name, *, old="memory"):
@@ -58,10 +59,11 @@ def renamed(made, name, *, old="memory"):
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        ({}, STEADY),
-        ({"rates": (500, 5000)}, [*STEADY[:-1], "open-loop", "cost"]),
-        ({"clients": (), "rates": (500, 5000)}, ["percentiles", "timeline", "open-loop", "cost"]),
-        ({"sizes": (100, 1000), "clients": (10,)}, [*STEADY[:3], "value-size", "timeline", "cost"]),
+        ({}, [*STEADY, "saturation", "timeline"]),
+        ({"clients": (10, 20, 40)}, [*STEADY, "timeline"]),
+        ({"rates": (500, 5000)}, [*STEADY[:-1], "open-loop", "cost", "saturation", "timeline"]),
+        ({"clients": (), "rates": (500, 5000)}, ["percentiles", "open-loop", "cost", "timeline"]),
+        ({"sizes": (100, 1000), "clients": (10,)}, [*STEADY[:3], "value-size", "cost", "timeline"]),
         ({"kind": "concurrent"}, ["execution-time", "single-set", "percentiles", "cost"]),
         ({"clients": ()}, []),
     ],
@@ -215,7 +217,7 @@ def test_the_page_and_its_images_are_written(tmp_path):
     files = write_report([results(clients=(10, 20))], folder)
     assert files[0] == folder / "report.html"
     assert [path.name for path in files[1:]] == [
-        name for plot in STEADY for name in (f"{plot}.png", f"{plot}-dark.png")
+        name for plot in [*STEADY, "timeline"] for name in (f"{plot}.png", f"{plot}-dark.png")
     ]
     assert sorted(folder.iterdir()) == sorted(files)
 

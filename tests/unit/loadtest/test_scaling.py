@@ -12,7 +12,7 @@ from memlite.loadtest.report import write_report
 from memlite.loadtest.report.compare import combine
 from memlite.loadtest.results import ClusterInfo, MachineUse, ServerUse, TargetInfo
 from memlite.loadtest.statistics import point
-from memlite.loadtest.verdict import verdict
+from memlite.loadtest.verdict import findings
 from tests.unit.loadtest.samples import results
 
 ROUND = Prices("List", "2026-01", "EUR", "vm", 0.36, "disk", 10, 0.073, "bucket", 0.005, 0.0004)
@@ -96,12 +96,12 @@ def test_nothing_is_known_of_the_processes_of_an_interrupted_run():
 def test_findings():
     direct = measured("2 nodes, direct", 90_000, {"node-1": 0.4, "node-2": 0.5})
     one = measured("1 node, direct", 60_000, {"node-1": 0.9})
-    text = " ".join(verdict(run(PROXIED, direct, one)))
+    text = " ".join(findings(run(PROXIED, direct, one)))
     assert "direct: 60,000 with 1 node (limited by a node); 90,000 with 2 nodes." in text
     assert "proxied: 50,000 with 2 nodes (limited by the proxy)." in text
     assert "at most about 55,600 operations per second" in text
     assert "shared this machine" not in text
-    assert "shared this machine" in " ".join(verdict(run(direct, cores=2)))
+    assert "shared this machine" in " ".join(findings(run(direct, cores=2)))
     assert not scaling.findings(results())
 
 

@@ -1,0 +1,124 @@
+"""Operational laws: what must hold between measured means, whatever is measured.
+
+Jain, *The Art of Computer Systems Performance Analysis* (1991), chapter 33; Denning and Buzen, "The
+Operational Analysis of Queueing Network Models" (1978). They assume nothing about distributions, so
+that a measurement that breaks one of them has lost or miscounted something.
+"""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["ClosedLoopCheck", "check_closed_loop", "in_system", "interactive_response_time"]
+
+
+def interactive_response_time(clients: float, throughput: float, think_time: float) -> float:
+    """Return R = N/X − Z, the response time of clients in a closed loop.
+
+    Args:
+        clients: N, how many there are; with pipelining, how many requests they may have in flight.
+        throughput: X, requests per unit of time.
+        think_time: Z, the mean time from a reply until the client's next request.
+
+    Raises:
+        ValueError: clients or throughput is not a positive number, or the think time is negative.
+    """
+    _check("clients", clients, positive=True)
+    _check("throughput", throughput, positive=True)
+    _check("think time", think_time)
+    return clients / throughput - think_time
+
+
+def in_system(throughput: float, time: float) -> float:
+    """Return N = X·R, Little's law: how many requests are in a system on average.
+
+    Args:
+        throughput: X, requests per unit of time.
+        time: R, the mean time that a request spends there. With R + Z for R, clients that think
+            count too.
+
+    Raises:
+        ValueError: an argument is negative or not a number.
+    """
+    _check("throughput", throughput)
+    _check("time", time)
+    return throughput * time
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoopCheck:
+    """Whether a measurement in a closed loop obeys the laws.
+
+    Attributes:
+        clients: N, as configured.
+        throughput: X, as measured.
+        response_time: R, as measured.
+        think_time: Z, as measured.
+        predicted: N/X − Z.
+        difference: that divided by R, less 1.
+        in_system: X·(R + Z), which is N by Little's law.
+        tolerance: the largest difference, in either direction, for which the law holds.
+    """
+
+    clients: float
+    throughput: float
+    response_time: float
+    think_time: float
+    predicted: float
+    difference: float
+    in_system: float
+    tolerance: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the difference is within the tolerance."""
+        return abs(self.difference) <= self.tolerance
+
+
+def check_closed_loop(
+    clients: float,
+    throughput: float,
+    response_time: float,
+    think_time: float,
+    length: float = math.inf,
+    tolerance: float = 0.02,
+    longest: float = 0.0,
+) -> ClosedLoopCheck:
+    """Compare a measured response time with that of the interactive response time law.
+
+    Args:
+        clients: N; see `interactive_response_time`.
+        throughput: X.
+        response_time: R, the measured mean.
+        think_time: Z, the measured mean.
+        length: of the measurement. Of a request that it cuts off at one of its ends, X counts more
+            than R and Z do, or less: at most one request of each client. If that is more than the
+            tolerance, as with long think times, then it is the tolerance.
+        tolerance: the largest difference that is accepted, as a share of the response time.
+        longest: the longest response time, which may have been cut off; 0 for the mean.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    _check("response time", response_time, positive=True)
+    _check("tolerance", tolerance)
+    if not length > 0:
+        raise ValueError(f"length must be above 0, not {length:g}")
+    predicted = interactive_response_time(clients, throughput, think_time)
+    _check("longest response time", longest)
+    cycle = response_time + think_time
+    cut_off = max(response_time, longest) + think_time
+    return ClosedLoopCheck(
+        clients,
+        throughput,
+        response_time,
+        think_time,
+        predicted,
+        predicted / response_time - 1,
+        in_system(throughput, cycle),
+        max(tolerance, cut_off / length * cycle / response_time),
+    )
+
+
+def _check(name: str, value: float, *, positive: bool = False) -> None:
+    if not math.isfinite(value) or value < 0 or (positive and not value):
+        raise ValueError(f"{name} must be {'above' if positive else 'at least'} 0, not {value:g}")

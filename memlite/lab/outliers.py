@@ -1,0 +1,90 @@
+"""Values unlike the others, to be looked at rather than left out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memlite.lab.series import Floats, checked
+
+__all__ = ["Stall", "find_outliers", "find_stalls"]
+
+_FEWEST = 5
+_THRESHOLD = 3.5
+# For normally distributed values: the median of absolute deviations, and their mean, divided by the
+# standard deviation.
+_MEDIAN_DEVIATION = 0.6745
+_MEAN_DEVIATION = 0.7979
+# A stall does less than this share of the usual.
+_STALLED = 0.5
+
+
+def find_outliers(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple[int, ...]:
+    """Return the positions of outliers, by the modified z-score.
+
+    It is the distance from the median, divided by the median of all such distances: Iglewicz and
+    Hoaglin, *How to Detect and Handle Outliers* (1993), who recommend 3.5. If most values are the
+    same, the mean distance takes its place.
+
+    Args:
+        values: any number; of less than five nothing can be told, and the result is empty.
+        threshold: the smallest absolute score of an outlier.
+
+    Raises:
+        ValueError: a value is not a number, or the threshold is not above 0.
+    """
+    if not threshold > 0:
+        raise ValueError(f"threshold must be above 0, not {threshold:g}")
+    found = checked(values, 0)
+    if len(found) < _FEWEST:
+        return ()
+    return tuple(int(one) for one in np.flatnonzero(np.abs(_scores(found)) > threshold))
+
+
+def _scores(values: Floats) -> Floats:
+    distances = values - np.median(values)
+    scale = float(np.median(np.abs(distances))) / _MEDIAN_DEVIATION
+    scale = scale or float(np.abs(distances).mean()) / _MEAN_DEVIATION
+    scores: Floats = distances / scale if scale else distances
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Successive intervals in which little was done.
+
+    Attributes:
+        start: the position of the first.
+        length: how many there are.
+        lost: what was not done in them, compared with the median, in the unit of the values.
+    """
+
+    start: int
+    length: int
+    lost: float
+
+
+def find_stalls(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple[Stall, ...]:
+    """Return the stalls of a time series of throughput.
+
+    They are intervals that are outliers and have less than half of the median.
+
+    Args:
+        values: what was done in intervals of equal length.
+        threshold: see `find_outliers`.
+
+    Raises:
+        ValueError: see `find_outliers`.
+    """
+    series = checked(values, 0)
+    usual = float(np.median(series)) if len(series) else 0.0
+    low = [one for one in find_outliers(values, threshold) if series[one] < _STALLED * usual]
+    stalls: list[Stall] = []
+    for position in low:
+        lost = usual - float(series[position])
+        last = stalls[-1] if stalls else None
+        if last is not None and position == last.start + last.length:
+            stalls[-1] = Stall(last.start, last.length + 1, last.lost + lost)
+        else:
+            stalls.append(Stall(position, 1, lost))
+    return tuple(stalls)

@@ -1,0 +1,120 @@
+"""Warm-up and cool-down: how much of a time series belongs to neither its steady state.
+
+MSER-5: White, "An Effective Truncation Heuristic for Bias Reduction in Simulation Output",
+*Simulation* 69 (1997); White, Cobb and Spratt, "A Comparison of Five Steady-State Truncation
+Heuristics for Simulation" (2000), who look for the cut in the first half.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memlite.lab.series import Floats, checked, grouped_means, student
+
+__all__ = ["Transients", "find_transients", "mser"]
+
+# The fewest batches of which anything can be told.
+_LEAST = 10
+# How surely what is cut differs from the rest. High, because MSER looks for the cut at which it
+# does.
+_CONFIDENCE = 0.999
+
+
+def mser(values: Sequence[float], batch: int = 5) -> int | None:
+    """Return how many values at the beginning to cut, by MSER.
+
+    It is the cut in the first half that gives the mean of the rest the smallest standard error.
+    Without a warm-up it is not always 0; see `find_transients`.
+
+    Args:
+        values: a time series, in intervals of equal length.
+        batch: how many values are averaged before: 5 in MSER-5.
+
+    Returns:
+        The number of values; None if the series has less than ten batches, or no steady state: the
+        best cut is the last, in the middle.
+
+    Raises:
+        ValueError: there are no values, one is not a number, or the batch is empty.
+    """
+    if batch < 1:
+        raise ValueError(f"a batch has at least 1 value, not {batch}")
+    cut, last = _best_cut(checked(values, 1), batch)
+    return None if cut == last else cut
+
+
+def _best_cut(series: Floats, batch: int) -> tuple[int, int]:
+    """Return the best cut and the last one; both 0 if the series is too short."""
+    means = _batches(series, batch)
+    count = len(means)
+    if count < _LEAST:
+        return 0, 0
+    last = count // 2
+    cut = int(np.argmin([_mser(means[start:]) for start in range(last + 1)]))
+    return cut * batch, last * batch
+
+
+def _batches(series: Floats, batch: int) -> Floats:
+    """Return means of batches, the first of which begins with the series."""
+    return grouped_means(series[::-1], batch)[::-1]
+
+
+def _mser(rest: Floats) -> float:
+    return float(((rest - rest.mean()) ** 2).sum()) / len(rest) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Transients:
+    """What of a time series is not its steady state.
+
+    Attributes:
+        warm_up: the number of values at the beginning.
+        cool_down: that at the end.
+        known: whether they could be told; otherwise the series is too short, or it has no steady
+            state, and both are 0.
+        bias: by how much they change the mean: that of all values divided by that of the steady
+            state, less 1.
+    """
+
+    warm_up: int
+    cool_down: int
+    known: bool
+    bias: float
+
+
+def find_transients(values: Sequence[float], batch: int = 5) -> Transients:
+    """Find warm-up and cool-down: MSER-5, from both ends.
+
+    MSER cuts something off most series without a warm-up too. A cut counts only if a batch that it
+    cuts differs from the rest with a confidence of 99.9% (Student's t).
+
+    Args:
+        values: see `mser`.
+        batch: likewise.
+
+    Raises:
+        ValueError: see `mser`.
+    """
+    series = checked(values, 1)
+    warm_up = _cut(series, batch)
+    cool_down = _cut(series[warm_up or 0 :][::-1], batch)
+    if warm_up is None or cool_down is None:
+        return Transients(0, 0, known=False, bias=0.0)
+    steady = float(series[warm_up : len(series) - cool_down].mean())
+    bias = float(series.mean()) / steady - 1 if steady else 0.0
+    return Transients(warm_up, cool_down, known=True, bias=bias)
+
+
+def _cut(series: Floats, batch: int) -> int | None:
+    cut, last = _best_cut(series, batch)
+    if not cut:
+        return cut if last else None
+    before, after = _batches(series[:cut], batch), _batches(series[cut:], batch)
+    # Of each of its batches, so that a long cut does not dilute a short warm-up (Bonferroni).
+    confidence = 1 - (1 - _CONFIDENCE) / len(before)
+    reach = student(len(after) - 1, confidence) * float(after.std(ddof=1))
+    if float(np.abs(before - after.mean()).max()) <= reach * math.sqrt(1 + 1 / len(after)):
+        return 0
+    return None if cut == last else cut

@@ -1,0 +1,166 @@
+"""Checks of measurements: operational laws, warm-up and cool-down, steadiness, outliers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from memlite.lab.laws import check_closed_loop
+from memlite.lab.outliers import find_outliers, find_stalls
+from memlite.lab.stationarity import batch_means, find_trend
+from memlite.lab.warmup import find_transients
+from memlite.loadtest import selection
+from memlite.loadtest.results import (
+    Checks,
+    LawCheck,
+    Point,
+    Repetition,
+    RepetitionCheck,
+    Results,
+    SeriesCheck,
+    StallFound,
+)
+
+__all__ = ["check", "doubts", "with_checks"]
+
+# Latencies are recorded in whole microseconds, rounded down.
+_ROUNDED_OFF: Final = 0.5
+_FEWEST_INTERVALS: Final = 20
+# What is worth a line: a warm-up that changes the mean by so much, and stalls that take so much of
+# a repetition.
+_BIAS: Final = 0.02
+_STALLED: Final = 0.02
+
+
+def with_checks(results: Results) -> Results:
+    """Return results whose points have been checked; those that have been before are kept.
+
+    Args:
+        results: those of one run. A burst is not checked: it has no steady state.
+    """
+    if selection.is_concurrent(results):
+        return results
+    pipeline = int(results.workload.get("load", {}).get("pipeline", 1))
+    points = [
+        point if point.checks is not None else replace(point, checks=check(point, pipeline))
+        for point in results.points
+    ]
+    return replace(results, points=tuple(points))
+
+
+def check(point: Point, pipeline: int = 1) -> Checks:
+    """Check the repetitions of a point.
+
+    Args:
+        point: a point of a ``steady`` workload.
+        pipeline: how many requests a connection may have in flight.
+    """
+    repetitions = point.repetitions
+    outliers = find_outliers([one.throughput for one in repetitions])
+    return Checks(
+        tuple(
+            RepetitionCheck(
+                one.number,
+                None if point.rate else _law(one, point.clients * pipeline),
+                _series(one),
+            )
+            for one in repetitions
+        ),
+        tuple(repetitions[index].number for index in outliers),
+    )
+
+
+def _law(one: Repetition, clients: int) -> LawCheck | None:
+    times = one.response.get("all")
+    if one.think_time is None or times is None or not times.count or not one.seconds:
+        return None
+    found = check_closed_loop(
+        clients,
+        times.count / one.seconds / 1e6,
+        times.mean + _ROUNDED_OFF,
+        one.think_time,
+        one.seconds * 1e6,
+        longest=times.most,
+    )
+    return LawCheck(
+        clients,
+        round(found.throughput * 1e6, 3),
+        round(found.response_time, 3),
+        round(found.think_time, 3),
+        round(found.predicted, 3),
+        round(found.difference, 6),
+        round(found.in_system, 3),
+        round(found.tolerance, 6),
+        found.holds,
+    )
+
+
+def _series(one: Repetition) -> SeriesCheck | None:
+    length, operations = _operations(one)
+    if len(operations) < _FEWEST_INTERVALS:
+        return None
+    found = find_transients(operations)
+    steady = operations[found.warm_up : len(operations) - found.cool_down]
+    if len(steady) < _FEWEST_INTERVALS or not any(steady):
+        return None
+    trend, mean = find_trend(steady), batch_means(steady)
+    return SeriesCheck(
+        warm_up=round(found.warm_up * length, 3),
+        cool_down=round(found.cool_down * length, 3),
+        known=found.known,
+        bias=round(found.bias, 6),
+        trend=round(trend.change, 6),
+        trend_low=round(trend.low, 6),
+        trend_high=round(trend.high, 6),
+        steady=trend.steady,
+        throughput=round(mean.mean / length, 3),
+        throughput_low=round(mean.low / length, 3),
+        throughput_high=round(mean.high / length, 3),
+        independent=mean.independent,
+        outliers=find_outliers(operations),
+        stalls=tuple(
+            StallFound(
+                round(stall.start * length, 3), round(stall.length * length, 3), round(stall.lost)
+            )
+            for stall in find_stalls(operations)
+        ),
+    )
+
+
+def _operations(one: Repetition) -> tuple[float, Sequence[int]]:
+    """Return the length of an interval, in seconds, and the operations in each."""
+    if one.intervals is not None:
+        return one.intervals.seconds, one.intervals.operations
+    # As in files of earlier versions. Seconds in which nothing happened are left out of them.
+    by_second = {each.second: each.operations for each in one.series}
+    return 1.0, [by_second.get(second, 0) for second in range(int(one.seconds + 0.01))]
+
+
+def doubts(point: Point) -> list[str]:
+    """Return what the checks of a point say against it, each in a few words.
+
+    Args:
+        point: a point; one that was not checked has no doubts.
+    """
+    if point.checks is None:
+        return []
+    found = [doubt for one in point.checks.repetitions for doubt in _doubts(one, point)]
+    return [*dict.fromkeys(found), *(["outlier"] if point.checks.outliers else [])]
+
+
+def _doubts(one: RepetitionCheck, point: Point) -> Iterator[str]:
+    if one.law is not None and not one.law.holds:
+        yield "R is not N/X − Z"
+    series = one.series
+    if series is None:
+        return
+    if not series.known:
+        yield "no steady state"
+    elif abs(series.bias) > _BIAS and series.warm_up:
+        yield "warm-up"
+    elif abs(series.bias) > _BIAS:
+        yield "cool-down"
+    if not series.steady:
+        yield "drift"
+    seconds = next(each.seconds for each in point.repetitions if each.number == one.number)
+    if sum(stall.seconds for stall in series.stalls) > _STALLED * seconds:
+        yield "stalls"

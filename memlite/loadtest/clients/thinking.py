@@ -1,0 +1,34 @@
+"""How long a client in a closed loop takes from replies to the requests that follow them."""
+
+__all__ = ["Thinking"]
+
+
+class Thinking:
+    """Adds up a client's think times.
+
+    `PlainConnection` does the same by itself, for less than two calls a request.
+    """
+
+    __slots__ = ("_count", "_times")
+
+    def __init__(self) -> None:
+        # How many replies there were since the last requests, and the sum of their times.
+        self._count = 0
+        self._times = 0
+
+    def replied(self, now: int, count: int = 1) -> None:
+        """Note the time of replies, in nanoseconds."""
+        self._count += count
+        self._times += now * count
+
+    def ends(self, now: int, count: int) -> int:
+        """Return the sum of the think times that new requests end, in nanoseconds.
+
+        Args:
+            now: when they are sent.
+            count: how many there are. If that is not the number of replies, as at the beginning, at
+                the end and after errors, the sum is unknown, and 0.
+        """
+        thought = now * count - self._times if count == self._count else 0
+        self._count = self._times = 0
+        return thought

@@ -1,0 +1,223 @@
+"""Where targets saturate, from a sweep over numbers of clients in a closed loop."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from memlite.lab.saturation import LoadState, Saturation, find_saturation
+from memlite.lab.scalability import Scalability, fit_scalability
+from memlite.loadtest import selection
+from memlite.loadtest.results import Estimate, Point, Results, SaturationFound, UslFit
+from memlite.loadtest.units import grouped
+
+__all__ = ["Sweep", "between", "findings", "ranges", "sweeps", "with_saturation"]
+
+# The law has three parameters: with as many loads it fits anything.
+_FEWEST_FOR_LAW: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A target measured with several numbers of clients.
+
+    Attributes:
+        target: its name.
+        value_size: size of a value in bytes.
+        points: the measurements, in order of clients.
+        saturation: where it saturates.
+        law: the Universal Scalability Law, fitted to all repetitions; None with too few loads.
+        warnings: what the data cannot support, each in a sentence.
+    """
+
+    target: str
+    value_size: float
+    points: Sequence[Point]
+    saturation: Saturation
+    law: Scalability | None
+    warnings: tuple[str, ...]
+
+    @property
+    def believes_law(self) -> bool:
+        """Whether nothing speaks against the law."""
+        law = self.law
+        return (
+            law is not None and not law.warnings and not any(_contradiction(self.saturation, law))
+        )
+
+
+def sweeps(results: Results) -> list[Sweep]:
+    """Return the sweeps of results, by target and size of values.
+
+    Args:
+        results: those of one run, or of several combined.
+    """
+    if selection.is_concurrent(results):
+        return []
+    points = [
+        point
+        for point in selection.closed_loop(results)
+        if point.repetitions and all(one.operations for one in point.repetitions)
+    ]
+    found = []
+    for size in selection.value_sizes(points):
+        chosen = [point for point in points if point.value_size == size]
+        for target, of_target in selection.by_target(results, chosen).items():
+            if len(of_target) > 1:
+                found.append(_sweep(target, size, of_target))
+    return found
+
+
+def _sweep(target: str, size: float, points: Sequence[Point]) -> Sweep:
+    throughput = [[one.throughput for one in point.repetitions] for point in points]
+    clients = [point.clients for point in points]
+    times = [point.response["all"].mean if "all" in point.response else 0.0 for point in points]
+    saturation = find_saturation(clients, throughput, times if all(times) else None)
+    law = None
+    if len(points) >= _FEWEST_FOR_LAW:
+        law = fit_scalability(
+            [point.clients for point in points for _ in point.repetitions],
+            [value for values in throughput for value in values],
+            relative=True,
+        )
+    return Sweep(
+        target,
+        size,
+        points,
+        saturation,
+        law,
+        (
+            *saturation.warnings,
+            *(law.warnings if law is not None else ()),
+            *(_contradiction(saturation, law) if law is not None else ()),
+            *_generator_warning(points),
+        ),
+    )
+
+
+def _contradiction(found: Saturation, law: Scalability) -> Iterator[str]:
+    falls = law.throughput(found.best) < selection.PLATEAU * law.peak_throughput
+    if falls and law.peak_clients < found.best:
+        yield (
+            f"The law puts the peak at {law.peak_clients:.0f} clients, but throughput does not "
+            "fall with more."
+        )
+
+
+def _generator_warning(points: Sequence[Point]) -> Iterator[str]:
+    limited = [point for point in points if point.generator_limited]
+    if limited:
+        yield (
+            f"The load generator was the bottleneck at {len(limited)} of {len(points)} loads: this "
+            "is where the generator saturates, rather than the server."
+        )
+
+
+def with_saturation(results: Results) -> Results:
+    """Return results that say where each target saturates.
+
+    Args:
+        results: those of one run.
+    """
+    return replace(results, saturation=tuple(map(_saved, sweeps(results))))
+
+
+def _saved(sweep: Sweep) -> SaturationFound:
+    found = sweep.saturation
+    above, at_most = found.knee_interval
+    return SaturationFound(
+        target=sweep.target,
+        value_size=sweep.value_size,
+        under=_counts(found.clients(LoadState.UNDER)),
+        saturated=_counts(found.clients(LoadState.SATURATED)),
+        over=_counts(found.clients(LoadState.OVER)),
+        uncertain=_counts([load.clients for load in found.loads if not load.certain]),
+        knee=None if found.knee is None else int(found.knee),
+        knee_above=int(above),
+        knee_at_most=int(at_most) if math.isfinite(at_most) else None,
+        asymptotic_knee=round(found.asymptotic_knee, 3),
+        most_power=None if found.most_power is None else int(found.most_power),
+        usl=None if sweep.law is None else _saved_law(sweep.law),
+        warnings=sweep.warnings,
+    )
+
+
+def _counts(clients: Sequence[float]) -> tuple[int, ...]:
+    return tuple(int(one) for one in clients)
+
+
+def _saved_law(law: Scalability) -> UslFit:
+    return UslFit(
+        contention=_estimate(law.contention, law.contention_interval),
+        coherency=_estimate(law.coherency, law.coherency_interval),
+        rate=_estimate(law.rate, law.rate_interval),
+        peak_clients=_estimate(law.peak_clients, law.peak_clients_interval),
+        peak_throughput=_estimate(law.peak_throughput, law.peak_throughput_interval),
+        explained=law.explained,
+        warnings=law.warnings,
+    )
+
+
+def _estimate(value: float, interval: tuple[float, float]) -> Estimate:
+    found = (one if math.isfinite(one) else None for one in (value, *interval))
+    return Estimate(*found)
+
+
+def findings(results: Results) -> list[str]:
+    """Return where targets saturate, as sentences; one target each, with the main size of values.
+
+    Args:
+        results: see `sweeps`.
+    """
+    points = selection.with_main_value_size(selection.closed_loop(results))
+    main = {point.value_size for point in points}
+    return [
+        _sentence(sweep)
+        for sweep in sweeps(results)
+        if sweep.value_size in main and sweep.law is not None
+    ]
+
+
+def _sentence(sweep: Sweep) -> str:
+    found = sweep.saturation
+    if not any(load.certain for load in found.loads):
+        once = all(len(point.repetitions) == 1 for point in sweep.points)
+        reason = "there is only one repetition" if once else "repetitions differ too much"
+        return f"Where {sweep.target} saturates cannot be told: {reason}."
+    above, at_most = found.knee_interval
+    return (
+        f"{sweep.target} is {ranges(found)} clients. Its knee is "
+        f"{between(above, at_most)}{_law_text(sweep)}."
+    )
+
+
+def ranges(found: Saturation) -> str:
+    """Return the ranges of loads in words: "under-saturated at 1, 2 and 4, saturated at 8"."""
+    return ", ".join(
+        f"{state} at {_listed(found.clients(state))}" for state in LoadState if found.clients(state)
+    )
+
+
+def between(above: float, at_most: float) -> str:
+    """Return in words where a knee is: "above 4 and at most 8 clients"."""
+    if math.isinf(at_most):
+        return f"above {above:g} clients" if above else "not certain"
+    lower = f"above {above:g} and " if above else ""
+    return f"{lower}at most {at_most:g} clients"
+
+
+def _law_text(sweep: Sweep) -> str:
+    law = sweep.law
+    if law is None or not sweep.believes_law:
+        return ""
+    low, high = law.peak_clients_interval
+    return (
+        f"; the Universal Scalability Law (σ = {law.contention:.2g}, κ = {law.coherency:.2g}) puts "
+        f"the peak at {law.peak_clients:.0f} clients ({low:.0f} to {high:.0f}), with "
+        f"{grouped(law.peak_throughput)} operations per second"
+    )
+
+
+def _listed(clients: Sequence[float]) -> str:
+    *first, last = (f"{one:g}" for one in clients)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,89 @@
+"""Real servers obey the interactive response time law; a run whose generator was slow says so."""
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from memlite.loadtest import prices
+from memlite.loadtest.files import load
+from memlite.loadtest.summary import print_summary
+from tests.integration.loadtest.test_bench_command import address, bench
+from tests.support.patience import patiently
+from tests.support.servers import needs_memcached
+from tests.unit.loadtest.samples import results
+
+SHAPES = {
+    "plain": (),
+    "pipelined": ("--pipeline", "8"),
+    "verified": ("--verify", "--pipeline", "4"),
+    "thinking": ("--think-time", "1ms", "--multiget", "5"),
+    "pymemcache": ("--client", "pymemcache"),
+}
+ONE_SECOND = ("--clients", "1,8", "--keys", "200", "--duration", "1s", "--repetitions", "1")
+
+
+def check(folder):
+    """Check the law for each measurement of a run, and return its results."""
+    made = load(folder)
+    for point in made.points:
+        assert not point.errors
+        (one,) = point.checks.repetitions
+        law = one.law
+        assert law.think_time > 0
+        assert law.holds, law
+        assert law.predicted == pytest.approx(law.response_time, rel=law.tolerance)
+        assert law.in_system == pytest.approx(law.clients, rel=law.tolerance)
+        assert one.series is not None
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["memlite", pytest.param("memcached", marks=needs_memcached)])
+def test_r_is_n_by_x_less_z(start, tmp_path, kind, shape):
+    server = start(kind=kind)
+    done = bench(
+        "run", address(server), *ONE_SECOND, *SHAPES[shape], "-q", "--no-report", "--out", tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    made = check(tmp_path)
+    if shape == "thinking":
+        assert all(one.checks.repetitions[0].law.think_time > 1000 for one in made.points)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["plain", "pipelined", "thinking"])
+def test_clients_that_know_the_nodes_obey_the_law(tmp_path, shape):
+    done = bench(
+        "compare", "--cluster", "2", "--paths", "direct", *ONE_SECOND, *SHAPES[shape], "-q",
+        "--no-report", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    check(tmp_path)
+
+
+@pytest.mark.slow
+@patiently
+@pytest.mark.parametrize("kind", ["memlite", pytest.param("memcached", marks=needs_memcached)])
+def test_they_agree_within_2_percent(start, tmp_path, kind):
+    server = start(kind=kind)
+    done = bench(
+        "run", address(server), "--clients", "4", "--duration", "2s", "--repetitions", "1", "-q",
+        "--no-report", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (point,) = check(tmp_path).points
+    assert abs(point.checks.repetitions[0].law.difference) < 0.02
+
+
+def test_the_generator_as_bottleneck_is_the_first_line():
+    made = results(clients=(10, 20))
+    points = tuple(replace(point, generator_limited=True) for point in made.points)
+    for changed, first in (
+        (replace(made, points=points), "The load generator, not memory, was the bottleneck"),
+        (made, "target"),
+    ):
+        output = io.StringIO()
+        print_summary(changed, prices.load(), output)
+        assert output.getvalue().startswith(first)

@@ -1,0 +1,181 @@
+"""Checks of points: laws, warm-up, drift, stalls and outliers, in results and in reports."""
+
+import dataclasses
+import random
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.loadtest.checking import check, doubts, with_checks
+from memlite.loadtest.measure import repetition_of
+from memlite.loadtest.recorder import Recording, interval_for
+from memlite.loadtest.report.check_tables import check_rows
+from memlite.loadtest.results import Interval, Intervals, Latency, Point, Repetition, Slice
+from memlite.loadtest.verdict import warnings
+from tests.unit.loadtest.samples import results
+
+CLIENTS = 10
+
+
+def steady(seed=1, count=100):
+    noise = random.Random(seed)
+    return [round(noise.gauss(100, 5)) for _ in range(count)]
+
+
+def repetition(operations, *, number=1, think=20.0, response=979.5, length=0.01, **more):
+    """Return a repetition with these operations in each interval.
+
+    With the other arguments as they are, ten clients that do 100 operations in 10 ms obey the law.
+    """
+    total = sum(operations)
+    unknown = (None,) * len(operations)
+    arguments = {
+        "response": {"all": Latency(count=total, mean=response)},
+        "intervals": Intervals(length, tuple(operations), unknown, unknown),
+        "think_time": think,
+    } | more
+    return Repetition(number, 0.0, len(operations) * length, total, **arguments)
+
+
+def point(*repetitions, rate=0.0, **changes):
+    found = Point("memory", CLIENTS, rate, 100, repetitions, *[Interval(1.0)] * 4, {})
+    return dataclasses.replace(found, **{"checks": check(found)} | changes)
+
+
+def test_nothing_is_wrong_with_a_good_measurement():
+    found = point(*(repetition([100] * 100, number=number) for number in (1, 2, 3)))
+    assert doubts(found) == []
+    law = found.checks.repetitions[0].law
+    assert (law.clients, law.throughput, law.response_time) == (10, 10_000, 980)
+    assert (law.predicted, law.holds) == (pytest.approx(980), True)
+    assert law.in_system == pytest.approx(10)
+    series = found.checks.repetitions[0].series
+    assert (series.throughput, series.throughput_low, series.steady) == (10_000, 10_000, True)
+
+
+def test_the_pipeline_counts():
+    one = point(repetition([100] * 100, response=3979.5))
+    assert doubts(one) == ["R is not N/X − Z"]
+    assert check(one, pipeline=4).repetitions[0].law.holds
+
+
+def warm():
+    return [one // 3 for one in steady()[:20]] + steady()[20:]
+
+
+def drifting():
+    return [round(one * (0.8 + index / 250)) for index, one in enumerate(steady())]
+
+
+def stalled():
+    return [*steady()[:50], 0, 0, 0, *steady()[53:]]
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        (steady(), []),
+        (warm(), ["warm-up"]),
+        (warm()[::-1], ["cool-down"]),
+        (drifting(), ["drift"]),
+        (stalled(), ["stalls"]),
+        ([10 + index**4 // 10**5 for index in range(100)], ["no steady state"]),
+    ],
+    ids=lambda value: "" if len(value) == 100 else ", ".join(value) or "nothing",
+)
+def test_what_is_wrong_is_named(operations, expected):
+    found = point(repetition(operations, think=None))
+    assert [one for one in doubts(found) if one in expected] == expected
+    if not expected:
+        assert doubts(found) == []
+
+
+def test_the_lengths_of_transients_and_stalls_are_in_seconds():
+    series = point(repetition(warm())).checks.repetitions[0].series
+    assert series.warm_up == pytest.approx(0.2, abs=0.05)
+    (stall,) = point(repetition(stalled())).checks.repetitions[0].series.stalls
+    assert (stall.start, stall.seconds) == (0.5, 0.03)
+    assert stall.lost == pytest.approx(300, abs=20)
+
+
+def test_outliers_are_named_and_kept():
+    repetitions = [
+        repetition([round(1000 * share)] * 100, number=number)
+        for number, share in enumerate((1, 1.01, 0.99, 1, 0.5), 1)
+    ]
+    found = point(*repetitions)
+    assert found.checks.outliers == (5,)
+    assert "outlier" in doubts(found)
+    assert len(found.checks.repetitions) == 5
+
+
+def test_an_open_loop_has_no_law():
+    found = point(repetition(steady()), rate=10_000.0)
+    assert found.checks.repetitions[0].law is None
+
+
+def test_files_of_earlier_versions_are_checked_second_by_second():
+    series = tuple(Slice(second, 100) for second in range(40) if second != 7)
+    old = repetition([100] * 4000, intervals=None, series=series, think_time=None)
+    series = point(old).checks.repetitions[0].series
+    assert [(stall.start, stall.seconds) for stall in series.stalls] == [(7, 1)]
+    assert point(repetition([100] * 19)).checks.repetitions[0].series is None
+
+
+def test_results_are_checked_once():
+    made = with_checks(results(clients=(10, 20)))
+    assert all(one.checks is not None for one in made.points)
+    assert with_checks(made) == made
+    burst = results(kind="concurrent")
+    assert with_checks(burst) is burst
+
+
+def test_doubts_are_one_warning():
+    made = dataclasses.replace(results(clients=(1,)), points=(point(repetition(drifting())),) * 3)
+    (warning,) = [one for one in warnings(made) if "doubt" in one]
+    assert warning.startswith("Checks cast doubt on 3 of 3 measurements: memory at 10 clients (")
+    assert warning.endswith(" and others.")
+
+
+def test_the_table():
+    made = dataclasses.replace(
+        results(clients=(1,)), points=(point(repetition(warm()), generator_limited=True),)
+    )
+    (row,) = check_rows(made)
+    assert row["clients"] == "10"
+    assert row["think"] == "20 µs"
+    assert row["warm_up"] == "200 ms"
+    assert row["doubts"].startswith("generator, ")
+    open_loop = dataclasses.replace(made, points=(point(repetition([1] * 5), rate=5.0),))
+    (row,) = check_rows(open_loop)
+    assert {row[name] for name in ("difference", "trend", "warm_up", "within")} == {"–"}
+
+
+# Intervals
+
+
+@pytest.mark.parametrize(
+    ("seconds", "milliseconds"),
+    [(0, 1000), (0.1, 10), (1, 10), (1.2, 10), (2, 20), (5, 50), (10, 100), (30, 250), (60, 500),
+     (61, 1000), (3600, 1000)],
+)  # fmt: skip
+def test_the_length_of_intervals(seconds, milliseconds):
+    assert interval_for(seconds) == milliseconds * 1_000_000
+
+
+def test_intervals_and_seconds_of_a_repetition():
+    recording = Recording(
+        began=10**9,
+        ended=10**9 + 2_250_000_000,
+        interval=500_000_000,
+        intervals={0: ({10: 3}, 3, 0), 1: ({30: 1}, 1, 1), 4: ({50: 2}, 2, 0)},
+        response={"get": {10: 3, 30: 1, 50: 2}},
+        thought=12_000,
+    )
+    found = repetition_of(recording, 1, 0.0)
+    assert found.intervals == Intervals(
+        0.5, [3, 1, 0, 0], [10.0, 30.0, None, None], [10.0, 30.0, None, None]
+    )
+    assert found.series == [Slice(0, 4, 1, 10.0, 30.0), Slice(2, 2, 0, 50.0, 50.0)]
+    assert found.think_time == 2.0

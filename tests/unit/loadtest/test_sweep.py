@@ -1,0 +1,107 @@
+"""Where targets saturate, from their points: what is saved, said and shown."""
+
+import dataclasses
+import random
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.loadtest.files import load, save
+from memlite.loadtest.report.check_tables import sweep_rows
+from memlite.loadtest.sweep import findings, sweeps, with_saturation
+from tests.unit.loadtest.samples import results
+
+CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+def limited(made):
+    points = tuple(dataclasses.replace(point, generator_limited=True) for point in made.points)
+    return dataclasses.replace(made, points=points)
+
+
+def test_what_is_saved(tmp_path):
+    made = with_saturation(results(kinds=("memory",), clients=CLIENTS))
+    (found,) = made.saturation
+    # The samples' server does 41,200 operations a second at most, each of which takes 600 µs.
+    assert found.asymptotic_knee == pytest.approx(0.0006 * 41_200, rel=0.05)
+    assert found.under == (1, 2, 4, 8, 16, 32)
+    assert found.saturated == (64, 128, 256, 512)
+    assert found.over == ()
+    assert found.knee == 64
+    assert (found.knee_above, found.knee_at_most) == (32, 128)
+    # Throughput levels off and does not fall, which is not what the law says.
+    assert any("does not fit" in warning for warning in found.usl.warnings)
+    save(made, tmp_path)
+    assert load(tmp_path).saturation == (found,)
+
+
+def test_what_is_said():
+    (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS))
+    assert sentence.startswith(
+        "memory is under-saturated at 1, 2, 4, 8, 16 and 32, saturated at 64, 128, 256 and 512 "
+        "clients. Its knee is above 32 and at most 128 clients."
+    )
+    (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS, repetitions=1))
+    assert sentence == ("Where memory saturates cannot be told: there is only one repetition.")
+    # Three loads have a row in the table, but no sentence.
+    assert findings(results(clients=(1, 2, 4))) == []
+
+
+def test_what_the_data_cannot_support():
+    (found,) = sweeps(limited(results(kinds=("memory",), clients=(1, 2, 4, 8))))
+    assert any("still rises at 8 clients" in warning for warning in found.warnings)
+    assert any("bottleneck at 4 of 4 loads" in warning for warning in found.warnings)
+
+
+def following_the_law(spread):
+    """Return results whose throughput obeys the Universal Scalability Law; its peak is at 31."""
+    noise = random.Random(1)
+    made = results(kinds=("memory",), clients=(1, 2, 4, 8, 16, 32, 64, 128))
+    points = []
+    for point in made.points:
+        clients = point.clients
+        rate = 1000 * clients / (1 + 0.03 * (clients - 1) + 0.001 * clients * (clients - 1))
+        repetitions = [
+            dataclasses.replace(one, operations=round(rate * 4 * noise.gauss(1, spread)))
+            for one in point.repetitions
+        ]
+        points.append(dataclasses.replace(point, repetitions=repetitions))
+    return dataclasses.replace(made, points=tuple(points))
+
+
+def test_a_target_that_follows_the_law():
+    made = following_the_law(0.02)
+    (sentence,) = findings(made)
+    assert "over-saturated at 64 and 128 clients" in sentence
+    assert "puts the peak at 31 clients (" in sentence
+    (found,) = with_saturation(made).saturation
+    assert found.usl.contention.low < 0.03 < found.usl.contention.high
+    assert found.usl.coherency.low < 0.001 < found.usl.coherency.high
+    assert found.warnings == ()
+
+
+def test_a_law_without_the_fall_that_it_predicts_is_not_believed():
+    made = following_the_law(0.02)
+    (sweep,) = sweeps(dataclasses.replace(made, points=made.points[:6]))  # up to 32 clients
+    assert sweep.believes_law
+    falling = dataclasses.replace(sweep.law, coherency=0.01, peak_clients=10.0)
+    assert not dataclasses.replace(sweep, law=falling).believes_law
+
+
+def test_what_has_no_sweep():
+    assert sweeps(results(clients=(10,))) == []
+    assert sweeps(results(clients=(), rates=(500, 5000))) == []
+    assert sweeps(results(kind="concurrent")) == []
+
+
+def test_the_table():
+    made = results(kinds=("memory", "file"), clients=CLIENTS, sizes=(100, 1000))
+    rows = sweep_rows(made)
+    assert [(row["target"], row["size"]) for row in rows] == [
+        ("memory", "100 B"), ("file", "100 B"), ("memory", "1 kB"), ("file", "1 kB"),
+    ]  # fmt: skip
+    assert rows[0]["knee"] == "above 32 and at most 128 clients"
+    assert rows[0]["over"] == "–"
+    (row, _) = sweep_rows(results(kinds=("memory", "file"), clients=(1, 2, 4), repetitions=1))
+    assert (row["under"], row["contention"]) == ("1?, 2?, 4?", "–")
