@@ -18,6 +18,7 @@ from memlite.loadtest.experiment import run
 from memlite.loadtest.factorial import measure_factorial
 from memlite.loadtest.files import load, save
 from memlite.loadtest.models.command import show_models
+from memlite.loadtest.multigets.command import measure_multigets
 from memlite.loadtest.planning import new_folder, plan_of, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
@@ -65,6 +66,8 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return measure_factorial(options, options.others, sys.stdout)
         if options.command == "models":
             return show_models(options, sys.stdout)
+        if options.command == "multigets":
+            return measure_multigets(options, sys.stdout)
         return _measure(options, arguments)
     except KeyboardInterrupt:
         sys.stderr.write("memlite: bench: interrupted before anything was measured\n")

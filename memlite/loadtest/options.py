@@ -39,6 +39,7 @@ examples:
   memlite bench study --quick --out study
   memlite bench plan bench-results/today --rate 100k --p99 2ms
   memlite bench models results.json
+  memlite bench multigets --sizes 1:9,16,32
   memlite bench report old/results.json new/results.json
 """
 
@@ -201,6 +202,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_prices(report)
     _add_plan(commands)
     _add_models(commands)
+    _add_multigets(commands)
     workload = _command(commands, "workload", "print a preset, as a starting point for your own")
     workload.add_argument(
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
@@ -232,6 +234,42 @@ def _add_models(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "that are busy)",
     )
     add("--out", type=Path, metavar="DIR", help="output directory (default: that of the results)")
+
+
+def _add_multigets(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    multigets = _command(
+        commands,
+        "multigets",
+        "compare gets of several keys that are spread over the nodes behind a proxy with gets from "
+        "one of them",
+    )
+    add = multigets.add_argument
+    options: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
+        ("--sizes", _numbers, "1:9,12,16,24,32", "LIST", "numbers of keys: 4, or first:last:step"),
+        ("--nodes", _positive, "3", "NUM", "nodes, and processes that generate load"),
+        ("--clients", _positive, "6", "NUM", "concurrent clients, over all processes"),
+        ("--keys", _positive, "1000", "NUM", "number of keys of each process"),
+        ("--value-size", _size, "100", "NUM", "bytes of a value, such as 100 or 10k"),
+        ("--duration", _duration, "1s", "TIME", "length of a measurement"),
+        ("--repetitions", _positive, "5", "NUM", "measurements of each size, either way"),
+        ("--seed", int, "1", "NUM", "random seed, of the order as well"),
+    )
+    for name, parse_text, default, metavar, text in options:
+        add(
+            name,
+            type=_checked(parse_text),
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: %(default)s)",
+        )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with measurements of the same options is completed "
+        "(default: bench-results/<time>)",
+    )
+    add("-q", "--quiet", action="store_true", help="do not show progress")
 
 
 def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
@@ -775,11 +813,6 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
-def _size(text: str) -> int:
-    (size,) = _sizes(text)
-    return size
-
-
 def _share(text: str) -> float:
     """Parse 0.9 or 90%."""
     share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
@@ -801,6 +834,13 @@ def _positive_duration(text: str) -> float:
     if not seconds:
         raise ValueError("must be more than 0")
     return seconds
+
+
+def _size(text: str) -> int:
+    size, *others = _sizes(text)
+    if others or not size:
+        raise ValueError(f"not a size: {text!r}")
+    return size
 
 
 def _mix(text: str) -> dict[str, float]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from memlite.core.errors import ConfigError
 from memlite.lab import Times
 
-__all__ = ["RESOLUTION", "Period", "Traced", "read_trace"]
+__all__ = ["RESOLUTION", "Period", "Piece", "Traced", "read_pieces", "read_trace"]
 
 RESOLUTION: Final = 1e-6
 """What times in a trace are multiples of, in seconds."""
@@ -86,7 +86,7 @@ def read_trace(path: Path, periods: Sequence[Sequence[Period]]) -> list[Traced]:
     begins = np.array([begin for begin, _, _ in ordered])
     ends = np.array([end for _, end, _ in ordered])
     arrivals = [_Arrivals(found[index].gaps) for _, _, index in ordered]
-    for piece in _pieces(path):
+    for piece in read_pieces(path):
         arrival = piece.times["arrival"] * 1e-6
         number = np.searchsorted(begins, arrival, side="right") - 1
         inside = (number >= 0) & (arrival < ends[np.maximum(number, 0)]) if ordered else number > 0
@@ -100,14 +100,24 @@ def read_trace(path: Path, periods: Sequence[Sequence[Period]]) -> list[Traced]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """Some rows of the file, by column; missing numbers are NaN."""
+class Piece:
+    """Some rows of the file, by column.
+
+    Attributes:
+        times: the columns of numbers, as in the file; missing ones are NaN.
+        nodes: the names of the nodes, with spaces between them.
+    """
 
     times: Mapping[str, _Floats]
     nodes: npt.NDArray[np.str_]
 
 
-def _pieces(path: Path) -> Iterator[_Piece]:
+def read_pieces(path: Path) -> Iterator[Piece]:
+    """Yield the rows of a proxy's trace, many at a time.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a trace.
+    """
     try:
         with path.open(newline="", encoding="utf-8", errors="backslashreplace") as file:
             lines = csv.reader(file)
@@ -120,7 +130,7 @@ def _pieces(path: Path) -> Iterator[_Piece]:
                 # The last line may be incomplete: the proxy writes it just now.
                 columns = list(zip(*(row for row in rows if len(row) == len(header)), strict=True))
                 if columns:
-                    yield _Piece(
+                    yield Piece(
                         {
                             name: _numbers(columns[at])
                             for name, at in index.items()
@@ -138,7 +148,7 @@ def _numbers(texts: Sequence[str]) -> _Floats:
     return np.array([float(text) if text else math.nan for text in texts])
 
 
-def _add(to: Traced, piece: _Piece, chosen: npt.NDArray[np.bool_]) -> None:
+def _add(to: Traced, piece: Piece, chosen: npt.NDArray[np.bool_]) -> None:
     times = {name: values[chosen] for name, values in piece.times.items()}
     answered = ~np.isnan(times["sent"]) & ~np.isnan(times["received"])
     times = {name: values[answered] for name, values in times.items()}

@@ -11,6 +11,7 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = report; and set at "bench report"
     test "$words[2]" = bench; and test "$words[3]" = plan; and set at "bench plan"
     test "$words[2]" = bench; and test "$words[3]" = models; and set at "bench models"
+    test "$words[2]" = bench; and test "$words[3]" = multigets; and set at "bench multigets"
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
@@ -103,6 +104,7 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a study -d
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -d 'write a report from saved results, or compare several'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a plan -d 'say how many servers and machines a load needs, from saved results'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a models -d 'compare queueing models with results saved at several numbers of clients'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a multigets -d 'compare gets of several keys that are spread over the nodes behind a proxy with gets from one of them'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload -d 'print a preset, as a starting point for your own'
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
@@ -248,6 +250,18 @@ complete -c memlite -n '__memlite_at "bench models"' -s h -l help -d 'show this 
 complete -c memlite -n '__memlite_at "bench models"' -l trace -r -F -d 'what a proxy with --trace and --in-flight has written meanwhile; may be repeated'
 complete -c memlite -n '__memlite_at "bench models"' -l servers -x -d 'how many requests a server serves at a time (default: as many as it has threads that are busy)'
 complete -c memlite -n '__memlite_at "bench models"' -l out -r -F -d 'output directory (default: that of the results)'
+
+complete -c memlite -n '__memlite_at "bench multigets"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "bench multigets"' -l sizes -x -d 'numbers of keys: 4, or first:last:step (default: 1:9,12,16,24,32)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l nodes -x -d 'nodes, and processes that generate load (default: 3)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l clients -x -d 'concurrent clients, over all processes (default: 6)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l keys -x -d 'number of keys of each process (default: 1000)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l value-size -x -d 'bytes of a value, such as 100 or 10k (default: 100)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l duration -x -d 'length of a measurement (default: 1s)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l repetitions -x -d 'measurements of each size, either way (default: 5)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l seed -x -d 'random seed, of the order as well (default: 1)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l out -r -F -d 'output directory; one with measurements of the same options is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench multigets"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a mixed

@@ -30,7 +30,7 @@ CASES = [
     (["-B", "a"], {"auto", "ascii"}),
     (["--durability", ""], {"always", "everysec", "none"}),
     (["-p", ""], set()),
-    (["bench", ""], {"compare", "factorial", "models", "run", "report", "workload"}),
+    (["bench", ""], {"compare", "factorial", "models", "multigets", "run", "report", "workload"}),
     (["bench", "run", "--arr"], {"--arrivals"}),
     (["bench", "compare", "--arrivals", ""], {"constant", "poisson"}),
     (["bench", "workload", "ycsb-"], {f"ycsb-{letter}" for letter in "abcdef"}),

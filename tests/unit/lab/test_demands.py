@@ -35,13 +35,13 @@ def test_a_fit_covers_the_demand_as_often_as_it_says() -> None:
     truth = [Station("server", 0.005, 2), Station("network", 0.001, 0)]
     guess = [Station("server", 0.0, 2), Station("network", 0.0, 0)]
     covered = 0
-    for seed in range(40):
+    for seed in range(20):
         fit = fit_demands(guess, ["server", "network"], CLIENTS, measured(truth, 0.02, seed))
         low, high = fit.demands["server"].interval
         covered += low <= 0.005 <= high
         assert fit.demands["server"].value == pytest.approx(0.005, rel=0.06)
         assert fit.deviation < 0.06
-    assert covered >= 34  # of 40, at 95%
+    assert covered >= 17  # of 20, at 95%
 
 
 def test_a_fit_beside_a_known_station_with_think_time() -> None:

@@ -47,6 +47,7 @@ def test_mm1() -> None:
     assert wait == pytest.approx(model.waiting_time, rel=0.1)
 
 
+@pytest.mark.slow
 def test_mmm() -> None:
     time, wait, _ = open_queue(3.2, ciw.dists.Exponential(1.0), 4)
     model = mmm(3.2, 1.0, 4)
@@ -56,6 +57,7 @@ def test_mmm() -> None:
     assert mm1(3.2, 4.0).response_time < time * 0.8
 
 
+@pytest.mark.slow
 def test_mmmk() -> None:
     time, _, rejected = open_queue(3.6, ciw.dists.Exponential(1.0), 3, 4)
     model = mmmk(3.6, 1.0, 3, 7)
@@ -66,8 +68,8 @@ def test_mmmk() -> None:
 @pytest.mark.parametrize(
     ("service", "squared_cv"),
     [
-        (ciw.dists.Deterministic(1.0), 0.0),
-        (ciw.dists.Uniform(0.0, 2.0), 1 / 3),
+        pytest.param(ciw.dists.Deterministic(1.0), 0.0, marks=pytest.mark.slow),
+        pytest.param(ciw.dists.Uniform(0.0, 2.0), 1 / 3, marks=pytest.mark.slow),
         (ciw.dists.HyperExponential([2 / 3, 2.0], [0.5, 0.5]), 1.5),
     ],
 )

@@ -61,12 +61,12 @@ def test_times_of_periods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(traces, "_ROWS", 700)
     monkeypatch.setattr(traces, "_DISORDER", 50)
     random = np.random.default_rng(1)
-    first = queue_rows(STARTED, 20, 4, 2, random.exponential(0.01, 5000).tolist())
-    second = queue_rows(STARTED + 100, 20, 1, 2, [0.02] * 5000)
+    first = queue_rows(STARTED, 10, 4, 2, random.exponential(0.01, 2500).tolist())
+    second = queue_rows(STARTED + 100, 10, 1, 2, [0.02] * 2500)
     path = tmp_path / "trace.csv"
     write(path, [*first, *second])
     found = read_trace(
-        path, [[(STARTED, STARTED + 20)], [(STARTED + 100, STARTED + 120)], [(0.0, 1.0)]]
+        path, [[(STARTED, STARTED + 10)], [(STARTED + 100, STARTED + 110)], [(0.0, 1.0)]]
     )
     one, other, nothing = found
     assert one.requests == len(first)

@@ -1,0 +1,1 @@
+"""``memlite bench multigets``: gets of several keys, from several nodes or from one."""

@@ -1,0 +1,249 @@
+"""From which number of keys on it pays to spread them over several nodes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from memlite.loadtest.multigets.runs import Run
+from memlite.loadtest.results import Interval, Latency
+from memlite.loadtest.statistics import curve, decode, merge, positive_interval
+from memlite.loadtest.units import grouped, percent
+
+__all__ = ["PERCENTILES", "Comparison", "Side", "buckets", "compare_sizes", "doubts", "sentence"]
+
+PERCENTILES: Final = (25, 50, 75, 90, 99)
+
+_Floats = npt.NDArray[np.float64]
+
+_PER_DECADE: Final = 12
+# A process that generates load, and other programs, may use so much without changing the figures.
+_MOST_GENERATOR: Final = 0.9
+_MOST_OTHER: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way of getting a number of keys, over all repetitions. Times are in microseconds.
+
+    Attributes:
+        requests: gets per second.
+        mean: response time at the clients.
+        client: percentiles at the clients, of all repetitions together; see `PERCENTILES`.
+        proxy: likewise at the proxy; empty if it has traced nothing.
+        at_client: the distribution.
+        at_proxy: likewise.
+    """
+
+    requests: Interval
+    mean: Interval
+    client: tuple[float, ...]
+    proxy: tuple[float, ...]
+    at_client: Latency
+    at_proxy: Latency
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Both ways of getting a number of keys.
+
+    Attributes:
+        size: the number.
+        sharded: keys that are spread over all nodes.
+        together: keys that are on one node.
+        ratio: the mean response time if sharded divided by that from one node; the mean over the
+            repetitions, in each of which both were measured in turn, and its interval.
+        tail: the same of the 99th percentile.
+    """
+
+    size: int
+    sharded: Side
+    together: Side
+    ratio: Interval
+    tail: Interval
+
+    @property
+    def pays(self) -> bool:
+        """Whether sharding is faster, with a confidence of 95%."""
+        return self.ratio.high is not None and self.ratio.high < 1
+
+    @property
+    def costs(self) -> bool:
+        """Whether sharding is slower, likewise."""
+        return self.ratio.low is not None and self.ratio.low > 1
+
+
+def compare_sizes(runs: Sequence[Run]) -> list[Comparison]:
+    """Return a comparison for each size of which both ways were measured, in order.
+
+    Raises:
+        ConfigError: a histogram cannot be read.
+    """
+    found = []
+    for size in sorted({run.size for run in runs}):
+        sides = {
+            sharded: {
+                run.number: run for run in runs if run.size == size and run.sharded == sharded
+            }
+            for sharded in (True, False)
+        }
+        numbers = sorted(sides[True].keys() & sides[False].keys())
+        if not numbers:
+            continue
+        pairs = [(sides[True][number], sides[False][number]) for number in numbers]
+        found.append(
+            Comparison(
+                size,
+                _side([one for one, _ in pairs]),
+                _side([other for _, other in pairs]),
+                _ratio(pairs, lambda run: run.client.mean),
+                _ratio(pairs, lambda run: run.client.p99),
+            )
+        )
+    return found
+
+
+def _side(runs: Sequence[Run]) -> Side:
+    client = merge(run.client for run in runs)
+    proxy = merge(run.proxy for run in runs if run.proxy is not None)
+    return Side(
+        positive_interval([run.requests for run in runs]),
+        positive_interval([run.client.mean for run in runs]),
+        _percentiles(client),
+        _percentiles(proxy),
+        client,
+        proxy,
+    )
+
+
+def _percentiles(times: Latency) -> tuple[float, ...]:
+    if not times.count:
+        return ()
+    found = decode(times).get_percentile_to_value_dict(list(PERCENTILES))
+    return tuple(float(found[one]) for one in PERCENTILES)
+
+
+def _ratio(pairs: Sequence[tuple[Run, Run]], value: Callable[[Run], float]) -> Interval:
+    """Return the mean ratio of what was measured in turn; Student's t on the logarithms."""
+    return positive_interval([value(one) / value(other) for one, other in pairs])
+
+
+def buckets(times: Sequence[Latency]) -> tuple[_Floats, list[_Floats]]:
+    """Sort times into the same buckets, twelve for each power of ten.
+
+    Args:
+        times: distributions.
+
+    Returns:
+        The bounds of the buckets, in microseconds, and for each distribution the number of times in
+        each bucket.
+
+    Raises:
+        ConfigError: a histogram cannot be read.
+    """
+    known = [one for one in times if one.count]
+    least = min((one.least for one in known), default=1.0)
+    most = max((one.most for one in known), default=10.0)
+    first = np.floor(np.log10(max(least, 1.0)) * _PER_DECADE)
+    last = np.floor(np.log10(max(most, 1.0)) * _PER_DECADE) + 1
+    bounds: _Floats = 10 ** (np.arange(first, last + 1) / _PER_DECADE)
+    return bounds, [_sorted(one, bounds) for one in times]
+
+
+def _sorted(times: Latency, bounds: _Floats) -> _Floats:
+    shares, values = np.array(curve(times) or [(0.0, 1.0)]).T
+    counts = np.diff(shares, prepend=0.0) * times.count
+    # The midpoint of a bucket of the distribution may lie just outside of its least and most.
+    inside = np.clip(values, bounds[0], np.nextafter(bounds[-1], 0))
+    found: _Floats = np.histogram(inside, bounds, weights=counts)[0]
+    return found
+
+
+def doubts(runs: Sequence[Run]) -> list[str]:
+    """Return what speaks against the measurement, in sentences."""
+    found = []
+    busiest = max((run.generator_share for run in runs), default=0.0)
+    if busiest > _MOST_GENERATOR:
+        found.append(
+            f"A process that generates load used up to {percent(busiest)} of a core, and response "
+            "times include its own."
+        )
+    other = max((run.other or 0.0 for run in runs), default=0.0)
+    if other > _MOST_OTHER:
+        found.append(f"Other programs used up to {percent(other)} of the machine's processors.")
+    errors, misses = sum(run.errors for run in runs), sum(run.misses for run in runs)
+    if errors:
+        found.append(f"{grouped(errors)} requests failed.")
+    if misses:
+        found.append(f"{grouped(misses)} keys were not found.")
+    return found
+
+
+def sentence(found: Sequence[Comparison]) -> str:
+    """Return from which size on sharding pays, with its uncertainty."""
+    several = [one for one in found if one.size > 1]
+    if not several:
+        return "Only gets of one key were measured, which are never sharded."
+    if all(one.ratio.high is None for one in several):
+        return "With one repetition, it cannot be told from which size on sharding pays."
+    for decide, verb, comparative in (
+        (lambda one: one.pays, "pays", "faster"),
+        (lambda one: one.costs, "costs", "slower"),
+    ):
+        tail = _tail(several, decide)
+        if tail:
+            return _from(several, tail, verb, comparative)
+    pays = [one.size for one in several if one.pays]
+    costs = [one.size for one in several if one.costs]
+    parts = [f"up to {several[-1].size} keys, there is no size from which on sharding pays"]
+    if pays:
+        parts.append(f"it is faster with {_numbers(pays)}")
+    if costs:
+        parts.append(f"it is slower with {_numbers(costs)}")
+    undecided = [one.size for one in several if not (one.pays or one.costs)]
+    if undecided:
+        parts.append(f"the difference cannot be told from chance with {_numbers(undecided)}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _tail(
+    several: Sequence[Comparison], decide: Callable[[Comparison], bool]
+) -> Sequence[Comparison]:
+    """Return the sizes from the first one on from which all are decided the same way."""
+    start = len(several)
+    while start and decide(several[start - 1]):
+        start -= 1
+    return several[start:]
+
+
+def _from(
+    several: Sequence[Comparison], tail: Sequence[Comparison], verb: str, comparative: str
+) -> str:
+    first, last = tail[0], tail[-1]
+    before = [one for one in several if one.size < first.size]
+    text = f"Sharding {verb} from {first.size} keys on"
+    text += f": with {last.size} keys a get is {_times(last.ratio)} {comparative}"
+    undecided = [one.size for one in before if not (one.pays or one.costs)]
+    decided = [one for one in before if one.pays or one.costs]
+    if undecided:
+        text += f"; not distinguishable with {_numbers(undecided)}"
+    if decided:
+        other = "faster" if decided[0].pays else "slower"
+        text += f"; {other} with {_numbers([one.size for one in decided])}"
+    return f"{text}."
+
+
+def _times(ratio: Interval) -> str:
+    """Return by how much, as "12% (9% to 15%)"."""
+    low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
+    bounds = sorted(abs(one - 1) for one in (low, high))
+    return f"{abs(ratio.mean - 1):.0%} ({bounds[0]:.0%} to {bounds[1]:.0%})"
+
+
+def _numbers(sizes: Sequence[int]) -> str:
+    if len(sizes) == 1:
+        return f"{sizes[0]}"
+    return f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"

@@ -1,0 +1,108 @@
+"""Carries out ``memlite bench multigets``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from memlite.core.errors import ConfigError
+from memlite.loadtest.multigets.analysis import Comparison, compare_sizes, doubts, sentence
+from memlite.loadtest.multigets.measuring import complete
+from memlite.loadtest.multigets.runs import Run, Settings
+from memlite.loadtest.planning import new_folder, prepare
+from memlite.loadtest.progress import progress_display
+from memlite.loadtest.results import Interval
+from memlite.loadtest.units import duration
+
+__all__ = ["measure_multigets"]
+
+_WIDTH: Final = 79
+_ERRORS: Final = 1
+_INTERRUPTED: Final = 130
+_MOST_KEYS: Final = 100
+
+
+def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
+    """Measure, or go on measuring, print from which size on sharding pays, and write the report.
+
+    Args:
+        options: what to measure, and where to save it.
+        out: gets the table.
+
+    Returns:
+        The exit code: 0, 1 if requests have failed, or 130 if the user has interrupted it.
+
+    Raises:
+        ConfigError: an option is invalid, or the folder has other measurements.
+        StartError: a server cannot be started, or has died.
+    """
+    settings = _settings(options)
+    folder: Path = options.out or new_folder()
+    prepare(folder)
+    try:
+        with progress_display(quiet=options.quiet) as display:
+            runs = complete(settings, folder, display)
+    except KeyboardInterrupt:
+        goes_on = f"the same command with --out {folder} goes on"
+        sys.stderr.write(f"memlite: bench: interrupted; {goes_on}\n")
+        return _INTERRUPTED
+    found = compare_sizes(runs)
+    _print(found, runs, out)
+    # Imported here: the plotting libraries take a second to import.
+    from memlite.loadtest.multigets.page import write_multigets
+
+    out.write(f"\nreport: {write_multigets(settings, runs, found, folder)}\n")
+    return _ERRORS if any(run.errors for run in runs) else 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    if max(options.sizes) > _MOST_KEYS:
+        raise ConfigError(f"bench: --sizes: at most {_MOST_KEYS} keys, not {max(options.sizes)}")
+    if options.nodes < 2:
+        raise ConfigError("bench: --nodes: sharding needs 2 nodes or more")
+    if options.clients < options.nodes:
+        raise ConfigError(
+            f"bench: --clients: one for each of the {options.nodes} nodes is needed at least"
+        )
+    return Settings(
+        tuple(sorted(options.sizes)),
+        options.nodes,
+        options.clients,
+        options.keys,
+        options.value_size,
+        options.duration,
+        options.repetitions,
+        options.seed,
+    )
+
+
+def _print(found: Sequence[Comparison], runs: Sequence[Run], out: TextIO) -> None:
+    console = Console(file=out, width=None if out.isatty() else _WIDTH, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("keys", "sharded", "one node", "ratio", "95% interval", "ratio of p99"):
+        table.add_column(title, justify="right")
+    table.add_column("sharding")
+    for one in found:
+        table.add_row(
+            str(one.size),
+            duration(one.sharded.mean.mean),
+            duration(one.together.mean.mean),
+            f"{one.ratio.mean:.2f}",
+            _bounds(one.ratio),
+            f"{one.tail.mean:.2f}",
+            "pays" if one.pays else "costs" if one.costs else "no difference",
+        )
+    console.print(table)
+    console.print()
+    for text in [*doubts(runs), sentence(found)]:
+        console.print(text, markup=False)
+
+
+def _bounds(value: Interval) -> str:
+    if value.low is None or value.high is None:
+        return "–"
+    return f"{value.low:.2f} to {value.high:.2f}"

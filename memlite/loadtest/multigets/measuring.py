@@ -1,0 +1,171 @@
+"""Measures gets of several keys through a proxy: sharded and not, in turn and in random order."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from memlite.core.errors import StartError
+from memlite.loadtest.measure import measure
+from memlite.loadtest.messages import Task
+from memlite.loadtest.multigets.cluster import TracedCluster, prefixes
+from memlite.loadtest.multigets.runs import (
+    Run,
+    Settings,
+    load_runs,
+    run_of,
+    save_runs,
+    with_proxy,
+)
+from memlite.loadtest.pool import Interrupted, Pool
+from memlite.loadtest.progress import ProgressDisplay
+from memlite.loadtest.targets import LaunchSettings
+from memlite.loadtest.workload import Keys, Load, Values, Workload
+
+__all__ = ["complete"]
+
+_WARM_UP = 0.25  # seconds
+_TRACE = "trace.csv"
+
+
+def complete(settings: Settings, folder: Path, display: ProgressDisplay) -> list[Run]:
+    """Measure what has not been measured yet; return everything.
+
+    Args:
+        settings: what to measure.
+        folder: where it is kept; it exists.
+        display: shows the progress.
+
+    Raises:
+        ConfigError: the folder has measurements with other settings, or no request has succeeded.
+        StartError: a server cannot be started, or has died.
+        KeyboardInterrupt: the user has interrupted it.
+    """
+    runs = load_runs(settings, folder)
+
+    def keep(run: Run) -> None:
+        runs.append(run)
+        save_runs(settings, runs, folder)
+
+    trace = folder / _TRACE
+    if not _measure_missing(settings, runs, folder, trace, display, keep):
+        raise KeyboardInterrupt
+    runs = with_proxy(runs, trace)
+    save_runs(settings, runs, folder)
+    return runs
+
+
+def _measure_missing(
+    settings: Settings,
+    runs: Sequence[Run],
+    folder: Path,
+    trace: Path,
+    display: ProgressDisplay,
+    keep: Callable[[Run], None],
+) -> bool:
+    """Measure what has not been measured yet.
+
+    Args:
+        settings: what to measure.
+        runs: what has been measured.
+        folder: for temporary files.
+        trace: the file that the proxy adds to.
+        display: shows the progress.
+        keep: is given each measurement when it is over.
+
+    Returns:
+        Whether all was measured; otherwise the user has interrupted it.
+
+    Raises:
+        StartError: a server cannot be started, or has died.
+        ConfigError: no request has succeeded.
+    """
+    done = {run.key for run in runs}
+    missing = [one for one in _order(settings) if one not in done]
+    if not missing:
+        return True
+    display.expect_measurements(len(missing))
+    launch = LaunchSettings(folder, connections=settings.clients + 64)
+    try:
+        with (
+            Pool(settings.nodes) as pool,
+            TracedCluster(settings.nodes, trace, launch) as target,
+        ):
+            measuring = _Measuring(settings, pool, target, display)
+            measuring.store_keys()
+            for size, sharded, number in missing:
+                keep(measuring.measure(size, number, sharded=sharded))
+                display.finish_measurement()
+    except (KeyboardInterrupt, Interrupted):
+        return False
+    return True
+
+
+def _order(settings: Settings) -> Iterator[tuple[int, bool, int]]:
+    """Yield all measurements: in each repetition all sizes at random, both ways of each in turn."""
+    chance = random.Random(settings.seed)  # noqa: S311 - no secret
+    for number in range(1, settings.repetitions + 1):
+        for size in chance.sample(settings.sizes, len(settings.sizes)):
+            first = chance.random() < 0.5
+            yield size, first, number
+            yield size, not first, number
+
+
+class _Measuring:
+    """Drives the load: each process has keys of its own, with one prefix sharded and one not."""
+
+    def __init__(
+        self, settings: Settings, pool: Pool, target: TracedCluster, display: ProgressDisplay
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._target = target
+        self._display = display
+        self._together = prefixes(settings.nodes)
+        # As long, and without a tag: each key is hashed as a whole.
+        self._spread = [one.translate({0x7B: "[", 0x7D: "]"}) for one in self._together]
+        self._seed = settings.seed
+
+    def store_keys(self) -> None:
+        """Store all keys.
+
+        Raises:
+            StartError: a key cannot be stored.
+        """
+        for prefix in (*self._together, *self._spread):
+            self._display.start_step(f"storing keys {prefix}…")
+            tasks = [
+                replace(task, preload=True) for task in self._tasks([prefix] * self._pool.count, 1)
+            ]
+            errors = self._pool.run(tasks, self._display.update).counts.errors
+            if errors:
+                raise StartError(f"bench: multigets: keys cannot be stored: {', '.join(errors)}")
+
+    def measure(self, size: int, number: int, *, sharded: bool) -> Run:
+        """Measure one size, one way."""
+        how = "sharded" if sharded else "from one node"
+        self._display.start_step(f"{size} key{'s' if size > 1 else ''}, {how}")
+        # Both ways get the same keys, but for their prefix.
+        self._seed = self._settings.seed + 1000 * number + size
+        tasks = self._tasks(self._spread if sharded else self._together, size)
+        found = measure(self._pool, self._target, tasks, number, self._display)
+        return run_of(size, found, sharded=sharded)
+
+    def _tasks(self, of_process: Sequence[str], size: int) -> list[Task]:
+        settings = self._settings
+        workers = self._pool.count
+        load = Load(multiget=size, duration=settings.duration, warm_up=_WARM_UP, repetitions=1)
+        tasks = []
+        for worker, prefix in enumerate(of_process):
+            workload = Workload(
+                name="multigets",
+                mix={"get": 1.0},
+                keys=Keys(count=settings.keys, prefix=prefix),
+                values=Values(size=settings.value_size),
+                load=load,
+            )
+            connections = settings.clients // workers + (worker < settings.clients % workers)
+            tasks.append(
+                Task(self._target.address, workload, connections, worker, workers, 0, self._seed)
+            )
+        return tasks

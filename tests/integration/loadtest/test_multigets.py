@@ -1,0 +1,110 @@
+"""``memlite bench multigets``: real nodes, a proxy, clients, files and exit codes."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.cli.main import main
+from tests.support.waiting import wait_until
+
+COMMAND = [
+    *("multigets", "--sizes", "1,4", "--nodes", "2", "--clients", "2", "--keys", "50"),
+    *("--duration", "300ms", "--repetitions", "2"),
+]
+
+
+def saved(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "multigets.json"
+    found: list[dict[str, Any]] = json.loads(path.read_text())["runs"] if path.exists() else []
+    return found
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_completed(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "memlite", "bench", *COMMAND, "--out", str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert wait_until(lambda: len(saved(folder)) >= 2, 60)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        shown = process.stderr.read()
+        assert process.wait() == 130, shown
+    assert shown.endswith(f"interrupted; the same command with --out {folder} goes on\n")
+    before = saved(folder)
+    assert 2 <= len(before) < 8
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    runs = saved(folder)
+    ways = {(run["size"], run["sharded"], run["number"]) for run in runs}
+    assert ways == {(size, way, n) for size in (1, 4) for way in (True, False) for n in (1, 2)}
+    assert len(runs) == 8
+    for run, early in zip(runs, before, strict=False):
+        assert run["started"] == early["started"]
+        assert run["client"] == early["client"]
+    for run in runs:
+        assert not run["errors"]
+        assert not run["misses"]
+        assert run["client"]["count"] > 0
+    assert sum(run["proxy"]["count"] for run in runs) > 0
+    check_nodes(folder, runs)
+    pages = {path.name for path in folder.iterdir()}
+    assert pages >= {"multigets.html", "multigets.csv", "histograms.csv", "trace.csv"}
+    assert {f"multigets-{kind}.png" for kind in ("ratio", "histograms", "percentiles")} <= pages
+    with (folder / "histograms.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    bounds = {
+        tuple((row["from_us"], row["to_us"]) for row in rows if key(row) == one)
+        for one in {key(row) for row in rows}
+    }
+    assert len(bounds) == 1
+    other = [*command, "--seed", "2"]
+    done = subprocess.run(other, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 64
+    assert "has measurements with other options; choose another folder" in done.stderr
+
+
+def key(row: dict[str, str]) -> tuple[str, str, str]:
+    return row["keys"], row["way"], row["where"]
+
+
+def check_nodes(folder: Path, runs: list[dict[str, Any]]) -> None:
+    """Check by the trace how many nodes were asked for each get of four keys."""
+    asked: dict[bool, list[int]] = {True: [], False: []}
+    with (folder / "trace.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            arrival = int(row["arrival"]) / 1e6
+            for run in runs:
+                if run["started"] <= arrival < run["started"] + run["seconds"] and run["size"] == 4:
+                    asked[run["sharded"]].append(len(row["nodes"].split()))
+    assert set(asked[False]) == {1}
+    # Of four keys, one in eight has all on the same of two nodes.
+    assert set(asked[True]) <= {1, 2}
+    assert asked[True].count(2) > asked[True].count(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sizes", "0"], "argument --sizes: must be 1 or more"),
+        (["--sizes", "200"], "--sizes: at most 100 keys, not 200"),
+        (["--nodes", "1"], "--nodes: sharding needs 2 nodes or more"),
+        (["--clients", "2"], "--clients: one for each of the 3 nodes"),
+        (["--value-size", "1,2"], "not a size: '1,2'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "multigets", *arguments, "--out", str(tmp_path / "out")]) == 64
+    text = capsys.readouterr().err
+    assert message in text
+    assert len(text.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
