@@ -12,7 +12,7 @@ from memlite.core.errors import StartError
 from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
 from memlite.loadtest.experiment import run
-from memlite.loadtest.factorial import measure_factorial
+from memlite.loadtest.factorial_command import measure_factorial
 from memlite.loadtest.files import load, save
 from memlite.loadtest.planning import new_folder, plan_of, prepare
 from memlite.loadtest.progress import progress_display

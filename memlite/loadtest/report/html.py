@@ -1,18 +1,12 @@
 """The HTML page: one self-contained file that needs no network."""
 
-import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from memlite.core.version import __version__
 from memlite.loadtest import files, scaling, selection, units
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.efficiency import Efficiency, efficiencies
@@ -23,16 +17,14 @@ from memlite.loadtest.prices import load as load_prices
 from memlite.loadtest.recommendation import Choice, choices, recommendation
 from memlite.loadtest.report.cluster_plots import cluster_plots
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
+from memlite.loadtest.report.pages import PAGE_NAME, date, page, run_facts, write_plots
 from memlite.loadtest.report.plots import Plot, PlotData, plots
-from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
 from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
 from memlite.loadtest.scaling import Row
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.verdict import findings, warnings
 
 __all__ = ["PAGE_NAME", "write"]
-
-PAGE_NAME = "report.html"
 
 
 def write(
@@ -47,49 +39,32 @@ def write(
     results = combine(runs)
     efficient = efficiencies(results, machines)  # before anything is written
     data = PlotData(results, costs(results, prices), prices)
-    drawings: dict[str, str] = {}
-    written: list[Path] = []
     available = [*cluster_plots(data), *plots(data)]
-    for plot in available:
-        light = plot.draw(LIGHT)
-        drawings[plot.name] = svg(light, plot.name)
-        for name, figure in (
-            (f"{plot.name}.png", light),
-            (f"{plot.name}-dark.png", plot.draw(DARK)),
-        ):
-            written.append(folder / name)
-            files.write(written[-1], png(figure))
-    page = folder / PAGE_NAME
+    drawings, written = write_plots(available, folder)
+    path = folder / PAGE_NAME
     files.write(
-        page,
+        path,
         _page(
             runs, data, available, drawings, [_efficiency(one, machines) for one in efficient]
         ).encode(),
     )
-    return [page, *written]
+    return [path, *written]
 
 
 def _page(
     runs: Sequence[Results],
     data: PlotData,
     drawn: Sequence[Plot],
-    drawings: Mapping[str, str],
+    drawings: Mapping[str, Markup],
     efficient: Sequence[Mapping[str, str]],
 ) -> str:
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["typeset"] = _typeset
-    source = resources.files("memlite.loadtest.report").joinpath("template.html.j2")
     results = data.results
     available = choices(results, data.costs)
     answer = recommendation(available, data.prices.currency)
-    return environment.from_string(source.read_text(encoding="utf-8")).render(
+    return page(
+        "template.html.j2",
         title=results.title or "Load test",
         subtitle=_subtitle(results),
-        version=__version__,
-        light=Markup(_css_colours(LIGHT)),  # noqa: S704 - our own colours
-        dark=Markup(_css_colours(DARK)),  # noqa: S704 - likewise
         answer=answer,
         choices=[_choice(one, data.prices) for one in available] if answer else [],
         sentences=findings(results),
@@ -103,35 +78,20 @@ def _page(
         with_misses=any(one.misses for point in results.points for one in point.repetitions),
         points=[_Row.of(point) for point in results.points],
         plots=drawn,
-        # Text is drawn as shapes, so the SVG contains no user-supplied text.
-        drawings={name: Markup(text) for name, text in drawings.items()},  # noqa: S704
+        drawings=drawings,
         costs=[_cost(cost, data.prices) for cost in data.costs],
         currency=data.prices.currency,
         assumptions=assumptions(data.prices, data.costs, results),
-        runs=[_run(name, run) for name, run in zip(names(runs), runs, strict=True)],
+        runs=[run_facts(name, run) for name, run in zip(names(runs), runs, strict=True)],
         emulated=any(target.kind == "gcs" for target in results.targets),
     )
 
 
-def _css_colours(theme: Theme) -> str:
-    return " ".join(f"{variable}: {colour};" for colour, variable in css_variables(theme).items())
-
-
 def _subtitle(results: Results) -> str:
     return (
-        f"{_date(results.started)}, duration {units.duration(results.seconds * 1e6)}, "
+        f"{date(results.started)}, duration {units.duration(results.seconds * 1e6)}, "
         f"workload “{results.workload.get('name', 'custom')}”"
     )
-
-
-def _typeset(text: str) -> str:
-    """Return the text with typographic apostrophes, and numbers on the same line as their units."""
-    text = re.sub(r"(?<=\w)'(?=\w)", "\N{RIGHT SINGLE QUOTATION MARK}", text)
-    return re.sub(r"(?<=\d) (?=(?:[mµ]?s|min|[kMG]?B|GiB|[A-Z]{3})\b)", "\N{NO-BREAK SPACE}", text)
-
-
-def _date(unix_time: float) -> str:
-    return datetime.fromtimestamp(unix_time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 # The table of points
@@ -305,39 +265,3 @@ def _target(target: TargetInfo) -> dict[str, str]:
         "server": target.server or "–",
         "details": details or "–",
     }
-
-
-def _run(name: str, run: Results) -> dict[str, Any]:
-    machine = {
-        _label(key): units.size(value) if key.endswith("_bytes") else value
-        for key, value in run.machine.items()
-    }
-    return {
-        "name": name,
-        "facts": [
-            ("Command", [shlex.quote(word) for word in run.command]),
-            ("Seed", run.seed),
-            ("Client", run.client),
-            ("Worker processes", run.workers),
-            ("Started", _date(run.started)),
-            ("Duration", units.duration(run.seconds * 1e6)),
-        ],
-        "machine": machine,
-        "versions": run.versions,
-        "workload": dict(_flattened(run.workload)),
-    }
-
-
-def _flattened(members: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Yield the rows of a nested table; inner names are prefixed with the outer name."""
-    for name, value in members.items():
-        if isinstance(value, Mapping):
-            yield from _flattened(value, f"{prefix}{name}.")
-        elif value not in ("", None):
-            # Truth values are written as in a workload file.
-            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _label(key: str) -> str:
-    text = key.removesuffix("_bytes").replace("_", " ")
-    return "CPU" if text == "cpu" else text[:1].upper() + text[1:]
