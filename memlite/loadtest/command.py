@@ -15,7 +15,7 @@ from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import run
-from memlite.loadtest.factorial import measure_factorial
+from memlite.loadtest.factorial_command import measure_factorial
 from memlite.loadtest.files import load, save
 from memlite.loadtest.models.command import show_models
 from memlite.loadtest.multigets.command import measure_multigets

@@ -310,6 +310,7 @@ def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="output directory; one with runs of the same experiment is completed "
         "(default: bench-results/<time>)",
     )
+    add("--no-report", action="store_true", help="save the analysis without writing a report")
     add("-q", "--quiet", action="store_true", help="do not show progress")
 
 

@@ -20,7 +20,8 @@ class Response:
 
     Attributes:
         name: its name in files.
-        words: its name in a sentence.
+        words: its name in a title.
+        phrase: its name in a sentence.
         unit: its unit, for the head of a table.
         text: writes a value with its unit.
         of: returns it for a measurement.
@@ -28,6 +29,7 @@ class Response:
 
     name: str
     words: str
+    phrase: str
     unit: str
     text: Callable[[float], str]
     of: Callable[[Point], float]
@@ -37,6 +39,7 @@ RESPONSES: Final = (
     Response(
         "throughput",
         "throughput",
+        "throughput",
         "operations per second",
         lambda value: f"{grouped(value)} operations per second",
         lambda point: point.throughput.mean,
@@ -44,6 +47,7 @@ RESPONSES: Final = (
     Response(
         "response_time",
         "mean response time",
+        "the mean response time",
         "µs",
         duration,
         lambda point: point.response["all"].mean,
@@ -51,6 +55,7 @@ RESPONSES: Final = (
     Response(
         "p99",
         "99th percentile of response times",
+        "the 99th percentile of response times",
         "µs",
         duration,
         lambda point: point.response["all"].p99,

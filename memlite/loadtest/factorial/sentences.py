@@ -51,15 +51,14 @@ def answer(design: Design, analysis: Analysis) -> Iterator[str]:
         elif len(effect.factors) == 2:
             yield _pair(effect, result, analysis.response, levels)
         else:
-            yield (
-                f"{_names(effect.factors)} together explain {wording.share(effect.variation)} more."
-            )
+            explain = f"explain {wording.share(effect.variation)} of the variation"
+            yield f"Together, {_names(effect.factors)} {explain}."
     if small:
         yield f"Other interactions explain {wording.share(small)}."
     without = [one for one in result.effects if one not in told and len(one.factors) == 1]
     if without:
         names = _names([f"{one.factors[0]} (p = {wording.chance(one.p_value)})" for one in without])
-        yield f"No effect on {analysis.response.words} can be told from chance of {names}."
+        yield f"No effect on {analysis.response.phrase} can be told from chance of {names}."
     if result.error_freedom:
         yield _errors(result)
 
@@ -102,13 +101,20 @@ def _single(
 def _does(
     found: Estimate, result: FactorialResult, response: Response, *, briefly: bool = False
 ) -> str:
-    what = "it" if briefly else response.words
-    known = wording.interval(found, result)
+    """Return what a change does, such as "multiplies throughput by 3.39 (2.94 to 3.92)"."""
+    what = "it" if briefly else response.phrase
+    up, size = found.value >= 0, abs(found.value)
     if result.multiplicative:
-        return f"multiplies {what} by {wording.ratio(found.value)}" + (f" ({known})" * bool(known))
-    verb, to = ("adds", "to") if found.value >= 0 else ("takes", "from")
-    known = known and f" ({wording.number(found.low)} to {wording.number(found.high)})"
-    return f"{verb} {response.text(abs(found.value))} {to} {what}{known}"
+        does = f"multiplies {what} by {wording.ratio(found.value)}"
+    else:
+        does = f"{'raises' if up else 'lowers'} {what} by {response.text(size)}"
+    if math.isinf(found.high):
+        return does
+    write = wording.ratio if result.multiplicative else wording.amount
+    bounds = found.low, found.high
+    if not result.multiplicative and not up:
+        bounds = -found.high, -found.low
+    return f"{does} ({write(bounds[0])} to {write(bounds[1])})"
 
 
 def _pair(
@@ -127,9 +133,10 @@ def _pair(
             result.change(changed, 0, last, {other: number}), result, response, briefly=number > 0
         )
         parts.append(f"with {other} {level} it {does}")
+    first, end = levels[changed][0], levels[changed][last]
     return (
-        f"What {changed} does depends on {other}, which explains {wording.share(effect.variation)} "
-        f"more: from {levels[changed][0]} to {levels[changed][last]}, {_names(parts)}."
+        f"What {changed} does depends on {other}: from {first} to {end}, {_names(parts)}. That "
+        f"explains {wording.share(effect.variation)} of the variation."
     )
 
 

@@ -5,7 +5,7 @@ import math
 from memlite.lab import Estimate, FactorialResult
 from memlite.loadtest.units import grouped
 
-__all__ = ["chance", "change", "interval", "number", "ratio", "share"]
+__all__ = ["amount", "chance", "change", "interval", "number", "ratio", "share"]
 
 
 def ratio(value: float) -> str:
@@ -13,10 +13,15 @@ def ratio(value: float) -> str:
     return grouped(value)
 
 
+def amount(value: float) -> str:
+    """Return a number like ``12,300``."""
+    text = grouped(abs(value)) if abs(value) >= 10 else f"{abs(value):.2g}"
+    return f"-{text}" if value < 0 else text
+
+
 def number(value: float) -> str:
     """Return a number with its sign, like ``+12,300``."""
-    text = grouped(abs(value)) if abs(value) >= 10 else f"{abs(value):.2g}"
-    return f"{'-' if value < 0 else '+'}{text}"
+    return amount(value) if value < 0 else f"+{amount(value)}"
 
 
 def change(found: Estimate, result: FactorialResult) -> str:

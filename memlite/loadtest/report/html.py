@@ -1,9 +1,7 @@
 """The HTML page: one self-contained file that needs no network."""
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from memlite.loadtest.recommendation import Choice, choices, recommendation
 from memlite.loadtest.report.check_tables import check_rows, sweep_rows
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
 from memlite.loadtest.report.figures import figures
-from memlite.loadtest.report.page import draw, render
+from memlite.loadtest.report.page import PAGE_NAME, date, draw, render, run_facts
 from memlite.loadtest.report.plots import Plot, PlotData
 from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
 from memlite.loadtest.scaling import Row
@@ -29,8 +27,6 @@ from memlite.loadtest.statistics import interval
 from memlite.loadtest.verdict import findings, generator_warnings, warnings
 
 __all__ = ["PAGE_NAME", "write"]
-
-PAGE_NAME = "report.html"
 
 
 def write(
@@ -48,14 +44,14 @@ def write(
     data = PlotData(results, costs(results, prices), prices)
     available = figures(data)
     drawings, written = draw(available, folder)
-    page = folder / PAGE_NAME
+    path = folder / PAGE_NAME
     files.write(
-        page,
+        path,
         _page(
             runs, data, available, drawings, [_efficiency(one, machines) for one in efficient]
         ).encode(),
     )
-    return [page, *written]
+    return [path, *written]
 
 
 def _page(
@@ -95,20 +91,16 @@ def _page(
         costs=[_cost(cost, data.prices) for cost in data.costs],
         currency=data.prices.currency,
         assumptions=assumptions(data.prices, data.costs, results),
-        runs=[_run(name, run) for name, run in zip(names(runs), runs, strict=True)],
+        runs=[run_facts(name, run) for name, run in zip(names(runs), runs, strict=True)],
         emulated=any(target.kind == "gcs" for target in results.targets),
     )
 
 
 def _subtitle(results: Results) -> str:
     return (
-        f"{_date(results.started)}, duration {units.duration(results.seconds * 1e6)}, "
+        f"{date(results.started)}, duration {units.duration(results.seconds * 1e6)}, "
         f"workload “{results.workload.get('name', 'custom')}”"
     )
-
-
-def _date(unix_time: float) -> str:
-    return datetime.fromtimestamp(unix_time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 # The table of points
@@ -282,39 +274,3 @@ def _target(target: TargetInfo) -> dict[str, str]:
         "server": target.server or "–",
         "details": details or "–",
     }
-
-
-def _run(name: str, run: Results) -> dict[str, Any]:
-    machine = {
-        _label(key): units.size(value) if key.endswith("_bytes") else value
-        for key, value in run.machine.items()
-    }
-    return {
-        "name": name,
-        "facts": [
-            ("Command", [shlex.quote(word) for word in run.command]),
-            ("Seed", run.seed),
-            ("Client", run.client),
-            ("Worker processes", run.workers),
-            ("Started", _date(run.started)),
-            ("Duration", units.duration(run.seconds * 1e6)),
-        ],
-        "machine": machine,
-        "versions": run.versions,
-        "workload": dict(_flattened(run.workload)),
-    }
-
-
-def _flattened(members: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Yield the rows of a nested table; inner names are prefixed with the outer name."""
-    for name, value in members.items():
-        if isinstance(value, Mapping):
-            yield from _flattened(value, f"{prefix}{name}.")
-        elif value not in ("", None):
-            # Truth values are written as in a workload file.
-            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _label(key: str) -> str:
-    text = key.removesuffix("_bytes").replace("_", " ")
-    return "CPU" if text == "cpu" else text[:1].upper() + text[1:]

@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,14 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from memlite.core.version import __version__
-from memlite.loadtest import files
+from memlite.loadtest import files, units
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
+from memlite.loadtest.results import Results
 
-__all__ = ["draw", "render"]
+__all__ = ["PAGE_NAME", "date", "draw", "render", "run_facts"]
+
+PAGE_NAME = "report.html"
 
 
 def draw(plots: Sequence[Plot], folder: Path) -> tuple[dict[str, Markup], list[Path]]:
@@ -86,3 +91,50 @@ def _typeset(text: str) -> str:
     """Return the text with typographic apostrophes, and numbers on the same line as their units."""
     text = re.sub(r"(?<=\w)'(?=\w)", "\N{RIGHT SINGLE QUOTATION MARK}", text)
     return re.sub(r"(?<=\d) (?=(?:[mµ]?s|min|[kMG]?B|GiB|[A-Z]{3})\b)", "\N{NO-BREAK SPACE}", text)
+
+
+def date(unix_time: float) -> str:
+    """Return a unix time as text."""
+    return datetime.fromtimestamp(unix_time, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def run_facts(name: str, run: Results) -> dict[str, Any]:
+    """Return how a run was made, for its tables.
+
+    Args:
+        name: the run's.
+        run: its results.
+    """
+    machine = {
+        _label(key): units.size(value) if key.endswith("_bytes") else value
+        for key, value in run.machine.items()
+    }
+    return {
+        "name": name,
+        "facts": [
+            ("Command", [shlex.quote(word) for word in run.command]),
+            ("Seed", run.seed),
+            ("Client", run.client),
+            ("Worker processes", run.workers),
+            ("Started", date(run.started)),
+            ("Duration", units.duration(run.seconds * 1e6)),
+        ],
+        "machine": machine,
+        "versions": run.versions,
+        "workload": dict(_flattened(run.workload)),
+    }
+
+
+def _flattened(members: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    """Yield the rows of a nested table; inner names are prefixed with the outer name."""
+    for name, value in members.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{name}.")
+        elif value not in ("", None):
+            # Truth values are written as in a workload file.
+            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _label(key: str) -> str:
+    text = key.removesuffix("_bytes").replace("_", " ")
+    return "CPU" if text == "cpu" else text[:1].upper() + text[1:]

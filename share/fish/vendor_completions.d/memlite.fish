@@ -212,6 +212,7 @@ complete -c memlite -n '__memlite_at "bench factorial"' -l factor -x -d 'an opti
 complete -c memlite -n '__memlite_at "bench factorial"' -l repetitions -x -d 'runs of each combination (default: 3)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l seed -x -d 'random seed, of the order of runs as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l out -r -F -d 'output directory; one with runs of the same experiment is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench factorial"' -l no-report -d 'save the analysis without writing a report'
 complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench study"' -s h -l help -d 'show this help message and exit'

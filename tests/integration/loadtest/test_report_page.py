@@ -14,8 +14,9 @@ pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[be
 pytest.importorskip("jinja2", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("playwright", reason="playwright is not installed")
 
-from memlite.loadtest.report import write_report
+from memlite.loadtest.report import factorial_page, write_report
 from memlite.loadtest.results import MachineUse, Results
+from tests.unit.loadtest.experiments import experiment
 from tests.unit.loadtest.samples import KNEE, results
 
 CHROMIUM = shutil.which("chromium")
@@ -60,6 +61,18 @@ def browser() -> Iterator[Any]:
 def report(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Path, int]:
     folder = tmp_path_factory.mktemp("report")
     return write_report(RUNS[request.param](), folder)[0], FIGURES[request.param]
+
+
+@pytest.fixture(scope="module")
+def experiment_report(tmp_path_factory: Any) -> tuple[Path, int]:
+    folder = tmp_path_factory.mktemp("experiment")
+    made = experiment(["clients=2,8,32", "value-size=100,10k"], lambda a, b: 1000 * 3.0**a / 2**b)
+    return factorial_page.write(*made, folder)[0], 10
+
+
+@pytest.mark.slow
+def test_the_page_of_an_experiment(browser: Any, experiment_report: tuple[Path, int]) -> None:
+    test_the_page(browser, experiment_report)
 
 
 @pytest.mark.slow

@@ -54,7 +54,14 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
     out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
     for analysis in analyses:
         print_table(design, analysis, out)
-    out.write(f"\nresults: {folder / DESIGN_NAME}\n")
+    if options.no_report:
+        out.write(f"\nresults: {folder / DESIGN_NAME}\n")
+    else:
+        # Imported here: the plotting libraries take a second to import.
+        from memlite.loadtest.report.factorial_page import write
+
+        page, *_ = write(design, measured, analyses, folder)
+        out.write(f"\nreport: {page}\n")
     if any(one.point.errors for one in measured):
         sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
         return _ERRORS
