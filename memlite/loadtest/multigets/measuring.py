@@ -22,7 +22,7 @@ from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.targets import LaunchSettings
 from memlite.loadtest.workload import Keys, Load, Values, Workload
 
-__all__ = ["complete"]
+__all__ = ["complete", "missing"]
 
 _WARM_UP = 0.25  # seconds
 _TRACE = "trace.csv"
@@ -55,6 +55,16 @@ def complete(settings: Settings, folder: Path, display: ProgressDisplay) -> list
     return runs
 
 
+def missing(settings: Settings, folder: Path) -> int:
+    """Return how many measurements have not been made yet.
+
+    Raises:
+        ConfigError: the folder has measurements with other settings.
+    """
+    done = {run.key for run in load_runs(settings, folder)}
+    return sum(one not in done for one in _order(settings))
+
+
 def _measure_missing(
     settings: Settings,
     runs: Sequence[Run],
@@ -81,10 +91,10 @@ def _measure_missing(
         ConfigError: no request has succeeded.
     """
     done = {run.key for run in runs}
-    missing = [one for one in _order(settings) if one not in done]
-    if not missing:
+    wanted = [one for one in _order(settings) if one not in done]
+    if not wanted:
         return True
-    display.expect_measurements(len(missing))
+    display.expect_measurements(len(wanted))
     launch = LaunchSettings(folder, connections=settings.clients + 64)
     try:
         with (
@@ -93,7 +103,7 @@ def _measure_missing(
         ):
             measuring = _Measuring(settings, pool, target, display)
             measuring.store_keys()
-            for size, sharded, number in missing:
+            for size, sharded, number in wanted:
                 keep(measuring.measure(size, number, sharded=sharded))
                 display.finish_measurement()
     except (KeyboardInterrupt, Interrupted):

@@ -17,6 +17,9 @@ from memlite.loadtest.factorial.output import save_analysis
 from memlite.loadtest.factorial.runs import check, goes_on, locked, missing_of
 from memlite.loadtest.factorial.runs import measure as measure_experiment
 from memlite.loadtest.models.study import TargetModels, model_targets
+from memlite.loadtest.multigets.analysis import compare_sizes
+from memlite.loadtest.multigets.measuring import complete
+from memlite.loadtest.multigets.measuring import missing as missing_multigets
 from memlite.loadtest.planning import new_folder, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
@@ -33,6 +36,7 @@ _ERRORS: Final = 1
 _INTERRUPTED: Final = 130
 _WIDTH: Final = 79
 _SWEEPS: Final = "sweeps"
+_MULTIGETS: Final = "multigets"
 _EXPERIMENT: Final = "experiment"
 
 
@@ -57,8 +61,8 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     plans = sweeps.plans()
     check(_design(wanted, options.seed), folder)
     prepare(folder)
-    (folder / _EXPERIMENT).mkdir(exist_ok=True)
-    (folder / _SWEEPS).mkdir(exist_ok=True)
+    for name in (_SWEEPS, _MULTIGETS, _EXPERIMENT):
+        (folder / name).mkdir(exist_ok=True)
     try:
         with locked(folder):
             keep(folder, wanted)
@@ -91,7 +95,8 @@ def _study(options: argparse.Namespace, others: Sequence[str]) -> Study:
     }
     changes = {name: value for name, value in given.items() if value is not None}
     scale = replace(QUICK if options.quick else FULL, **changes)
-    return study(scale, options.backend, [f"--workers={options.workers}", *others])
+    workers = f"--workers={options.workers}"
+    return study(scale, options.backend, [workers, *others], options.seed)
 
 
 def _design(wanted: Study, seed: int) -> Design:
@@ -108,15 +113,20 @@ def _measure(
         len(plan.levels) * len(plan.targets) * plan.workload.load.repetitions
         for sweep, plan in plans.items()
         if sweep not in there
-    ) + len(missing_of(design, of_experiment))
+    )
+    left += len(missing_of(design, of_experiment))
+    left += missing_multigets(wanted.multigets, folder / _MULTIGETS)
     with progress_display(quiet=options.quiet) as bar:
         bar.expect_measurements(left)
         progress = StudyProgress(bar)
         found = sweeps.measure(there, progress)
+        progress.run = "multi-gets"
+        multigets = complete(wanted.multigets, folder / _MULTIGETS, progress)
         runs = measure_experiment(design, of_experiment, ExperimentProgress(progress))
     analyses = analyse(design, runs)
     save_analysis(of_experiment, design, runs, analyses)
-    return Measured(wanted, found, design, runs, analyses, _models(found))
+    compared = compare_sizes(multigets)
+    return Measured(wanted, found, design, runs, analyses, compared, _models(found))
 
 
 def _models(found: Mapping[Sweep, Results]) -> dict[str, TargetModels]:

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from memlite.core.errors import ConfigError
+from memlite.loadtest.multigets.runs import Settings
 
 __all__ = ["FULL", "QUICK", "Scale", "Study", "Sweep", "study"]
 
 _NODES: Final = 3
+_KEYS: Final = 10_000
+_VALUE_SIZE: Final = 1024
 _PROXIES: Final = 2
 
 
@@ -67,12 +70,14 @@ class Study:
         sweeps: in the order in which they are measured.
         factors: the factors of the experiment, as options.
         common: options of ``compare`` that are the same in all runs.
+        multigets: the gets of several keys.
     """
 
     scale: Scale
     sweeps: tuple[Sweep, ...]
     factors: tuple[str, ...]
     common: tuple[str, ...]
+    multigets: Settings
 
     def arguments(self, sweep: Sweep) -> list[str]:
         """Return the command line of a sweep, which is one of ``compare``."""
@@ -91,19 +96,22 @@ class Study:
         return [clients, *_times(self.scale), f"--repetitions={self.scale.repetitions}"]
 
 
-def study(scale: Scale, backend: str, others: Sequence[str]) -> Study:
+def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study:
     """Return what a study measures.
 
     Args:
         scale: how much.
         backend: of the nodes.
         others: options of ``compare`` for all its runs.
+        seed: of the order in which multi-gets are measured.
 
     Raises:
         ConfigError: the scale leaves nothing to compare.
     """
     if len(scale.clients) < 3:
         raise ConfigError("bench: --clients: a study needs three numbers of clients or more")
+    if sorted(scale.clients)[len(scale.clients) // 2] < _NODES:
+        raise ConfigError(f"bench: --clients: half of the numbers must be {_NODES} or more")
     if len(scale.in_flight) < 2:
         raise ConfigError("bench: --in-flight: a study needs two limits or more")
     low, high = min(scale.in_flight), sorted(scale.in_flight)[min(2, len(scale.in_flight) - 1)]
@@ -117,6 +125,16 @@ def study(scale: Scale, backend: str, others: Sequence[str]) -> Study:
             "workload=write-only,read-only",
         ),
         (f"--backends={backend}", *others),
+        Settings(
+            scale.keys_per_get,
+            _NODES,
+            sorted(scale.clients)[len(scale.clients) // 2],
+            _KEYS,
+            _VALUE_SIZE,
+            scale.duration,
+            scale.repetitions,
+            seed,
+        ),
     )
 
 

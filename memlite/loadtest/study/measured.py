@@ -10,6 +10,7 @@ from memlite.loadtest.factorial.design import Design
 from memlite.loadtest.factorial.runs import Measured as Run
 from memlite.loadtest.factorial.sentences import answer as of_experiment
 from memlite.loadtest.models.study import TargetModels
+from memlite.loadtest.multigets.analysis import Comparison, sentence
 from memlite.loadtest.results import Point, Results
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.sections import Line, lines
@@ -30,6 +31,7 @@ class Measured:
         design: that of the experiment.
         runs: its runs.
         analyses: the analysis of each response of the experiment.
+        multigets: gets of several keys, sharded against from one node, by their size.
         models: the models of some targets: the title of each, and what they say.
     """
 
@@ -38,6 +40,7 @@ class Measured:
     design: Design
     runs: Sequence[Run]
     analyses: Sequence[Analysis]
+    multigets: Sequence[Comparison]
     models: Mapping[str, TargetModels]
 
     @property
@@ -80,6 +83,7 @@ def answer(measured: Measured) -> Iterator[str]:
     for workload in ("read-only", "write-only"):
         yield _of_proxies(workload, lines(measured.sweeps, "proxied", workload), direct[workload])
     yield _of_writes(lines(measured.sweeps, "writes"))
+    yield sentence(measured.multigets)
     yield from list(of_experiment(measured.design, measured.analyses[0]))[:2]
     for models in measured.models.values():
         yield models.answer[0]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,12 @@ from memlite.loadtest.factorial.tables import change_rows
 from memlite.loadtest.models.assess import BOUND
 from memlite.loadtest.models.figures import plots_of
 from memlite.loadtest.models.page import as_values
-from memlite.loadtest.report.page import draw, render
+from memlite.loadtest.multigets.analysis import sentence
+from memlite.loadtest.multigets.figures import plots_of as multiget_plots
+from memlite.loadtest.multigets.page import tables_of
+from memlite.loadtest.report.factorial_plots import main_effects, variation
+from memlite.loadtest.report.factorial_residuals import residuals
+from memlite.loadtest.report.page import PAGE_NAME, date, draw, render
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.study.figures import sweep_plot, times_plot
@@ -25,9 +29,8 @@ from memlite.loadtest.study.sections import (
 )
 from memlite.loadtest.units import percent
 
-__all__ = ["PAGE_NAME", "Section", "sections", "write"]
+__all__ = ["Section", "sections", "write"]
 
-PAGE_NAME: Final = "report.html"
 _WORDS: Final = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes"}
 
 
@@ -100,9 +103,8 @@ def write(measured: Measured, folder: Path) -> Path:
 
 def _subtitle(measured: Measured) -> str:
     first, scale = measured.first, measured.study.scale
-    when = datetime.fromtimestamp(first.started, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
-        f"{when}, {first.machine.get('cpu', 'an unknown processor')}, "
+        f"{date(first.started)}, {first.machine.get('cpu', 'an unknown processor')}, "
         f"{first.machine.get('cores', '?')} cores; {first.workers} load generators, "
         f"{scale.repetitions} repetitions of {scale.duration:g} s"
     )
@@ -166,6 +168,7 @@ def sections(measured: Measured) -> Iterator[Section]:
         [replace(table_of_direct(whole), name="whole", title="Highest throughput")],
         [sweep_plot("whole", "Reads and writes through one proxy to three nodes", whole)],
     )
+    yield _multigets(measured)
     yield _experiment(measured)
 
 
@@ -201,4 +204,22 @@ def _experiment(measured: Measured) -> Section:
             *text,
         ],
         tables,
+        [variation(measured.design, measured.analyses), *_of_throughput(measured)],
+    )
+
+
+def _of_throughput(measured: Measured) -> Iterator[Plot]:
+    throughput = measured.analyses[0]
+    yield from _present(main_effects(measured.design, throughput))
+    yield from _present(residuals(throughput, measured.runs))
+
+
+def _multigets(measured: Measured) -> Section:
+    found = measured.multigets
+    return Section(
+        "multigets",
+        "Gets of several keys: sharded or from one node",
+        [sentence(found)],
+        tables_of(found),
+        multiget_plots(found),
     )
