@@ -12,7 +12,7 @@ import sys
 
 __all__ = ["SERVICE_TIMES", "service_times"]
 
-SERVICE_TIMES = 50
+SERVICE_TIMES = 20
 
 
 def service_times(mean: float, seed: int) -> list[float]:

@@ -279,6 +279,7 @@ def _hidden_limit(
         yield (
             f"requests wait for something that is not measured: with {_clients([last.clients])} no "
             f"station was busier than {percent(busiest)}"
+            + (f"; {sweep.doubt}" if sweep.doubt else "")
         )
 
 

@@ -18,6 +18,7 @@ from memlite.lab import (
     mmm,
 )
 from memlite.loadtest.models.sweep import GENERATOR, SERVER, Load, Resource, Sweep
+from memlite.loadtest.units import duration
 
 __all__ = ["REST", "Inputs", "Model", "Prediction", "Use", "inputs_of", "models_of"]
 
@@ -29,6 +30,7 @@ _AT_RANDOM: Final = (
 )
 _FEWEST_TO_FIT: Final = 4  # loads, for two times and a number of servers
 _SERVERS: Final = (*range(1, 13), 16, 24, 32, 48, 64)
+_NOTHING: Final = 1e-8  # seconds
 _MEASURED: Final = "processor time"
 _FITTED: Final = "fitted to throughput"
 _CALIBRATED: Final = "response time with the fewest clients"
@@ -188,8 +190,8 @@ def _main(inputs: Inputs) -> Station:
     return max(queues, key=lambda one: one.demand / one.servers)
 
 
-def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:,.3g} µs"
+def _time(seconds: float) -> str:
+    return duration(seconds * 1e6) if seconds > _NOTHING else "0 µs"
 
 
 # Single queues
@@ -219,8 +221,7 @@ def _open(sweep: Sweep, inputs: Inputs, servers: int) -> Model:
     workers = "one server" if servers == 1 else f"{servers} servers"
     return Model(
         name,
-        f"{main.name} as {workers}, {_microseconds(1 / each)} a request; "
-        f"{_microseconds(others)} elsewhere",
+        f"{main.name} as {workers}, {_time(1 / each)} a request; {_time(others)} elsewhere",
         _AT_RANDOM,
         tuple(predictions),
         clients=False,
@@ -234,7 +235,7 @@ def _closed(sweep: Sweep, inputs: Inputs) -> Model:
     return Model(
         f"closed M/M/{main.servers}",
         f"{main.name} with {main.servers} server{'s' if main.servers > 1 else ''}, "
-        f"{_microseconds(main.demand)} a request; {_microseconds(others)} elsewhere, without a "
+        f"{_time(main.demand)} a request; {_time(others)} elsewhere, without a "
         "queue",
         "as many clients as there are, each with one request at a time; service times are "
         "exponential, and nothing else makes requests wait",
@@ -266,8 +267,8 @@ def _machine(sweep: Sweep) -> Model:
     others = _rest([machine], sweep.loads[0], sweep.think_time).demand
     return Model(
         "shared machine",
-        f"the machine's {sweep.cores} cores, {_microseconds(total)} a request in all processes; "
-        f"{_microseconds(others)} elsewhere, without a queue",
+        f"the machine's {sweep.cores} cores, {_time(total)} a request in all processes; "
+        f"{_time(others)} elsewhere, without a queue",
         "any core serves any process, a request at a time; times are exponential",
         tuple(
             _repairman(load, "machine", sweep.think_time, others, 1 / total, sweep.cores)
@@ -286,7 +287,7 @@ def _network(sweep: Sweep, inputs: Inputs) -> Model:
     return Model(
         "network",
         ", ".join(
-            f"{one.name} {_microseconds(one.demand)}"
+            f"{one.name} {_time(one.demand)}"
             + (f" × {one.servers} servers" if one.servers > 1 else "")
             for one in inputs.stations
         ),
@@ -411,8 +412,8 @@ def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
     return Model(
         f"fitted M/M/{count}",
         f"a server for {count} request{'s' if count > 1 else ''} at a time, "
-        f"{_microseconds(service.value)} each ({_microseconds(service.interval[0])} to "
-        f"{_microseconds(service.interval[1])}); {_microseconds(others)} elsewhere, without a "
+        f"{_time(service.value)} each ({_time(service.interval[0])} to "
+        f"{_time(service.interval[1])}); {_time(others)} elsewhere, without a "
         "queue",
         "as the closed queue; its parameters are those that fit these throughputs best, so that "
         "agreement with them is no test",

@@ -43,7 +43,7 @@ class TargetModels:
         if station.demand:
             most = grouped(station.servers / station.demand)
             found.append(
-                f"{self.sweep.target}: of what was measured, the {station.name} is the bottleneck, "
+                f"{self.sweep.target}: of what was measured, the bottleneck is the {station.name}, "
                 f"with {duration(station.demand / station.servers * 1e6)} for each request: at "
                 f"most {most} requests per second, and queues from {grouped(inputs.knee)} clients "
                 "on."

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,10 +21,11 @@ from tests.support.proxies import proxy
 from tests.support.servers import RunningServer
 from tests.unit.loadtest.models.synthetic import CLIENTS, points, results
 
-MEAN = 0.02
+MEAN = 0.05
+"""Seconds: far longer than a process waits for a core, even on a busy machine."""
 SWEEP = [
     *("--clients", "1,2,4,8,16", "--mix", "get=1", "--keys", "1", "--value-size", "1"),
-    *("--duration", "1", "--warm-up", "300ms", "--repetitions", "3", "--workers", "1"),
+    *("--duration", "2", "--warm-up", "300ms", "--repetitions", "3", "--workers", "1"),
 ]
 
 
@@ -57,6 +59,14 @@ def models(folder: Path, *arguments: object) -> tuple[str, dict[str, Any], dict[
     return shown, target, {one["name"]: one for one in target["models"]}
 
 
+def worst(model: dict[str, Any]) -> float:
+    """Return the largest error of a model, as a share of the measured value."""
+    return max(
+        abs(one["predicted"] / one["measured"] - 1) if one["predicted"] is not None else math.inf
+        for one in model["checks"]
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_fit_finds_the_service_time_and_the_workers(workers: int, tmp_path: Path) -> None:
@@ -64,19 +74,22 @@ def test_a_fit_finds_the_service_time_and_the_workers(workers: int, tmp_path: Pa
         bench("run", f"127.0.0.1:{server.port}", *SWEEP, "--no-report", "--out", tmp_path)
     shown, _, found = models(tmp_path, "--servers", workers)
     fitted = found[f"fitted M/M/{workers}"]
-    assert fitted["fits"], shown
+    assert worst(fitted) < 0.3, shown
     service = fitted["fitted"]["service time"]
     # The interval covers it, but for 5% of runs: with some room it is never chance.
     low, high = service["interval"]
-    assert low * 0.9 <= MEAN <= high * 1.1
-    assert service["value"] == pytest.approx(MEAN, rel=0.15)
+    assert low * 0.85 <= MEAN <= high * 1.15, shown
+    assert service["value"] == pytest.approx(MEAN, rel=0.25), shown
     # By processor time, the server would do far more than it does.
     wrong = found[f"closed M/M/{workers}"]
     assert not wrong["fits"]
-    assert any("wait for something that is not measured" in one for one in wrong["reasons"])
+    assert worst(wrong) > 2
+    assert any("wait for something that is not measured" in one for one in wrong["reasons"]), shown
     # With another number of workers, nothing fits.
     shown, _, found = models(tmp_path, "--servers", workers * 8)
-    assert not found[f"fitted M/M/{workers * 8}"]["fits"], shown
+    wrong = found[f"fitted M/M/{workers * 8}"]
+    assert not wrong["fits"], shown
+    assert worst(wrong) > 0.4, shown
 
 
 @pytest.mark.slow
@@ -85,7 +98,7 @@ def test_a_network_of_a_proxy_and_a_node(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     with (
         queueing_server(4) as node,
-        proxy([node], "--in-flight", "2", "--trace", str(trace), "--deadline", "10") as front,
+        proxy([node], "--in-flight", "2", "--trace", str(trace), "--deadline", "30") as front,
     ):
         bench("run", f"127.0.0.1:{front.port}", *SWEEP, "--no-report", "--out", tmp_path)
     shown, target, found = models(tmp_path, "--trace", trace)
@@ -93,10 +106,11 @@ def test_a_network_of_a_proxy_and_a_node(tmp_path: Path) -> None:
     stations = {one["name"]: one for one in target["stations"]}
     workers = stations["proxy's workers"]
     assert workers["servers"] == 2
-    assert workers["demand"] == pytest.approx(MEAN, rel=0.15)
-    assert found["network"]["fits"], shown
-    # A model with one worker, twice as fast, has no such response times at few clients.
+    assert workers["demand"] == pytest.approx(MEAN, rel=0.25), shown
+    assert worst(found["network"]) < 0.3, shown
+    # Its arrivals know nothing of the number of clients.
     assert not found["M/M/1"]["fits"]
+    assert worst(found["M/M/1"]) > 1
     for name in ("models.html", "models.csv"):
         assert (tmp_path / name).stat().st_size
 

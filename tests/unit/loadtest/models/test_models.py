@@ -57,7 +57,7 @@ def test_a_network_that_is_one_holds_everywhere() -> None:
     for load, bounds in zip(target.sweep.loads, target.inputs.bounds, strict=True):
         low, high = bounds.throughput
         assert low * 0.95 <= load.throughput.mean <= high * 1.05
-    assert "the server is the bottleneck, with 80 µs for each request" in target.answer[0]
+    assert "the bottleneck is the server, with 80 µs for each request" in target.answer[0]
     assert "at most 12,500 requests per second, and queues from 3" in target.answer[0]
 
 
