@@ -56,12 +56,16 @@ def _statistic(value: float) -> str:
 def sign_table(design: Design, result: FactorialResult) -> tuple[list[str], list[list[str]]] | None:
     """Return the sign table of a 2^k·r design: its head and its rows; None for other designs.
 
+    Factors are called A, B, C, … in it, as in the book.
+
     R. Jain, *The Art of Computer Systems Performance Analysis* (1991), section 17.3.
     """
     if not design.two_levels or len(design.factors) > _MOST_SIGNED:
         return None
     places = {name: place for place, name in enumerate(design.names)}
-    head = ["I", *(" × ".join(one.factors) for one in result.effects), "mean"]
+    letters = dict(zip(design.names, "ABCDE", strict=False))
+    head = ["I", *("".join(letters[name] for name in one.factors) for one in result.effects)]
+    head.append("mean")
     rows = []
     for levels, predicted in result.predicted.items():
         signs = [
