@@ -31,7 +31,9 @@ from memlite.lab.queues import (
 )
 from memlite.lab.saturation import LoadRange, LoadState, Saturation, find_saturation
 from memlite.lab.scalability import Scalability, fit_scalability
+from memlite.lab.stationarity import BatchMeans, Trend, batch_means, find_trend
 from memlite.lab.times import Exponentiality, Times, exponentiality
+from memlite.lab.warmup import Transients, find_transients, mser
 
 __all__ = [
     "BatchMeans",

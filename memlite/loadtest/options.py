@@ -334,7 +334,8 @@ def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "--clients",
         type=_checked(_numbers),
         metavar="LIST",
-        help="concurrent clients, three numbers or more (default: 1,2,4,…,128; quick: 1,4,16,64)",
+        help="concurrent clients, three numbers or more (default: 1,2,4,8,16,32,64,128; quick: "
+        "1,4,16,64)",
     )
     add(
         "--in-flight",

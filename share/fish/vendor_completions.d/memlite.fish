@@ -218,7 +218,7 @@ complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not
 complete -c memlite -n '__memlite_at "bench study"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "bench study"' -l quick -d 'measure for minutes, not for an hour'
 complete -c memlite -n '__memlite_at "bench study"' -l backend -x -a 'memory file memcached' -d 'of the nodes; memcached: the one on the PATH (default: memory)'
-complete -c memlite -n '__memlite_at "bench study"' -l clients -x -d 'concurrent clients, three numbers or more (default: 1,2,4,…,128; quick: 1,4,16,64)'
+complete -c memlite -n '__memlite_at "bench study"' -l clients -x -d 'concurrent clients, three numbers or more (default: 1,2,4,8,16,32,64,128; quick: 1,4,16,64)'
 complete -c memlite -n '__memlite_at "bench study"' -l in-flight -x -d 'limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64)'
 complete -c memlite -n '__memlite_at "bench study"' -l duration -x -d 'length of a repetition (default: 5s; quick: 0.6s)'
 complete -c memlite -n '__memlite_at "bench study"' -l warm-up -x -d 'unmeasured load before each repetition (default: 1s; quick: 0.15s)'

@@ -30,7 +30,13 @@ CASES = [
     (["-B", "a"], {"auto", "ascii"}),
     (["--durability", ""], {"always", "everysec", "none"}),
     (["-p", ""], set()),
-    (["bench", ""], {"compare", "factorial", "models", "multigets", "run", "report", "workload"}),
+    (
+        ["bench", ""],
+        {
+            *("compare", "factorial", "models", "multigets", "plan", "report", "run", "study"),
+            "workload",
+        },
+    ),
     (["bench", "run", "--arr"], {"--arrivals"}),
     (["bench", "compare", "--arrivals", ""], {"constant", "poisson"}),
     (["bench", "workload", "ycsb-"], {f"ycsb-{letter}" for letter in "abcdef"}),
