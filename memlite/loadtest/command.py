@@ -100,6 +100,7 @@ def _plan(options: argparse.Namespace) -> int:
     # Imported here: only this command needs them.
     from memlite.loadtest.capacity import Request, answer
     from memlite.loadtest.capacity.show import show
+    from memlite.loadtest.study.output import runs_of
 
     table = machine_table.load(options.machines)
     # A machine that was bought may be of another kind altogether: only if it is named.
@@ -109,7 +110,8 @@ def _plan(options: argparse.Namespace) -> int:
     request = Request(
         options.rate, options.p99 * 1e6, options.keys, options.value_size, options.hit_ratio
     )
-    found = answer(load(options.results), request, table, price_table.load(options.prices))
+    runs = runs_of(options.results, options.workload)
+    found = answer(runs, request, table, price_table.load(options.prices))
     if options.json:
         sys.stdout.write(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
     else:

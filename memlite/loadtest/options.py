@@ -390,7 +390,18 @@ def _add_plan(commands: "argparse._SubParsersAction[_Parser]") -> None:
         commands, "plan", "say how many servers and machines a load needs, from saved results"
     )
     add = plan.add_argument
-    add("results", type=Path, metavar="RESULTS", help="results.json, or its directory")
+    add(
+        "results",
+        type=Path,
+        metavar="RESULTS",
+        help="results.json, or its directory; also that of a study",
+    )
+    add(
+        "--workload",
+        default="mixed",
+        metavar="NAME",
+        help="of a study: plan for this one of its workloads (default: %(default)s)",
+    )
     add(
         "--rate",
         type=_checked(_positive),

@@ -71,17 +71,19 @@ class Answer:
         }
 
 
-def answer(results: Results, request: Request, table: MachineTable, prices: Prices) -> Answer:
-    """Answer a request for all targets of a measurement.
+def answer(
+    runs: Sequence[Results], request: Request, table: MachineTable, prices: Prices
+) -> Answer:
+    """Answer a request for all targets of some runs, which were measured in the same way.
 
     Args:
-        results: the measurement.
+        runs: one or more.
         request: the load.
         table: the machines to choose from.
         prices: of disks and buckets.
     """
     options = []
-    for target in results.targets:
+    for results, target in ((run, target) for run in runs for target in run.targets):
         try:
             found = estimate(results, target, request)
         except UnknowableError as error:
@@ -101,7 +103,7 @@ def answer(results: Results, request: Request, table: MachineTable, prices: Pric
         list(_doubts(possible)),
         list(_advice(possible, table.currency)),
         list(_basis(possible)),
-        list(_wrong_if(possible, results, request)) if possible else [],
+        list(_wrong_if(possible, runs[0], request)) if possible else [],
     )
 
 
@@ -193,7 +195,11 @@ def _basis(possible: Sequence[Option]) -> Iterator[str]:
             if found.extrapolation <= 1
             else f"{found.extrapolation:.1f} times what was measured"
         )
-        yield f"{option.target}: {model}; {far}. The bottleneck is {found.bottleneck}."
+        busy = ""
+        if found.utilisation is not None:
+            shares = dict.fromkeys(map(percent, asdict(found.utilisation).values()))
+            busy = f" A server is busy for {' to '.join(shares)} of the time."
+        yield f"{option.target}: {model}; {far}. The bottleneck is {found.bottleneck}.{busy}"
 
 
 def _wrong_if(possible: Sequence[Option], results: Results, request: Request) -> Iterator[str]:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from memlite.loadtest.capacity.answer import Answer, Option
 from memlite.loadtest.capacity.estimate import Range
-from memlite.loadtest.units import duration, grouped, percent
+from memlite.loadtest.units import duration, grouped
 
 __all__ = ["show"]
 
@@ -53,16 +53,16 @@ def show(answer: Answer, stream: TextIO) -> None:
 def _table(answer: Answer, options: list[Option]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     proxies = any(one.estimate and one.estimate.proxies.high for one in options)
-    table.add_column("target")
+    types = {one.machines.machine.name for one in options if one.machines is not None}
+    table.add_column("target", overflow="fold")
     for title in (
         "servers",
         *(("proxies",) if proxies else ()),
         "ops/s each",
-        "busy",
-        "machines",
+        types.copy().pop() if len(types) == 1 else "machines",
         f"{answer.currency} a month",
     ):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", overflow="fold")
     for option in options:
         found = option.estimate
         if found is None:
@@ -71,13 +71,11 @@ def _table(answer: Answer, options: list[Option]) -> Table:
         if proxies:
             row.append(_range(found.proxies))
         row.append(_joined(grouped(found.each.low), grouped(found.each.high)))
-        busy = found.utilisation
-        row.append("" if busy is None else _joined(percent(busy.low), percent(busy.high)))
         if option.machines is None or option.month is None:
             row += ["no type known", ""]
         else:
-            row.append(f"{_range(option.machines.count)} {option.machines.machine.name}")
-            row.append(_range(option.month))
+            name = f" {option.machines.machine.name}" if len(types) > 1 else ""
+            row += [f"{_range(option.machines.count)}{name}", _range(option.month)]
         table.add_row(*row)
     return table
 

@@ -25,7 +25,7 @@ from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
-from memlite.loadtest.study.output import keep, save
+from memlite.loadtest.study.output import SWEEPS, keep, save
 from memlite.loadtest.study.progress import ExperimentProgress, StudyProgress
 from memlite.loadtest.study.runs import Sweeps
 from memlite.loadtest.study.sections import lines
@@ -35,7 +35,6 @@ __all__ = ["carry_out_study"]
 _ERRORS: Final = 1
 _INTERRUPTED: Final = 130
 _WIDTH: Final = 79
-_SWEEPS: Final = "sweeps"
 _MULTIGETS: Final = "multigets"
 _EXPERIMENT: Final = "experiment"
 
@@ -57,11 +56,11 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     """
     wanted = _study(options, others)
     folder = options.out or new_folder()
-    sweeps = Sweeps(wanted, folder / _SWEEPS)
+    sweeps = Sweeps(wanted, folder / SWEEPS)
     plans = sweeps.plans()
     check(_design(wanted, options.seed), folder)
     prepare(folder)
-    for name in (_SWEEPS, _MULTIGETS, _EXPERIMENT):
+    for name in (SWEEPS, _MULTIGETS, _EXPERIMENT):
         (folder / name).mkdir(exist_ok=True)
     try:
         with locked(folder):

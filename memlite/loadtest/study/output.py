@@ -8,16 +8,45 @@ from typing import Any, Final
 import orjson
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.files import JSON_NAME, write
+from memlite.loadtest.files import JSON_NAME, load, write
 from memlite.loadtest.models.output import as_document
+from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import Study
 from memlite.loadtest.study.measured import Measured, answer, doubts
-from memlite.loadtest.study.report import sections
 
-__all__ = ["FORMAT", "keep", "save"]
+__all__ = ["FORMAT", "SWEEPS", "keep", "runs_of", "save"]
 
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
+SWEEPS: Final = "sweeps"
+"""The folder of the sweeps, each of which has a folder in it."""
+
+
+def runs_of(path: Path, workload: str) -> list[Results]:
+    """Return the runs that a file is about: those of a study with a workload, or the file's own.
+
+    Args:
+        path: ``results.json`` of a study or of another run, or the directory that has it.
+        workload: for a study, the name of the workload.
+
+    Raises:
+        ConfigError: a file cannot be read, or the study has no such workload.
+    """
+    folder = path if path.is_dir() else path.parent
+    file = path / JSON_NAME if path.is_dir() else path
+    try:
+        document = json.loads(file.read_bytes())
+        names = document["sweeps"] if document["format"] == FORMAT else None
+    except (OSError, ValueError, TypeError, KeyError):
+        names = None  # the loader says what is wrong
+    if names is None:
+        return [load(path)]
+    runs = [load(folder / SWEEPS / name) for name in names if (folder / SWEEPS / name).exists()]
+    found = [run for run in runs if run.workload.get("name") == workload]
+    if not found:
+        known = ", ".join(dict.fromkeys(str(run.workload.get("name")) for run in runs)) or "none"
+        raise ConfigError(f"bench: --workload: the study has no {workload!r} yet, but {known}")
+    return found
 
 
 def keep(folder: Path, study: Study) -> None:
@@ -46,6 +75,9 @@ def save(folder: Path, measured: Measured) -> None:
     Raises:
         ConfigError: it cannot be written.
     """
+    # Imported here: the plotting libraries take a second to import.
+    from memlite.loadtest.study.report import sections
+
     tables = [table for section in sections(measured) for table in section.tables]
     found = {
         "doubts": list(doubts(measured)),

@@ -236,6 +236,7 @@ complete -c memlite -n '__memlite_at "bench report"' -l prices -r -F -d 'price t
 
 complete -c memlite -n '__memlite_at "bench plan"' -F
 complete -c memlite -n '__memlite_at "bench plan"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "bench plan"' -l workload -x -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'of a study: plan for this one of its workloads (default: mixed)'
 complete -c memlite -n '__memlite_at "bench plan"' -l rate -x -d 'operations per second, such as 100k'
 complete -c memlite -n '__memlite_at "bench plan"' -l p99 -x -d 'the longest acceptable 99th percentile of response times, such as 2ms'
 complete -c memlite -n '__memlite_at "bench plan"' -l keys -x -d 'number of items, for the memory'
