@@ -136,7 +136,7 @@ def test_clusters_are_started_anew_for_each_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_options_of_servers_and_proxies_are_factors(tmp_path: Path) -> None:
     done = bench(
-        *("factorial", "--factor", "servers=1,2", "--factor", "proxies=1,2"),
+        *("factorial", "--servers", "2", "--factor", "proxies=1,2"),
         *("--factor", "in-flight=1,8", "--factor", "server:loop=asyncio,auto"),
         *("--repetitions", "1", "--duration", "100ms", "--warm-up", "20ms", "--keys", "50"),
         *("--workload", "write-only", "--out", tmp_path),
@@ -144,14 +144,11 @@ def test_options_of_servers_and_proxies_are_factors(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "with one repetition, effects cannot be told from chance\n" in done.stdout
     for path in tmp_path.glob("runs/*"):
-        servers, proxies, in_flight, loop = path.name.partition("-")[0].split(".")
+        proxies, in_flight, loop = path.name.partition("-")[0].split(".")
         results = load(path)
         (target,) = results.targets
         assert target.cluster is not None
-        assert (target.cluster.nodes, target.cluster.proxies) == (
-            int(servers) + 1,
-            int(proxies) + 1,
-        )
+        assert (target.cluster.nodes, target.cluster.proxies) == (2, int(proxies) + 1)
         assert target.details["proxies' options"] == f"--in-flight={(1, 8)[int(in_flight)]}"
         assert target.details["nodes' options"] == f"--loop={('asyncio', 'auto')[int(loop)]}"
         names = results.points[0].repetitions[0].processes
