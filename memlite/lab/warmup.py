@@ -72,8 +72,9 @@ class Transients:
     Attributes:
         warm_up: the number of values at the beginning.
         cool_down: that at the end.
-        known: whether they could be told; otherwise the series is too short, or it has no steady
-            state, and both are 0.
+        known: whether the series is long enough to tell; otherwise both are 0.
+        settles: whether it has a steady state; otherwise the warm-up lasts into the second half,
+            or the cool-down begins in the first, and both are 0.
         bias: by how much they change the mean: that of all values divided by that of the steady
             state, less 1.
     """
@@ -81,6 +82,7 @@ class Transients:
     warm_up: int
     cool_down: int
     known: bool
+    settles: bool
     bias: float
 
 
@@ -98,19 +100,21 @@ def find_transients(values: Sequence[float], batch: int = 5) -> Transients:
         ValueError: see `mser`.
     """
     series = checked(values, 1)
+    known = len(series) >= _LEAST * batch
     warm_up = _cut(series, batch)
     cool_down = _cut(series[warm_up or 0 :][::-1], batch)
     if warm_up is None or cool_down is None:
-        return Transients(0, 0, known=False, bias=0.0)
+        return Transients(0, 0, known=known, settles=False, bias=0.0)
     steady = float(series[warm_up : len(series) - cool_down].mean())
     bias = float(series.mean()) / steady - 1 if steady else 0.0
-    return Transients(warm_up, cool_down, known=True, bias=bias)
+    return Transients(warm_up, cool_down, known=known, settles=True, bias=bias)
 
 
 def _cut(series: Floats, batch: int) -> int | None:
+    """Return how many values to cut; None if the series does not settle."""
     cut, last = _best_cut(series, batch)
     if not cut:
-        return cut if last else None
+        return 0
     before, after = _batches(series[:cut], batch), _batches(series[cut:], batch)
     # Of each of its batches, so that a long cut does not dilute a short warm-up (Bonferroni).
     confidence = 1 - (1 - _CONFIDENCE) / len(before)

@@ -107,6 +107,7 @@ def _series(one: Repetition) -> SeriesCheck | None:
         warm_up=round(found.warm_up * length, 3),
         cool_down=round(found.cool_down * length, 3),
         known=found.known,
+        settles=found.settles,
         bias=round(found.bias, 6),
         trend=round(trend.change, 6),
         trend_low=round(trend.low, 6),
@@ -153,7 +154,7 @@ def _doubts(one: RepetitionCheck, point: Point) -> Iterator[str]:
     series = one.series
     if series is None:
         return
-    if not series.known:
+    if not series.settles:
         yield "no steady state"
     elif abs(series.bias) > _BIAS and series.warm_up:
         yield "warm-up"

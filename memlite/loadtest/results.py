@@ -292,8 +292,8 @@ class SeriesCheck:
     Attributes:
         warm_up: the length of the warm-up that the measurement contains, by MSER-5, in seconds.
         cool_down: that of the cool-down, in seconds.
-        known: whether they could be told. If not, the repetition is too short, or has no steady
-            state.
+        known: whether the repetition has enough intervals to tell.
+        settles: whether it has a steady state; if not, both are 0.
         bias: by how much they change the mean throughput, as a share of that of the steady state.
         trend: by how much throughput rises from the beginning to the end of the steady state, as a
             share of its mean.
@@ -311,6 +311,7 @@ class SeriesCheck:
     warm_up: float
     cool_down: float
     known: bool
+    settles: bool
     bias: float
     trend: float
     trend_low: float

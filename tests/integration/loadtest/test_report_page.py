@@ -41,7 +41,7 @@ RUNS: dict[str, Callable[[], list[Any]]] = {
     "long names": lambda: [results(title="n" * 200), results(title="w" * 30 + " " + "m" * 170)],
     "empty": lambda: [results(clients=())],
 }
-FIGURES = {"steady": 6, "sizes": 6, "concurrent": 4, "compared": 5, "long names": 5, "empty": 0}
+FIGURES = {"steady": 7, "sizes": 6, "concurrent": 4, "compared": 6, "long names": 6, "empty": 0}
 
 
 @pytest.fixture(scope="module")

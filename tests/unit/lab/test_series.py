@@ -54,17 +54,18 @@ def test_mser_cuts_a_step_exactly() -> None:
 def test_a_series_too_short_or_without_a_steady_state_has_no_cut() -> None:
     assert mser([1.0] * 49) is None
     assert mser([float(one) for one in range(100)]) is None
-    assert not find_transients([1.0 + one**4 for one in range(100)]).known
+    assert not find_transients([1.0 + one**4 for one in range(100)]).settles
     # A straight line has no end of a warm-up; that it is not steady is for the trend to say.
     assert not find_trend([float(one) for one in range(100)]).steady
-    assert not find_transients([1.0] * 49).known
+    short = find_transients([1.0] * 49)
+    assert (short.known, short.settles, short.warm_up) == (False, True, 0)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_a_known_warm_up_is_found(correlation: float) -> None:
     random = np.random.default_rng(2)
     cuts = [find_transients([*ramp(noise(random, 200, correlation), 40, 0.3)]) for _ in range(100)]
-    found = [cut.warm_up for cut in cuts if cut.known]
+    found = [cut.warm_up for cut in cuts if cut.settles]
     assert len(found) >= 90
     # The end of the ramp is within the noise.
     assert np.median(found) == pytest.approx(40, abs=10)
@@ -84,9 +85,10 @@ def test_a_known_cool_down_is_found() -> None:
 def test_a_steady_series_has_neither(correlation: float) -> None:
     random = np.random.default_rng(4)
     cuts = [find_transients([*noise(random, 120, correlation)]) for _ in range(200)]
-    assert sum(not cut.known or cut.warm_up > 0 or cut.cool_down > 0 for cut in cuts) <= 10
+    assert sum(not cut.settles or cut.warm_up > 0 or cut.cool_down > 0 for cut in cuts) <= 10
     same = find_transients([5.0] * 100)
     assert (same.warm_up, same.cool_down, same.known, same.bias) == (0, 0, True, 0)
+    assert same.settles
 
 
 # Batch means

@@ -90,7 +90,7 @@ def intervals(throughput, whole, seconds, noise):
     numbers = range(int(seconds * 10))
     return Intervals(
         0.1,
-        tuple(round(throughput / 10 * noise.gauss(1, 0.05)) for _ in numbers),
+        tuple(round(throughput / 10 * noise.gauss(1, 0.02)) for _ in numbers),
         tuple(whole.p50 * noise.gauss(1, 0.03) for _ in numbers),
         tuple(whole.p99 * noise.lognormvariate(0, 0.15) for _ in numbers),
     )

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.loadtest.checking import check, doubts, with_checks
+from memlite.loadtest.files import load, save
 from memlite.loadtest.measure import repetition_of
 from memlite.loadtest.recorder import Recording, interval_for
 from memlite.loadtest.report.check_tables import check_rows
@@ -121,10 +122,16 @@ def test_files_of_earlier_versions_are_checked_second_by_second():
     series = point(old).checks.repetitions[0].series
     assert [(stall.start, stall.seconds) for stall in series.stalls] == [(7, 1)]
     assert point(repetition([100] * 19)).checks.repetitions[0].series is None
+    # Too short to find a warm-up, which is nothing against it.
+    short = point(repetition(steady()[:40], think=None))
+    assert not short.checks.repetitions[0].series.known
+    assert doubts(short) == []
 
 
-def test_results_are_checked_once():
+def test_results_are_checked_once(tmp_path):
     made = with_checks(results(clients=(10, 20)))
+    save(made, tmp_path)
+    assert load(tmp_path) == made
     assert all(one.checks is not None for one in made.points)
     assert with_checks(made) == made
     burst = results(kind="concurrent")
