@@ -12,6 +12,7 @@ from memlite.lab.estimate import Estimate
 from memlite.lab.factorial import analyse_factorial
 from memlite.lab.factorial_models import Models, compare_models
 from memlite.lab.factorial_result import Effect, FactorialResult
+from memlite.lab.figures import network_figure, scalability_figure
 from memlite.lab.laws import (
     ClosedLoopCheck,
     check_closed_loop,
@@ -82,6 +83,8 @@ __all__ = [
     "mmm",
     "mmmk",
     "mser",
+    "network_figure",
+    "scalability_figure",
     "service_demand",
     "sustainable_rate",
 ]
