@@ -346,6 +346,15 @@ def test_bench_measures_and_fetches_results(world):
     assert done.stdout.strip().endswith("found/report.html")
 
 
+def test_a_study_is_measured_on_the_load_generator(world):
+    """A study takes minutes; that its command is run there is seen by its help."""
+    world.is_up(["127.0.0.1:1=disk"])  # a server that does not answer does not matter
+    done = world.run("gcp-bench", "--yes", "--study", "--out", "found", "--", "--help")
+    assert "usage: memlite bench study" in done.stdout
+    assert "a study of servers and proxies on that machine" in done.stdout
+    assert "does not answer" not in done.stderr
+
+
 @pytest.mark.slow
 def test_bench_reports_servers_that_do_not_answer(world):
     world.is_up(["127.0.0.1:1=disk"])

@@ -1,4 +1,7 @@
-"""``memlite bench study``: interrupted, completed, its report in a browser, and a plan from it."""
+"""``memlite bench study``: interrupted, completed, its report in a browser, and a plan from it.
+
+So it is described in docs/how-to/study-a-system.md.
+"""
 
 import json
 import shutil
