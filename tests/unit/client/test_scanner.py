@@ -131,6 +131,9 @@ def test_gets_are_split_as_by_the_scanner(gets, others, missing):
         b"VALUE k 0 2\r\nab\r\n",
         b"VALUE\r\nEND\r\n",
         b"VALUE k 0 2END\r\n",
+        b"EN\r\n" + HIT,
+        b"ERROR\r\n" + HIT,
+        b"EXISTS\r\n" + HIT,
         b"E",
         b"",
     ],
@@ -147,6 +150,12 @@ FRAGMENTS = [
     b"\r\n", b"\0", b"\xff",
 ]  # fmt: skip
 hostile = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=20).map(b"".join)
+
+
+@given(hostile)
+def test_gets_of_a_hostile_node(data):
+    found, end = split_gets(data)
+    assert b"".join(reply + b"END\r\n" for reply in found) == data[:end]
 
 
 def split_in_pieces(scanner, data, size):
