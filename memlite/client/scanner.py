@@ -252,11 +252,13 @@ def split_gets(data: bytes) -> tuple[list[bytes], int]:
     for piece in pieces:
         if not piece:
             continue
-        line = piece.find(b"\r\n")
+        line = piece.find(b"\r\n", 6)  # after VALUE and a space
         if piece[line - 4 : line] != ending:  # most values have lengths of three or less digits
-            number = piece[piece.rfind(b" ", 0, line) : line]
-            if not number[1:].isdigit():
+            space = piece.rfind(b" ", 0, line)
+            # Compiled, a slice that begins behind its end would be an error.
+            if space < 0 or not piece[space + 1 : line].isdigit():
                 break
+            number = piece[space:line]
             more = int(number) + 4
             ending = piece[line - 4 : line] if len(number) <= 4 else b""
         if (

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, NamedTuple
 
+from memlite.core.build import mypyc_attr
 from memlite.core.version import SERVER_VERSION
 from memlite.protocol import packets, replies
 from memlite.protocol.commands import Arguments, Command
@@ -48,6 +49,7 @@ _LONG_KEY: Final = b"a key with a space, line feed or NUL has at most 186 bytes 
 _UNREADABLE: Final = b"the node's reply is not one of memcached"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BinaryProxyExecutor(ProxyExecutor):
     """Forwards one connection's binary commands, and sends the replies in order of arrival.
 

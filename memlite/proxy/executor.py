@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, cast
 
+from memlite.core.build import mypyc_attr
 from memlite.memory import Part
 from memlite.protocol import replies
 from memlite.protocol.commands import Arguments, Command
@@ -47,6 +48,7 @@ _HIDDEN: Final = {
 """What the replies to quiet meta commands begin with that are not sent."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ProxyExecutor(OrderedReplies):
     """Forwards one connection's commands.
 

@@ -87,9 +87,11 @@ class Merger:
         It is 0 if there is no header, or not all of it.
         """
         end = reply.find(b"\r\n", position) + 2
+        if end < 2:
+            return 0
         header = reply[position:end]
         words = header.split()
-        if end < 2 or len(words) not in (4, 5) or not words[3].isdigit():
+        if len(words) not in (4, 5) or not words[3].isdigit():
             return 0
         if len(self._headers) >= _MOST_REMEMBERED:
             self._headers.clear()
@@ -100,6 +102,7 @@ class Merger:
 
 def _key_at(reply: bytes, position: int) -> bytes:
     """Return the key of the item at a position; empty if there is none."""
-    if reply[position : position + 6] != b"VALUE ":
+    end = reply.find(b" ", position + 6)
+    if end < 0 or reply[position : position + 6] != b"VALUE ":
         return b""
-    return reply[position + 6 : reply.find(b" ", position + 6)]
+    return reply[position + 6 : end]

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final, Protocol
 
+from memlite.core.build import mypyc_attr
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.merge import Merger
@@ -46,6 +47,7 @@ class ForwardingClient(Protocol):
         """Close once all replies are sent."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OrderedReplies:
     """Sends a client the replies to its requests in the order in which the requests came.
 

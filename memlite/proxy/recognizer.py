@@ -45,6 +45,8 @@ class Recognizer:
             data: the input of a client, which begins with ``set``.
         """
         line = data.find(b"\r\n")
+        if line < 0:
+            return None
         words = data[4:line].split(b" ")
         if len(words) != 4:
             return None
@@ -104,7 +106,7 @@ class Recognizer:
                     if data[end - 2] != _CR or data[end - 1] != _LF:
                         break
                     line = data[position:end]
-                if kind is _GET:
+                if words[0] == _GET:  # compiled, a tuple has no identity
                     target = self._cluster.node_of_line(line, key)
                 else:
                     target = known_nodes(key) or self._cluster.node_of_word(key)
@@ -147,4 +149,4 @@ _KINDS: Final[dict[bytes, tuple[int, _Check]]] = {
     b"prepend": (5, _value),
 }
 """For each command the number of its words, and what checks them."""
-_GET: Final = _KINDS[b"get"]
+_GET: Final = b"get"

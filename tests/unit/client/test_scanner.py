@@ -131,6 +131,9 @@ def test_gets_are_split_as_by_the_scanner(gets, others, missing):
         b"VALUE k 0 2\r\nab\r\n",
         b"VALUE\r\nEND\r\n",
         b"VALUE k 0 2END\r\n",
+        b"EN\r\n" + HIT,
+        b"ERROR\r\n" + HIT,
+        b"EXISTS\r\n" + HIT,
         b"E",
         b"",
     ],
@@ -149,12 +152,18 @@ FRAGMENTS = [
 hostile = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=20).map(b"".join)
 
 
-def split_in_pieces(scanner, data, size):
+@given(hostile)
+def test_gets_of_a_hostile_node(data):
+    found, end = split_gets(data)
+    assert b"".join(reply + b"END\r\n" for reply in found) == data[:end]
+
+
+def split_in_pieces(scanner, split, data, size):
     """Return the replies in pieces of data up to the first that is refused, and the refusal."""
     found = []
     for at in range(0, len(data), size):
         try:
-            found += scanner.split(data[at : at + size])
+            found += split(data[at : at + size])
         except ReplyError as error:
             return found, str(error), error.fault
     return found, None, scanner.in_reply
@@ -163,8 +172,9 @@ def split_in_pieces(scanner, data, size):
 @given(hostile, st.integers(1, 80))
 def test_the_fast_path_splits_as_the_general_one(data, size):
     fast, general = (ReplyScanner(value_length=999, line_length=40) for _ in range(2))
-    general.split = general._split_any
-    assert split_in_pieces(fast, data, size) == split_in_pieces(general, data, size)
+    assert split_in_pieces(fast, fast.split, data, size) == split_in_pieces(
+        general, general._split_any, data, size
+    )
 
 
 @given(replies_of_cases)

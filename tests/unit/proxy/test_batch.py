@@ -90,14 +90,14 @@ def test_each_request_that_has_no_reply_fails() -> None:
 
 
 async def test_a_node_counts_the_requests_of_a_batch() -> None:
-    node, link = served()
+    node, transport = served()
     executor, last = Executor(), Outcome()
     batch = Batch(executor, [node] * 3)
     node.send_batch(b"get 1\r\nget 2\r\nget 3\r\n", batch.part(node, 3, reads=True))
     node.send(b"get 4\r\n", last)
     assert node.pending == 4
     await asyncio.sleep(0)
-    assert link.written == [b"get 1\r\nget 2\r\nget 3\r\nget 4\r\n"]
+    assert transport.written == [b"get 1\r\nget 2\r\nget 3\r\nget 4\r\n"]
     node.replies_received([hit("1")], bare=True)
     assert (node.pending, executor.steps) == (3, 1)
     node.replies_received([hit("2"), hit("3"), hit("4")], bare=True)
@@ -123,7 +123,7 @@ async def test_a_connection_is_lost_in_the_middle_of_a_batch() -> None:
 
 
 async def test_requests_that_were_not_sent_in_time_are_refused_alone() -> None:
-    node, link = served()
+    node, transport = served()
     first, batch, last = Outcome(), Batch(Executor(), [node] * 2), Outcome()
     node.send(b"get 0\r\n", first)
     await asyncio.sleep(0)
@@ -131,7 +131,7 @@ async def test_requests_that_were_not_sent_in_time_are_refused_alone() -> None:
     node.send(b"get 3\r\n", last)
     node._until = 0.0  # as if the process had been stopped for a while
     await asyncio.sleep(0)
-    assert link.written == [b"get 0\r\n"]
+    assert transport.written == [b"get 0\r\n"]
     assert batch.reply is not None
     assert batch.reply.count(b"SERVER_ERROR not sent: ") == 2
     assert last.replies[0].startswith(b"SERVER_ERROR not sent: ")

@@ -1,21 +1,10 @@
 """The lines by which a proxy knows nodes."""
 
-import asyncio
-
-from memlite.cluster.topology import parse_nodes
-from memlite.proxy.cluster import Cluster
-from memlite.proxy.node import Access
-from memlite.server.scheduler import Scheduler
+from tests.unit.proxy.clusters import cluster_of
 
 
-async def cluster_of_two() -> Cluster:
-    scheduler = Scheduler()
-    scheduler.loop = asyncio.get_running_loop()
-    return Cluster(parse_nodes("127.0.0.1:1,127.0.0.1:2"), scheduler, Access(60))
-
-
-async def test_a_key_that_is_forgotten_is_in_no_line() -> None:
-    cluster = await cluster_of_two()
+def test_a_key_that_is_forgotten_is_in_no_line() -> None:
+    cluster = cluster_of(2)
     node = cluster.node_of_line(b"get k\r\n", b"k")
     cluster.node_of_line(b"get other\r\n", b"other")
     cluster._forget(b"k")
@@ -25,8 +14,8 @@ async def test_a_key_that_is_forgotten_is_in_no_line() -> None:
     assert not cluster.by_line
 
 
-async def test_a_get_of_an_unknown_key_is_remembered_once() -> None:
-    cluster = await cluster_of_two()
+def test_a_get_of_an_unknown_key_is_remembered_once() -> None:
+    cluster = cluster_of(2)
     node = cluster.node_of_line(b"get k\r\n", b"k")
     assert cluster.by_line == {b"get k\r\n": node}
     assert not cluster.known_nodes

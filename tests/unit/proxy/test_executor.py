@@ -1,17 +1,22 @@
 """The executor of a proxy's connection, without nodes."""
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memlite.memory import Part
 from memlite.protocol import Limits
 from memlite.proxy.batch import Batch
+from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.node import Receiver
 from memlite.proxy.recognizer import Recognizer
+from tests.unit.proxy.clusters import cluster_of
 
 
 class Node:
@@ -24,20 +29,11 @@ class Node:
         self.receivers.append(receiver)
 
 
-class Cluster:
-    """Has one node."""
-
-    def __init__(self) -> None:
-        self.node = Node()
-        self.by_line = {b"get a\r\n": self.node, b"get b\r\n": self.node}
-        self.known_nodes: dict[bytes, Node] = {}
-        self.due: list[ProxyExecutor] = []
-
-    def call_shortly(self, _function: object) -> None:
-        """Do not: all comes at once."""
-
-    def node_of_word(self, _key: bytes) -> Node:
-        return self.node
+def cluster_with(node: Node, loop: asyncio.AbstractEventLoop | None = None) -> Cluster:
+    """Return a cluster in which two gets are known to be for one node."""
+    cluster = cluster_of(1, loop)
+    cluster.by_line = cast("Any", {b"get a\r\n": node, b"get b\r\n": node})
+    return cluster
 
 
 class Client:
@@ -62,48 +58,48 @@ def without_collector() -> Iterator[None]:
 
 
 def new(cluster: Cluster, client: Client, out: list[Part]) -> ProxyExecutor:
-    recognizer = Recognizer(cast("Any", cluster), Limits())
-    return ProxyExecutor(
-        cast("Any", cluster), cast("Any", None), cast("Any", client), out, recognizer
-    )
+    recognizer = Recognizer(cluster, Limits())
+    return ProxyExecutor(cluster, cast("Any", None), cast("Any", client), out, recognizer)
 
 
 def test_it_is_freed_with_its_client() -> None:
-    cluster, client, out = Cluster(), Client(), list[Part]()
-    executor = new(cluster, client, out)
+    node, out = Node(), list[Part]()
+    cluster = cluster_with(node)
+    executor = new(cluster, Client(), out)
     assert executor.take(b"get a\r\n") == executor.take(b"get b\r\n") == 7
-    for receiver, reply in zip(cluster.node.receivers, (b"1", b"2"), strict=True):
+    for receiver, reply in zip(node.receivers, (b"1", b"2"), strict=True):
         receiver.answer(reply)
     cluster.due.pop().deliver()
     assert out == [b"1", b"2"]
     executor.detach()
-    cluster.node.receivers.clear()
+    node.receivers.clear()
     del receiver, executor
     assert gc.collect() == 0
 
 
 def test_replies_are_not_kept() -> None:
-    cluster, out = Cluster(), list[Part]()
+    node, out = Node(), list[Part]()
+    cluster = cluster_with(node)
     executor = new(cluster, Client(), out)
     executor.take(b"get a\r\n")
     executor.take(b"get b\r\n")  # so that the first one gets an object of its own
-    cluster.node.receivers.pop(0).answer(b"1")
-    cluster.node.receivers.pop(0).answer(b"2")
+    node.receivers.pop(0).answer(b"1")
+    node.receivers.pop(0).answer(b"2")
     cluster.due.pop().deliver()
     out.clear()
     assert not any(b"1" in gc.get_referents(one) for one in gc.get_referents(executor))
 
 
 def test_after_quit_nothing_is_taken() -> None:
-    executor = new(Cluster(), Client(), [])
+    executor = new(cluster_with(Node()), Client(), [])
     assert executor.take(b"get a\r\n") == 7
     executor.quit()
     for data in (b"get a\r\n", b"get a\r\nget b\r\n", b"set a 0 0 1\r\nx\r\n", b"delete a\r\n"):
         assert executor.take(data) == 0
 
 
-def test_a_batch_is_freed_when_it_is_answered() -> None:
-    cluster = Cluster()
+async def test_a_batch_is_freed_when_it_is_answered() -> None:
+    cluster = cluster_with(Node(), asyncio.get_running_loop())
     batch = Batch(new(cluster, Client(), []), ["a", "b"])
     for part in [batch.part(name, 1, reads=True) for name in "ab"]:
         part.answer(b"END\r\n")
@@ -111,3 +107,21 @@ def test_a_batch_is_freed_when_it_is_answered() -> None:
     cluster.due.clear()
     del batch, part
     assert gc.collect() == 0
+
+
+FRAGMENTS = [
+    b"get ", b"get a\r\n", b"set ", b"set a 0 0 1\r\n", b"mg a v\r\n", b"incr a 1\r\n", b"delete ",
+    b"a", b"0", b"1", b"-1", b" ", b"\r", b"\n", b"\r\n", b"\0",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=12).map(b"".join))
+def test_what_is_taken_are_whole_requests(data: bytes) -> None:
+    loop = asyncio.new_event_loop()
+    cluster = cluster_of(2, loop)
+    taken = new(cluster, Client(), []).take(data)
+    sent = b"".join(request for node in cluster.nodes for request in node._queue)
+    loop.close()
+    assert data[:taken][-2:] in (b"", b"\r\n")
+    if not cluster.multigets:  # which are not sent as they came
+        assert sorted(sent.splitlines()) == sorted(data[:taken].splitlines())

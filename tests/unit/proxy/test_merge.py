@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from memlite.proxy.merge import Merger
 
 A, B, C = b"VALUE a 0 1\r\n1\r\n", b"VALUE b 5 2 77\r\n\r\n\r\n", b"VALUE c 0 0\r\n\r\n"
@@ -63,3 +65,13 @@ def test_the_headers_of_many_keys() -> None:
         item = b"VALUE %d 0 1\r\n1\r\n" % number
         assert merger.merge([(b"%d" % number, 0)], [item + END]) == item + END
     assert len(merger._headers) <= 32_768
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_reply_may_end_anywhere(known: bool) -> None:
+    reply, merger, keys = A + B + C + END, Merger(), [b"a", b"b", b"c"]
+    if known:
+        assert merger.items(keys, reply) == ([A, B, C], len(reply) - len(END))
+    for size in range(len(reply)):
+        _, end = merger.items(keys, reply[:size])
+        assert reply[:size][end : end + len(END)] != END

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from memlite.cluster.topology import parse_nodes
+from memlite.proxy.link import Link
 from memlite.proxy.node import Access, Node
 from memlite.proxy.outages import Outages
 from memlite.proxy.returning import Returning
@@ -23,22 +24,19 @@ class Outcome:
 
 
 class Silent:
-    """A connection on which nothing is sent."""
-
-    paused = False
+    """A transport on which nothing is sent."""
 
     def __init__(self) -> None:
-        self.transport = self
         self.written: list[bytes] = []
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
 
-    def ip(self) -> str:
-        return ""
+    def get_extra_info(self, _name: str) -> object:
+        return None
 
-    def close(self) -> None:
-        """As a connection."""
+    def abort(self) -> None:
+        """As a transport."""
 
 
 def served() -> tuple[Node, Silent]:
@@ -47,9 +45,10 @@ def served() -> tuple[Node, Silent]:
     (address,) = parse_nodes("127.0.0.1:1").nodes
     returning = Returning(missed=False, empties=True)
     node = Node(address, scheduler, Access(60), lambda: None, Outages(), returning)
-    link = Silent()
-    node._serve(cast("Any", link))
-    return node, link
+    link, transport = Link(node), Silent()
+    link.connection_made(cast("Any", transport))
+    node._serve(link)
+    return node, transport
 
 
 async def test_a_reply_to_a_request_that_was_not_sent_yet_is_an_error() -> None:
@@ -61,7 +60,7 @@ async def test_a_reply_to_a_request_that_was_not_sent_yet_is_an_error() -> None:
 
 
 async def test_one_write_at_a_time_is_timed() -> None:
-    node, link = served()
+    node, transport = served()
     outcomes = [Outcome() for _ in range(5)]
     for outcome in outcomes[:3]:
         node.send(b"get k\r\n", outcome)
@@ -69,7 +68,7 @@ async def test_one_write_at_a_time_is_timed() -> None:
     for outcome in outcomes[3:]:
         node.send(b"get k\r\n", outcome)
     await asyncio.sleep(0)
-    assert link.written == [b"get k\r\n" * 3, b"get k\r\n" * 2]
+    assert transport.written == [b"get k\r\n" * 3, b"get k\r\n" * 2]
     node.replies_received([b"END\r\n"] * 2)
     assert node.service.count == 0  # the third request of the first write has no reply
     node.replies_received([b"END\r\n"] * 3)

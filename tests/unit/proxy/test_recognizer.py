@@ -1,36 +1,33 @@
 """Requests that need no parser, and those that do."""
 
-from typing import Any, cast
+from typing import Final
 
 import pytest
 
 from memlite.protocol import Limits
+from memlite.proxy.cluster import Target
+from memlite.proxy.node import Node
 from memlite.proxy.recognizer import Recognizer
+from tests.unit.proxy.clusters import cluster_of
 
 
-class Nodes:
-    """Every key has a node of its own."""
-
-    def __init__(self) -> None:
-        self.by_line: dict[bytes, bytes] = {}
-        self.known_nodes: dict[bytes, bytes] = {}
-
-    def node_of_line(self, line: bytes, key: bytes) -> bytes:
-        self.by_line[line] = b"remembered " + key
-        return key
-
-    def node_of_word(self, key: bytes) -> bytes:
-        return key
+def name_of(target: Target) -> str:
+    assert isinstance(target, Node)
+    return target.name
 
 
-def scan(data: bytes, most: int = 64) -> tuple[list[bytes], list[bytes], bytes, bool]:
+A: Final = name_of(cluster_of(2).node_of(b"a"))
+"""The node of that key, among two."""
+
+
+def scan(data: bytes, most: int = 64) -> tuple[list[bytes], list[str], bytes, bool]:
     """Return the requests, their nodes, the rest of the data, and whether all are reads."""
     requests: list[bytes] = []
-    targets: list[Any] = []
-    recognizer = Recognizer(cast("Any", Nodes()), Limits(item_size=3000))
+    targets: list[Target] = []
+    recognizer = Recognizer(cluster_of(2), Limits(item_size=3000))
     end, reads = recognizer.scan(data, most, requests, targets)
     assert b"".join(requests) == data[:end]
-    return requests, targets, data[end:], reads
+    return requests, list(map(name_of, targets)), data[end:], reads
 
 
 USUAL = (
@@ -49,17 +46,33 @@ USUAL = (
 
 @pytest.mark.parametrize("request_", USUAL)
 def test_usual_requests(request_: bytes) -> None:
-    assert scan(request_) == ([request_], [b"a"], b"", request_.startswith(b"get"))
+    assert scan(request_) == ([request_], [A], b"", request_.startswith(b"get"))
 
 
 def test_requests_of_all_kinds_in_a_row() -> None:
     data = b"".join(USUAL)
-    assert scan(data) == (list(USUAL), [b"a"] * len(USUAL), b"", False)
+    assert scan(data) == (list(USUAL), [A] * len(USUAL), b"", False)
     assert scan(data, 3)[0] == list(USUAL[:3])
 
 
+def test_the_nodes_of_keys_are_found() -> None:
+    cluster, targets = cluster_of(2), list[Target]()
+    keys = [b"%d" % number for number in range(20)]
+    data = b"".join(b"get %b\r\nincr %b 1\r\n" % (key, key) for key in keys)
+    Recognizer(cluster, Limits()).scan(data, 64, [], targets)
+    assert targets == [cluster.node_of(key) for key in keys for _ in range(2)]
+    assert len(set(targets)) == 2
+
+
 def test_a_get_is_known_by_its_line_the_second_time() -> None:
-    assert scan(b"get a\r\nget a\r\n")[1] == [b"a", b"remembered a"]
+    cluster, targets = cluster_of(2), list[Target]()
+    recognizer = Recognizer(cluster, Limits())
+    recognizer.scan(b"get a\r\n", 64, [], targets)
+    assert list(cluster.by_line.items()) == [(b"get a\r\n", targets[0])]
+    (other,) = set(cluster.nodes).difference(targets)
+    cluster.by_line[b"get a\r\n"] = other
+    recognizer.scan(b"get a\r\n", 64, [], targets)
+    assert targets[1] is other
 
 
 @pytest.mark.parametrize(
@@ -107,10 +120,10 @@ def test_what_is_left_to_the_parser(other: bytes) -> None:
 
 
 def lone(data: bytes) -> bool:
-    nodes = Nodes()
-    nodes.known_nodes[b"a"] = b"node of a"
-    found = Recognizer(cast("Any", nodes), Limits(item_size=3000)).lone_set(data)
-    assert found in (None, b"node of a")
+    cluster = cluster_of(2)
+    node = cluster.node_of(b"a")
+    found = Recognizer(cluster, Limits(item_size=3000)).lone_set(data)
+    assert found in (None, node)
     return found is not None
 
 
@@ -125,7 +138,7 @@ def lone(data: bytes) -> bool:
 )
 def test_a_set_alone(data: bytes) -> None:
     assert lone(data)
-    assert scan(data) == ([data], [b"a"], b"", False)
+    assert scan(data) == ([data], [A], b"", False)
     assert not lone(data + b"get a\r\n")
     assert not lone(data + data)
     assert not lone(data[:-1])

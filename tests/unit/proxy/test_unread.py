@@ -4,7 +4,10 @@ from collections import deque
 
 import pytest
 
+from memlite.config import Config
 from memlite.proxy.connection import ProxyConnection
+from memlite.proxy.node import Access
+from memlite.proxy.proxy import Proxy
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.states import State
 
@@ -111,14 +114,13 @@ class Transport:
 
 def test_what_follows_when_a_client_has_read_a_part_is_counted() -> None:
     unread = UnreadReplies(10_000, 0)
-    connection = ProxyConnection.__new__(ProxyConnection)
+    proxy = Proxy(Config(), None, [], access=Access(60))
+    connection = ProxyConnection(proxy._services, unread)
     transport = Transport(connection)
     for name, value in {
-        "_unread_replies": unread,
         "_transport": transport,
         "_state": State.BLOCKED,
         "_unsent": deque([bytes(4000), bytes(3000)]),
-        "writable": True,
     }.items():
         setattr(connection, name, value)
     transport.write(bytes(2000))
