@@ -207,7 +207,7 @@ async def test_closed_loop_omits_requests_during_a_stall(server):
 async def test_poisson_arrivals(server):
     recording = await drive(server, rate=1000, kind="poisson", seconds=1.0, connections=50)
     assert recording.counts.operations == pytest.approx(1000, rel=0.15)
-    assert percentile(recording.lateness, 0.5) < 1000
+    assert percentile(recording.lateness, 0.5) < 10_000
 
 
 def test_arrivals_are_evenly_spaced_or_exponential():
