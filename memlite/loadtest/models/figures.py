@@ -11,13 +11,16 @@ from matplotlib.ticker import MultipleLocator, PercentFormatter
 from memlite.loadtest.models.build import Model
 from memlite.loadtest.models.study import TargetModels
 from memlite.loadtest.report.plots import Plot
+from memlite.loadtest.report.plotting import interval_text
 from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    label,
     load_axis,
     new_figure,
     target_styles,
+    tell,
     value_axis,
 )
 from memlite.loadtest.results import Interval
@@ -60,8 +63,9 @@ def _throughput(target: TargetModels, name: str) -> Plot:
             names,
             models,
             {model.name: [one.throughput for one in model.predictions] for model in models},
+            short,
         )
-        _measured(axes, theme, clients, values)
+        _measured(axes, theme, clients, values, short)
         load_axis(axes, clients, _CLIENTS)
         _value_axis(axes, values, "Requests per second", short)
         return _with_legend(figure, theme, styles, "balanced job bounds of the network")
@@ -98,8 +102,8 @@ def _response(target: TargetModels, name: str) -> Plot:
             ]
             for model in models
         }
-        styles = _lines(axes, theme, names, models, predicted)
-        _measured(axes, theme, clients, values)
+        styles = _lines(axes, theme, names, models, predicted, duration)
+        _measured(axes, theme, clients, values, duration)
         load_axis(axes, clients, _CLIENTS)
         _value_axis(axes, values, "Mean response time", duration)
         return _with_legend(figure, theme, styles, "balanced job bounds of the network")
@@ -186,6 +190,7 @@ def _lines(
     names: Sequence[str],
     models: Sequence[Model],
     values: Mapping[str, Sequence[float | None]],
+    unit: Callable[[float], str],
 ) -> list[TargetStyle]:
     styles = _styles(names, theme)
     for model in models:
@@ -196,7 +201,7 @@ def _lines(
             if value is not None
         ]
         if known:
-            axes.plot(
+            (line,) = axes.plot(
                 *zip(*known, strict=True),
                 color=style.colour,
                 linestyle=style.dash,
@@ -204,10 +209,24 @@ def _lines(
                 marker=style.marker,
                 markersize=4,
             )
+            label(line, style.name)
+            told = [f"{style.name}, {clients} clients: {unit(value)}" for clients, value in known]
+            numbers, heights = zip(*known, strict=True)
+            tell(axes, style.name, numbers, heights, told)
     return [styles[model.name] for model in models]
 
 
-def _measured(axes: Axes, theme: Theme, clients: Sequence[int], values: Sequence[Interval]) -> None:
+def _measured(
+    axes: Axes,
+    theme: Theme,
+    clients: Sequence[int],
+    values: Sequence[Interval],
+    unit: Callable[[float], str],
+) -> None:
+    told = [
+        f"measured, {number} clients: {interval_text(value, unit)}"
+        for number, value in zip(clients, values, strict=True)
+    ]
     axes.errorbar(
         clients,
         [one.mean for one in values],
@@ -223,6 +242,7 @@ def _measured(axes: Axes, theme: Theme, clients: Sequence[int], values: Sequence
         linewidth=1.4,
         zorder=5,
     )
+    tell(axes, "measured", clients, [one.mean for one in values], told)
 
 
 def _value_axis(

@@ -9,13 +9,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from memlite.loadtest.multigets.analysis import PERCENTILES, Comparison, Side, buckets
 from memlite.loadtest.report.plots import Plot
+from memlite.loadtest.report.plotting import interval_text
 from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    label,
     load_axis,
     new_figure,
     target_styles,
+    tell,
     value_axis,
 )
 from memlite.loadtest.results import Interval
@@ -49,7 +52,7 @@ def _response(found: Sequence[Comparison]) -> Plot:
         for index, style in enumerate(styles.values()):
             values = [_sides(one)[index].mean for one in found]
             means = [value.mean for value in values]
-            axes.plot(
+            (line,) = axes.plot(
                 sizes,
                 means,
                 color=style.colour,
@@ -57,7 +60,8 @@ def _response(found: Sequence[Comparison]) -> Plot:
                 marker=style.marker,
                 linewidth=2,
             )
-            axes.fill_between(
+            label(line, style.name)
+            band = axes.fill_between(
                 sizes,
                 [value.mean if value.low is None else value.low for value in values],
                 [value.mean if value.high is None else value.high for value in values],
@@ -65,6 +69,12 @@ def _response(found: Sequence[Comparison]) -> Plot:
                 alpha=0.18,
                 linewidth=0,
             )
+            label(band, style.name)
+            told = [
+                f"{style.name}, {size} keys: {interval_text(value, duration)}"
+                for size, value in zip(sizes, values, strict=True)
+            ]
+            tell(axes, style.name, sizes, means, told)
             drawn += [*means, *(min(value.high or 0.0, 2 * value.mean) for value in values)]
         load_axis(axes, sizes, _KEYS)
         value_axis(axes, drawn, "Mean response time", duration)
@@ -144,7 +154,7 @@ def _percentiles(found: Sequence[Comparison]) -> Plot:
         for index, axes in enumerate(panels):
             for place, style in enumerate(styles.values()):
                 values = [_sides(one)[index].client[place] for one in found]
-                axes.plot(
+                (line,) = axes.plot(
                     sizes,
                     values,
                     color=style.colour,
@@ -152,6 +162,12 @@ def _percentiles(found: Sequence[Comparison]) -> Plot:
                     marker=style.marker,
                     markersize=4,
                 )
+                label(line, style.name)
+                told = [
+                    f"{style.name}, {size} keys: {duration(value)}"
+                    for size, value in zip(sizes, values, strict=True)
+                ]
+                tell(axes, style.name, sizes, values, told)
                 drawn += values
             axes.set_title(_WAYS[index])
             load_axis(axes, sizes, _KEYS)
@@ -186,7 +202,10 @@ def _histograms(found: Sequence[Comparison]) -> Plot:
         shares = [own / max(own.sum(), 1.0) for own in counts]
         for index, axes in enumerate(panels):
             for place, style in enumerate(styles.values()):
-                axes.stairs(shares[2 * index + place], bounds, color=style.colour, linewidth=1.8)
+                bars = axes.stairs(
+                    shares[2 * index + place], bounds, color=style.colour, linewidth=1.8
+                )
+                label(bars, style.name)
             row = shares[4 * (index // 2) : 4 * (index // 2 + 1)]
             axes.set_ylim(0, 1.08 * max(float(one.max()) for one in row))
             size = chosen[index // 2].size

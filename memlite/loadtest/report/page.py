@@ -17,6 +17,7 @@ from memlite.core.version import __version__
 from memlite.loadtest import files, units
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
+from memlite.loadtest.report.tables import as_table
 from memlite.loadtest.results import Results
 
 __all__ = ["PAGE_NAME", "date", "draw", "render", "run_facts"]
@@ -67,6 +68,7 @@ def render(template: str, **values: Any) -> str:
         loader=FunctionLoader(_source),
     )
     environment.filters["typeset"] = _typeset
+    environment.globals["as_table"] = as_table
     script = _source("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(

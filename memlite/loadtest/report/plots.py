@@ -19,14 +19,17 @@ from memlite.loadtest.report.plotting import (
     over_repetitions,
     percentile_axis,
     ring_marker,
+    share_text,
 )
 from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    label,
     load_axis,
     new_figure,
     target_styles,
+    tell,
     value_axis,
 )
 from memlite.loadtest.results import Interval, Point, Results
@@ -224,15 +227,29 @@ def percentiles(data: PlotData) -> Plot | None:
             rarest = max(rarest, one_in[-1])
             times = [time for _, time in pairs]
             style = styles[name]
-            axes.plot(one_in, times, color=style.colour, linestyle=style.dash, linewidth=2)
+            (line,) = axes.plot(
+                one_in, times, color=style.colour, linestyle=style.dash, linewidth=2
+            )
+            label(line, style.name)
             marked = [first_reaching(one_in, 10.0**nines) for nines in range(1, 8)]
             marked = [index for index in marked if index < len(one_in)]
-            axes.plot(
+            (markers,) = axes.plot(
                 [one_in[index] for index in marked],
                 [times[index] for index in marked],
                 color=style.colour,
                 marker=style.marker,
                 linestyle="",
+            )
+            label(markers, style.name)
+            tell(
+                axes,
+                style.name,
+                [one_in[index] for index in marked],
+                [times[index] for index in marked],
+                [
+                    f"{style.name}: {share_text(one_in[index])} within {duration(times[index])}"
+                    for index in marked
+                ],
             )
         value_axis(
             axes,

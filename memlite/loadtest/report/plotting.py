@@ -18,11 +18,13 @@ __all__ = [
     "first_reaching",
     "generator_limited_legend",
     "interval_caption",
+    "interval_text",
     "load_text",
     "over_repetitions",
     "percentile_axis",
     "point_load",
     "ring_marker",
+    "share_text",
 ]
 
 _BAND_OPACITY = 0.18
@@ -82,7 +84,8 @@ def draw_line(
             markerfacecolor=fill,
             markeredgewidth=1.4,
         )
-        label(marker, style.name, f"{style.name}, {point_load(point)}: {_interval(value, unit)}")
+        told = f"{style.name}, {point_load(point)}: {interval_text(value, unit)}"
+        label(marker, style.name, told)
     known = [
         (x, value.low, value.high)
         for x, value in zip(x_values, values, strict=True)
@@ -111,7 +114,8 @@ def point_load(point: Point) -> str:
     return "1 client" if point.clients == 1 else f"{grouped(point.clients)} clients"
 
 
-def _interval(value: Interval, unit: Callable[[float], str]) -> str:
+def interval_text(value: Interval, unit: Callable[[float], str]) -> str:
+    """Return a mean with its confidence interval, if that is known."""
     if value.low is None or value.high is None:
         return unit(value.mean)
     return f"{unit(value.mean)} ({unit(value.low)} to {unit(value.high)})"
@@ -182,10 +186,11 @@ def percentile_axis(axes: Axes, rarest: float) -> None:
         ticks.append(ticks[-1] * (5 if ticks[-1] == 2.0 else 10))
     axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick <= rarest * 1.15]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _share_text(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: share_text(value)))
     axes.set_xlabel("Percentile of responses")
 
 
-def _share_text(one_in: float) -> str:
+def share_text(one_in: float) -> str:
+    """Return the share of responses that are not slower than one in so many, as text."""
     # More than three significant digits: 99.99% must not become 100%.
     return f"{round(100 * (1 - 1 / one_in), 6):.10g}%"

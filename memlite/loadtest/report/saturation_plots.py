@@ -11,17 +11,19 @@ from matplotlib.patches import Patch
 
 from memlite.loadtest import selection
 from memlite.loadtest.report.plots import Plot, PlotData
-from memlite.loadtest.report.plotting import ring_marker
+from memlite.loadtest.report.plotting import point_load, ring_marker
 from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    label,
     load_axis,
     new_figure,
+    tell,
     value_axis,
 )
 from memlite.loadtest.sweep import Sweep, sweeps
-from memlite.loadtest.units import short, size
+from memlite.loadtest.units import grouped, short, size
 
 __all__ = ["saturation"]
 
@@ -81,7 +83,7 @@ def _draw_sweep(axes: Axes, sweep: Sweep, style: TargetStyle) -> list[float]:
     drawn: list[float] = []
     for point in sweep.points:
         values = [one.throughput for one in point.repetitions]
-        axes.plot(
+        (markers,) = axes.plot(
             [point.clients] * len(values),
             values,
             color=style.colour,
@@ -90,16 +92,20 @@ def _draw_sweep(axes: Axes, sweep: Sweep, style: TargetStyle) -> list[float]:
             linestyle="",
             markerfacecolor=axes.get_facecolor() if point.generator_limited else style.colour,
         )
+        label(markers, style.name)
+        told = [f"{style.name}, {point_load(point)}: {grouped(value)}" for value in values]
+        tell(axes, style.name, [point.clients] * len(values), values, told)
         drawn += values
     law = sweep.law
     if law is not None:
         first, last = sweep.points[0].clients, sweep.points[-1].clients
         clients = np.geomspace(first, last, _CURVE_POINTS)
         middle = [law.throughput(one) for one in clients]
-        axes.plot(clients, middle, color=style.colour, linestyle=style.dash, linewidth=2)
+        (line,) = axes.plot(clients, middle, color=style.colour, linestyle=style.dash, linewidth=2)
+        label(line, style.name)
         bands = [law.band(one) for one in clients]
         highest = 2 * max(drawn)
-        axes.fill_between(
+        band = axes.fill_between(
             clients,
             [low for low, _ in bands],
             [min(high, highest) for _, high in bands],
@@ -107,6 +113,7 @@ def _draw_sweep(axes: Axes, sweep: Sweep, style: TargetStyle) -> list[float]:
             alpha=_BAND_OPACITY,
             linewidth=0,
         )
+        label(band, style.name)
         drawn += middle
     for load in sweep.saturation.loads:
         if _knee_is_known(sweep) and load.clients == sweep.saturation.knee:

@@ -34,6 +34,7 @@ __all__ = [
     "png",
     "svg",
     "target_styles",
+    "tell",
     "value_axis",
 ]
 
@@ -258,6 +259,23 @@ def label(artist: Artist, series: str, tip: str = "") -> None:
         tip: what is said of it when it is pointed at; empty for nothing.
     """
     artist.set_gid(f"data-{_coded(series)}-{_coded(tip)}")
+
+
+def tell(
+    axes: Axes, series: str, xs: Sequence[float], ys: Sequence[float], tips: Sequence[str]
+) -> None:
+    """Let readers of the page point at places of a drawing; nothing is drawn.
+
+    Args:
+        axes: where.
+        series: the name of the series.
+        xs: the places.
+        ys: likewise.
+        tips: what is said of each.
+    """
+    for x, y, tip in zip(xs, ys, tips, strict=True):
+        (place,) = axes.plot([x], [y], marker="o", markersize=9, linestyle="", alpha=0.0)
+        label(place, series, tip)
 
 
 def _coded(text: str) -> str:

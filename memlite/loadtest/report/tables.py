@@ -3,11 +3,11 @@
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Column", "Table"]
+__all__ = ["Column", "Table", "as_table"]
 
 _LATEX: Final = {
     "\\": r"\textbackslash{}",
@@ -79,6 +79,27 @@ class Table:
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
+
+
+def as_table(
+    title: str,
+    columns: Sequence[tuple[str, str, str]],
+    rows: Sequence[Mapping[str, object]],
+) -> Table:
+    """Return what a page shows in another form as a table, for readers to take along.
+
+    Args:
+        title: its title, unique on the page.
+        columns: the heading of each, the member of a row that it shows, and CSS classes, of which
+            ``n`` is for numbers.
+        rows: the rows.
+    """
+    return Table(
+        re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
+        title,
+        [Column(heading, text="n" not in style.split()) for heading, _, style in columns],
+        [[str(row[member]) for _, member, _ in columns] for row in rows],
+    )
 
 
 def _latex_row(cells: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    label,
     load_axis,
     new_figure,
     target_styles,
@@ -71,22 +72,24 @@ _PARTS = (
 
 def times_plot(name: str, title: str, found: Sequence[Line]) -> Plot | None:
     """Return a plot of where the time of a response goes; None if proxies have not measured it."""
-    bars = [(one.name, times) for one in found if (times := _times(one.saturated)) is not None]
-    if not bars:
+    known = [(one.name, times) for one in found if (times := _times(one.saturated)) is not None]
+    if not known:
         return None
 
     def draw(theme: Theme) -> Figure:
-        figure, (axes,) = new_figure(theme, title, height=1.6 + 0.32 * len(bars))
-        places = list(range(len(bars)))
-        left = [0.0] * len(bars)
+        figure, (axes,) = new_figure(theme, title, height=1.6 + 0.32 * len(known))
+        places = list(range(len(known)))
+        left = [0.0] * len(known)
         drawn = []
-        for number, (label, _) in enumerate(_PARTS):
-            widths = [times[number] / 1000 for _, times in bars]
+        for number, (text, _) in enumerate(_PARTS):
+            widths = [times[number] / 1000 for _, times in known]
             colour = theme.colours[number]
-            axes.barh(places, widths, left=left, color=colour, height=0.6)
+            bars = axes.barh(places, widths, left=left, color=colour, height=0.6)
+            for bar, (name, times) in zip(bars, known, strict=True):
+                label(bar, text, f"{name}, {text}: {duration(times[number])}")
             left = [one + width for one, width in zip(left, widths, strict=True)]
-            drawn.append(TargetStyle(label, colour, "s", "none"))
-        axes.set_yticks(places, [label for label, _ in bars])
+            drawn.append(TargetStyle(text, colour, "s", "none"))
+        axes.set_yticks(places, [one for one, _ in known])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("Mean response time, ms")
