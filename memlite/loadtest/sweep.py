@@ -185,8 +185,10 @@ def _sentence(sweep: Sweep) -> str:
         reason = "there is only one repetition" if once else "repetitions differ too much"
         return f"Where {sweep.target} saturates cannot be told: {reason}."
     above, at_most = found.knee_interval
+    unsure = [load.clients for load in found.loads if not load.certain]
+    doubt = f" (not certain at {_listed(unsure)})" if unsure else ""
     return (
-        f"{sweep.target} is {ranges(found)} clients. Its knee is "
+        f"{sweep.target} is {ranges(found)} clients{doubt}. Its knee is "
         f"{between(above, at_most)}{_law_text(sweep)}."
     )
 
@@ -201,7 +203,7 @@ def ranges(found: Saturation) -> str:
 def between(above: float, at_most: float) -> str:
     """Return in words where a knee is: "above 4 and at most 8 clients"."""
     if math.isinf(at_most):
-        return f"above {above:g} clients" if above else "not certain"
+        return f"above {above:g} client{'s' if above > 1 else ''}" if above else "not certain"
     lower = f"above {above:g} and " if above else ""
     return f"{lower}at most {at_most:g} clients"
 

@@ -40,7 +40,7 @@ def test_what_is_said():
     (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS))
     assert sentence.startswith(
         "memory is under-saturated at 1, 2, 4, 8, 16 and 32, saturated at 64, 128, 256 and 512 "
-        "clients. Its knee is above 32 and at most 128 clients."
+        "clients (not certain at 64). Its knee is above 32 and at most 128 clients."
     )
     (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS, repetitions=1))
     assert sentence == ("Where memory saturates cannot be told: there is only one repetition.")
