@@ -1,17 +1,19 @@
 """The answer to a plan: in words for people, and as plain data."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from memlite.backends.promises import promise_of
+from memlite.core.errors import ConfigError
 from memlite.loadtest.capacity.estimate import Estimate, Range, estimate
 from memlite.loadtest.capacity.machine_count import Machines, cheapest, extra_costs
 from memlite.loadtest.capacity.measured import MODEL_ERROR
 from memlite.loadtest.capacity.request import Request, UnknowableError
 from memlite.loadtest.machines import MachineTable
 from memlite.loadtest.prices import Prices
-from memlite.loadtest.results import Results
+from memlite.loadtest.results import Results, TargetInfo
 from memlite.loadtest.units import money, percent, size
 
 __all__ = ["Answer", "Option", "answer"]
@@ -24,6 +26,7 @@ class Option:
     Attributes:
         target: its name.
         estimate: how many are needed; None if the measurement does not tell.
+        servers: how many servers, or nodes, with those that only memory needs; None likewise.
         reason: why not; empty if it does.
         machines: the cheapest machines; None if the table has none that can be used.
         month: the price of a month, use of disks and of a bucket included; None without machines.
@@ -31,6 +34,7 @@ class Option:
 
     target: str
     estimate: Estimate | None
+    servers: Range | None
     reason: str
     machines: Machines | None
     month: Range | None
@@ -81,20 +85,18 @@ def answer(
         request: the load.
         table: the machines to choose from.
         prices: of disks and buckets.
+
+    Raises:
+        ConfigError: the tables have different currencies.
     """
-    options = []
-    for results, target in ((run, target) for run in runs for target in run.targets):
-        try:
-            found = estimate(results, target, request)
-        except UnknowableError as error:
-            options.append(Option(target.name, None, str(error), None, None))
-            continue
-        machines = cheapest(found, request, table)
-        month = None
-        if machines is not None:
-            more = extra_costs(found, request, prices, machines.count)
-            month = Range(machines.month.low + more.low, machines.month.high + more.high)
-        options.append(Option(target.name, found, "", machines, month))
+    if table.currency != prices.currency:
+        raise ConfigError(
+            f"bench: machines have prices in {table.currency}, and disks and buckets in "
+            f"{prices.currency}: use tables with the same currency"
+        )
+    options = [
+        _option(name, run, target, request, table, prices) for name, run, target in _named(runs)
+    ]
     possible = [one for one in options if one.estimate is not None]
     return Answer(
         request,
@@ -103,9 +105,50 @@ def answer(
         list(_doubts(possible)),
         list(_advice(possible, table.currency)),
         list(_basis(possible)),
-        list(_wrong_if(possible, runs[0], request)) if possible else [],
+        list(_wrong_if(possible, runs[0], request, prices)) if possible else [],
     )
 
+
+def _named(runs: Sequence[Results]) -> Iterator[tuple[str, Results, TargetInfo]]:
+    """Yield all targets; a name that several runs have gets what the run was made with."""
+    count = Counter(target.name for run in runs for target in run.targets)
+    for run in runs:
+        made = [word.lstrip("-") for word in run.command if word.startswith(_TELLING)]
+        for target in run.targets:
+            several = count[target.name] > 1 and made
+            yield f"{target.name} ({', '.join(made)})" if several else target.name, run, target
+
+
+def _option(
+    name: str,
+    run: Results,
+    target: TargetInfo,
+    request: Request,
+    table: MachineTable,
+    prices: Prices,
+) -> Option:
+    try:
+        found = estimate(run, target, request)
+    except UnknowableError as error:
+        return Option(name, None, None, str(error), None, None)
+    machines = cheapest(found, request, table)
+    if machines is None:
+        return Option(name, found, found.servers, "", None, None)
+    more = extra_costs(found, request, prices, machines.count)
+    month = Range(machines.month.low + more.low, machines.month.high + more.high)
+    servers = found.servers
+    if machines.memory:  # a server uses the memory of its own machine
+        low, high = machines.count.low - found.proxies.low, machines.count.high - found.proxies.high
+        servers = Range(max(servers.low, low, 1), max(servers.high, high))
+    if servers.high > _MOST_SERVERS:
+        reason = f"it would take up to {servers.high:,.0f} servers, for the memory of its items"
+        return Option(name, None, None, reason, None, None)
+    return Option(name, found, servers, "", machines, month)
+
+
+_TELLING = ("--in-flight=", "--proxy-option=")
+"""Options of a run that tell it from others with the same target."""
+_MOST_SERVERS = 1000
 
 _NEEDS = (
     ("a cold cache after a crash is acceptable", ("memory", "file", "gcs", "cluster", "server")),
@@ -135,12 +178,18 @@ def _advice(possible: Sequence[Option], currency: str) -> Iterator[str]:
             yield f"if {need}: nothing that was measured"
             continue
         best = min(able, key=lambda one: (_cost(one), _estimate(one).servers.high))
-        yield f"if {need}: {best.target}, {_what(best, currency)}"
+        text = f"if {need}: {best.target}, {_what(best, currency)}"
+        as_good = [one.target for one in able if one is not best and _may_beat(one, best)]
+        if as_good:
+            text += f"; {', '.join(as_good)} may cost as little"
+        yield text
 
 
 def _kind(option: Option) -> str:
     target = _estimate(option).measured.target
-    return "gcs" if promise_of(target.kind) == promise_of("gcs") else target.kind
+    return (
+        "gcs" if promise_of(target.kind) == promise_of("gcs") else _estimate(option).measured.kind
+    )
 
 
 def _estimate(option: Option) -> Estimate:
@@ -152,17 +201,27 @@ def _cost(option: Option) -> float:
     return option.month.high if option.month is not None else float("inf")
 
 
+def _may_beat(one: Option, best: Option) -> bool:
+    """Return whether an option may cost no more than the best one, as far as is known."""
+    if one.month is None or best.month is None:
+        return False
+    return one.month.low <= best.month.high
+
+
 def _what(option: Option, currency: str) -> str:
     found = _estimate(option)
-    workers = max((part.workers for part in found.measured.parts), default=1)
-    of_each = _count(Range(workers, workers), "worker", "workers")
-    text = f"{_count(found.servers, 'server', 'servers')} of {of_each}"
+    assert option.servers is not None  # noqa: S101 - it has an estimate
+    text = _count(option.servers, "server", "servers")
+    if found.measured.parts:
+        workers = max(part.workers for part in found.measured.parts)
+        text += f" of {_count(Range(workers, workers), 'worker', 'workers')}"
     if found.proxies.high:
         text += f" and {_count(found.proxies, 'proxy', 'proxies')}"
     if option.machines is not None and option.month is not None:
         machines = _count(option.machines.count, *[option.machines.machine.name] * 2)
         months = [money(one, currency) for one in dict.fromkeys(asdict(option.month).values())]
-        text += f", on {machines}, {' to '.join(months)} a month"
+        why = " (as many as memory needs)" if option.machines.memory else ""
+        text += f", on {machines}{why}, {' to '.join(months)} a month"
     return text
 
 
@@ -170,6 +229,9 @@ def _count(number: Range, one: str, several: str) -> str:
     if number.low == number.high:
         return f"{number.low:.0f} {one if number.low == 1 else several}"
     return f"{number.low:.0f} to {number.high:.0f} {several}"
+
+
+_PLURALS = {"server": "servers", "node": "nodes", "proxy": "proxies"}
 
 
 def _basis(possible: Sequence[Option]) -> Iterator[str]:
@@ -180,7 +242,7 @@ def _basis(possible: Sequence[Option]) -> Iterator[str]:
         if known.model_error is None:
             model = "without a model, from the measured throughput alone"
         elif known.fits:
-            names = " and ".join(f"{part.name}s" for part in known.parts)
+            names = " and ".join(_PLURALS[part.name] for part in known.parts)
             model = (
                 f"M/M/{known.parts[-1].workers} for its {names}, off by at most "
                 f"{percent(known.model_error)} where it was measured"
@@ -202,7 +264,9 @@ def _basis(possible: Sequence[Option]) -> Iterator[str]:
         yield f"{option.target}: {model}; {far}. The bottleneck is {found.bottleneck}.{busy}"
 
 
-def _wrong_if(possible: Sequence[Option], results: Results, request: Request) -> Iterator[str]:
+def _wrong_if(
+    possible: Sequence[Option], results: Results, request: Request, prices: Prices
+) -> Iterator[str]:
     cpu = results.machine.get("cpu", "this one")
     yield f"a core of the machines is not as fast as that of the measurement ({cpu})"
     if any(_estimate(one).servers.high > _estimate(one).measured.servers for one in possible):
@@ -216,9 +280,12 @@ def _wrong_if(possible: Sequence[Option], results: Results, request: Request) ->
     sizes = {_estimate(one).measured.saturated.value_size for one in possible}
     if request.value_size is not None and sizes != {float(request.value_size)}:
         measured = ", ".join(size(one) for one in sorted(sizes))
-        yield f"values of {size(request.value_size)} cost less than those of {measured}, as assumed"
-    if any(_estimate(one).measured.servers == 1 for one in possible):
-        yield "a server fails: there is one more to add for each that may"
+        yield f"values of {size(request.value_size)} cost more than those of {measured}"
+    yield "a server fails: add one for each that may"
+    yield (
+        f"prices are not those of {prices.name} as of {prices.date}; network traffic and what is "
+        "stored in a bucket are not included"
+    )
 
 
 def _workload(results: Results) -> str:
@@ -231,9 +298,9 @@ def _as_dict(option: Option) -> dict[str, Any]:
         return {"target": option.target, "unknown": option.reason}
     return {
         "target": option.target,
-        "servers": asdict(found.servers),
+        "servers": asdict(option.servers or found.servers),
         "proxies": asdict(found.proxies),
-        "workers": max((part.workers for part in found.measured.parts), default=1),
+        "workers": max((part.workers for part in found.measured.parts), default=None),
         "each": asdict(found.each),
         "utilisation": None if found.utilisation is None else asdict(found.utilisation),
         "bottleneck": found.bottleneck,

@@ -7,7 +7,7 @@ from typing import Final
 
 from memlite.lab.capacity import sustainable_rate
 from memlite.loadtest.capacity.balance import Balance
-from memlite.loadtest.capacity.measured import Measured, Part, measured
+from memlite.loadtest.capacity.measured import TAIL, Measured, Part, measured
 from memlite.loadtest.capacity.request import Request, UnknowableError
 from memlite.loadtest.results import Interval, Point, Results, TargetInfo
 from memlite.loadtest.units import duration, grouped, percent
@@ -19,6 +19,12 @@ FARTHEST: Final = 10
 """A plan extrapolates to at most this many times the servers, or proxies, that were measured."""
 # A server that was not busy counts as able to do at most this many times what it did.
 _MOST_MORE: Final = 2.0
+# Without a model, this share of what a closed loop reached counts as certain.
+_WITHOUT_MODEL: Final = 0.7
+_TOO_NOISY: Final = (
+    "throughput varied so much between repetitions that it may be anything; measure on a quiet "
+    "machine, with more repetitions"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +76,13 @@ def estimate(results: Results, target: TargetInfo, request: Request) -> Estimate
         UnknowableError: the measurements do not tell.
     """
     known = measured(results, target, request)
-    observed = _observed(known.points, request.p99)
     servers = next((part for part in known.parts if part.name != "proxy"), None)
     proxy = next((part for part in known.parts if part.name == "proxy"), None)
-    each = _each(known, servers, observed, request)
+    each = _each(known, servers, request)
     count = _spread(each, request.rate, Balance(_keys(results)), known.servers)
     proxies = Range(0, 0)
     if proxy is not None:
-        each_proxy = _each(known, proxy, observed, request)
+        each_proxy = _each(known, proxy, request)
         proxies = Range(
             math.ceil(request.rate / each_proxy.high), math.ceil(request.rate / each_proxy.low)
         )
@@ -103,49 +108,116 @@ def _keys(results: Results) -> Keys:
     return Keys(**{name: table[name] for name in Keys.__slots__ if name in table})
 
 
-def _observed(points: Sequence[Point], p99: float) -> Range:
-    """Return the highest throughput that was measured with responses that are fast enough.
+def _each(known: Measured, part: Part | None, request: Request) -> Range:
+    """Return how many operations per second one of these processes can take.
 
     Raises:
-        UnknowableError: they were at no load.
+        UnknowableError: the measurements do not tell.
     """
-    surely = [one for one in points if _high(one.p99) <= p99]
-    maybe = [one for one in points if _low(one.p99) <= p99]
-    if not maybe:
-        fastest = min(points, key=lambda one: one.p99.mean)
-        raise UnknowableError(
-            f"99 of 100 responses took up to {duration(fastest.p99.mean)} at the lightest load "
-            f"that was measured, {grouped(fastest.throughput.mean)} a second; more servers do not "
-            "make a single one faster"
-        )
-    lows = [_low(one.throughput) for one in surely or maybe]
-    low = max(lows) if surely else min(lows)
-    if not low:
-        raise UnknowableError(
-            "throughput varied so much between repetitions that it may be anything; measure on a "
-            "quiet machine, with more repetitions"
-        )
-    return Range(low, max(_high(one.throughput) for one in maybe))
-
-
-def _each(known: Measured, part: Part | None, observed: Range, request: Request) -> Range:
-    """Return how many operations per second one of these processes can take."""
     count = known.servers if part is None else part.count
-    seen = Range(observed.low / count, observed.high / count)
+    peak = _peak(known.points, count)
+    open_loop = _fast_enough([one for one in known.points if one.rate], request.p99, count)
     if part is None or not known.fits:
-        return seen
+        return _seen(known, part, request, count)
+    slow, fast = _by_model(known, part, request)
+    most = part.workers / max(_low(part.demand), part.demand.mean / 2) * 1e6
+    if part.limits:
+        high = min(fast, peak.high, most)
+    elif known.shared:
+        high = min(fast, most)
+    else:
+        high = min(fast, _MOST_MORE * peak.high, most)
+    low = min(slow, peak.low, high)
+    if open_loop is not None:  # what was measured so needs no model
+        low, high = max(low, open_loop.low), max(high, open_loop.high)
+    return Range(low, high)
+
+
+def _by_model(known: Measured, part: Part, request: Request) -> tuple[float, float]:
+    """Return the rate at which an M/M/m queue is fast enough, with the highest and lowest demand.
+
+    Raises:
+        UnknowableError: it is not, even without a queue.
+    """
+    unloaded = known.fixed + len(known.parts) * TAIL * _high(part.demand)
+    if request.p99 <= unloaded:
+        raise UnknowableError(
+            f"99 of 100 responses take up to {duration(unloaded)} even without a queue; more "
+            "servers do not make a single one faster"
+        )
     # Each part may take its share of the time that is left.
     limit = known.fixed + (request.p99 - known.fixed) / len(known.parts)
     slow, fast = (
         1e6 * sustainable_rate(demand, part.workers, limit, fixed=known.fixed)
-        if limit > known.fixed
-        else 0.0
-        for demand in (_high(part.demand), max(_low(part.demand), 0.5 * part.demand.mean))
+        for demand in (_high(part.demand), max(_low(part.demand), part.demand.mean / 2))
     )
-    if part.limits:
-        return Range(min(seen.low, slow) or seen.low, seen.high)
-    # It was not busy: it can do at least what it did, and perhaps as much as the model says.
-    return Range(seen.low, max(seen.high, min(fast, _MOST_MORE * seen.high)))
+    return slow, fast
+
+
+def _peak(points: Sequence[Point], count: int) -> Range:
+    """Return the highest measured throughput.
+
+    Raises:
+        UnknowableError: its interval is so wide that it may be nothing.
+    """
+    low = max(_low(one.throughput) for one in points)
+    if not low:
+        raise UnknowableError(_TOO_NOISY)
+    return Range(low / count, max(_high(one.throughput) for one in points) / count)
+
+
+def _fast_enough(points: Sequence[Point], p99: float, count: int) -> Range | None:
+    """Return the highest throughput that was measured with responses that are fast enough."""
+    surely = [_low(one.throughput) for one in points if _high(one.p99) <= p99]
+    maybe = [one for one in points if _low(one.p99) <= p99]
+    if not maybe:
+        return None
+    lowest = max(surely) if surely else min(_low(one.throughput) for one in maybe)
+    return Range(lowest / count, max(_high(one.throughput) for one in maybe) / count)
+
+
+def _seen(known: Measured, part: Part | None, request: Request, count: int) -> Range:
+    """Return what was measured, without a model.
+
+    Clients that wait for their replies queue less than requests that arrive at random, so a server
+    cannot be as busy with these: `_WITHOUT_MODEL` of that is counted as certain.
+
+    Raises:
+        UnknowableError: no load was fast enough.
+    """
+    found = _fast_enough(known.points, request.p99, count)
+    if found is None:
+        raise UnknowableError(_too_slow(known))
+    low, high = _WITHOUT_MODEL * found.low, found.high
+    open_loop = _fast_enough([one for one in known.points if one.rate], request.p99, count)
+    if open_loop is not None:
+        low = max(low, open_loop.low)
+    # Between the highest load that was fast enough and the next one nothing is known.
+    slower = [
+        one.throughput.mean / count
+        for one in known.points
+        if _low(one.p99) > request.p99 and one.throughput.mean / count > high
+    ]
+    high = max(high, min(slower, default=0.0))
+    if part is not None and known.shared:
+        high = max(high, part.workers / part.demand.mean * 1e6)
+    if not low:
+        raise UnknowableError(_TOO_NOISY)
+    return Range(low, high)
+
+
+def _too_slow(known: Measured) -> str:
+    point = known.lightest
+    load = f"{grouped(point.rate)} a second" if point.rate else f"{point.clients} clients"
+    if any(part.limits for part in known.parts) and point is known.saturated:
+        return (
+            f"99 of 100 responses took up to {duration(point.p99.mean)} at the lightest load that "
+            f"was measured, {load}, at which it was saturated; measure fewer clients"
+        )
+    return (
+        f"99 of 100 responses took up to {duration(point.p99.mean)} at the lightest load that was "
+        f"measured, {load}; more servers do not make a single one faster"
+    )
 
 
 def _spread(each: Range, rate: float, balance: Balance, count: int) -> Range:
@@ -183,6 +255,8 @@ def _bottleneck(known: Measured) -> str:
             return f"the {part.name}'s processor: an operation takes {time} of its time"
     if known.saturated.generator_limited:
         return "unknown: the load generator was the limit of the measurement"
+    if known.shared:
+        return "unknown: the machine was busy with all that shared it"
     if not known.parts:
         return "unknown: processor times of a remote server are not measured"
     return "not the processors: none was busy all the time, most of a response is waiting elsewhere"

@@ -42,24 +42,26 @@ class Machines:
 def needed(estimate: Estimate, request: Request, machine: Machine) -> Machines | None:
     """Return how many machines of a type are needed; None if its cores or price are unknown.
 
-    A core is left to the kernel and the network, so machines with one, or a part of one, are not
-    considered.
+    Nor can it be said of a server whose processor time is unknown. A core is left to the kernel and
+    the network, so machines with one, or a part of one, are not considered.
     """
-    if machine.hour is None or machine.cores is None:
+    known = estimate.measured
+    if machine.hour is None or machine.cores is None or not known.parts:
         return None
     room = int(machine.cores) - 1
-    workers = max((part.workers for part in estimate.measured.parts), default=1)
+    workers = max(part.workers for part in known.parts)
     if room < workers:
         return None
-    each = room // workers
+    # Servers with a file of their own would share the disk of their machine.
+    each = 1 if known.kind == "file" else room // workers
     of_servers = [
         math.ceil(servers / each) for servers in (estimate.servers.low, estimate.servers.high)
     ]
     of_memory = [0, 0]
-    if request.keys and estimate.measured.target.kind in _IN_MEMORY:
+    if request.keys and known.kind in _IN_MEMORY:
         if machine.memory is None:
             return None
-        value = estimate.measured.saturated.value_size
+        value = known.saturated.value_size
         size = request.value_size if request.value_size is not None else value
         usable = machine.memory * _GIB * _FOR_ITEMS
         of_memory = [
@@ -90,7 +92,7 @@ def cheapest(estimate: Estimate, request: Request, table: MachineTable) -> Machi
 
 def extra_costs(estimate: Estimate, request: Request, prices: Prices, machines: Range) -> Range:
     """Return what is paid for in addition to machines in a month: disks, and the bucket's use."""
-    kind = estimate.measured.target.kind
+    kind = estimate.measured.kind
     if kind == "file":
         disk = prices.disk_gib * prices.disk_gib_month
         return Range(machines.low * disk, machines.high * disk)

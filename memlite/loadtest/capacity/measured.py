@@ -1,25 +1,30 @@
 """What a measurement tells about a server, or a cluster, that a plan can use."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from memlite.lab import Station, exact_mva
-from memlite.loadtest import selection
+from memlite.loadtest import scaling, selection
 from memlite.loadtest.capacity.request import Request, UnknowableError
 from memlite.loadtest.defaults import PROXIED
 from memlite.loadtest.doubt import machine_doubt
-from memlite.loadtest.results import Interval, Point, Repetition, Results, TargetInfo
+from memlite.loadtest.results import Interval, Point, Repetition, Results, ServerUse, TargetInfo
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.units import grouped, percent, size
 
-__all__ = ["MODEL_ERROR", "Measured", "Part", "measured"]
+__all__ = ["MODEL_ERROR", "TAIL", "Measured", "Part", "measured"]
 
 MODEL_ERROR: Final = 0.3
 """A model whose throughput is off by more than this share, at any measured load, is not used."""
+TAIL: Final = -math.log(0.01)
+"""The 99th percentile of exponentially distributed times, divided by their mean."""
 
-# What uses this share of its threads is the limit.
+# What uses this share of its threads, or a machine of its cores, is the limit.
 _BUSY: Final = 0.85
+# Threads that are busy for a smaller share, compared with the busiest one, are not counted.
+_IDLE: Final = 0.15
 # Hit ratios that differ by less are the same.
 _SAME_HIT_RATIO: Final = 0.05
 
@@ -49,22 +54,27 @@ class Measured:
 
     Attributes:
         target: which one.
-        points: the measurements with values of the size in question, by rate and clients.
+        points: the measurements with values of the size in question.
         saturated: the one of a closed loop at which throughput stops growing, or the highest rate.
+        lightest: the one with the fewest clients, or at the lowest rate.
         parts: what requests pass; empty if processor times are unknown, as of a remote server.
-        fixed: the 99th percentile of response times at the lightest load, without the processor
-            time of the parts, in microseconds.
+        fixed: the 99th percentile of response times at the lightest load, without that of the
+            processor time of the parts, in microseconds.
         model_error: by which share the throughput of a network of these parts is off, at most; None
             if it is unknown.
+        shared: whether the machine, or the load generator, was busy at the highest throughput, so
+            that the parts might have done more elsewhere.
         doubts: what speaks against the measurement.
     """
 
     target: TargetInfo
     points: Sequence[Point]
     saturated: Point
+    lightest: Point
     parts: Sequence[Part]
     fixed: float
     model_error: float | None
+    shared: bool
     doubts: Sequence[str]
 
     @property
@@ -76,6 +86,13 @@ class Measured:
     def servers(self) -> int:
         """How many servers, or nodes, were measured."""
         return 1 if self.target.cluster is None else self.target.cluster.nodes
+
+    @property
+    def kind(self) -> str:
+        """The backend: of a cluster, that of its nodes if they keep items in a file."""
+        if self.target.cluster is not None and self.target.details.get("backend") == "file":
+            return "file"
+        return self.target.kind
 
 
 def measured(results: Results, target: TargetInfo, request: Request) -> Measured:
@@ -89,8 +106,13 @@ def measured(results: Results, target: TargetInfo, request: Request) -> Measured
     Raises:
         UnknowableError: there is no measurement of that.
     """
+    load: dict[str, Any] = dict(results.workload.get("load", {}))
     if selection.is_concurrent(results):
         raise UnknowableError("clients connected for a single set and get; measure a steady load")
+    if load.get("multiget", 1) > 1:
+        raise UnknowableError("it was measured with gets of several keys; measure single ones")
+    if "replicas=" in target.details.get("proxies' options", ""):
+        raise UnknowableError("its items were on several nodes; measure without replicas")
     ours = [one for one in results.points if one.target == target.name and one.throughput.mean]
     if not ours:
         raise UnknowableError("no operation succeeded")
@@ -98,18 +120,23 @@ def measured(results: Results, target: TargetInfo, request: Request) -> Measured
     _check_hit_ratio(points, request.hit_ratio)
     closed = [one for one in points if not one.rate]
     saturated = selection.saturation(closed) if closed else selection.highest_throughput(points)
-    parts = tuple(_parts(target, saturated))
-    lightest = min(points, key=lambda one: one.throughput.mean)
-    busy = sum(part.demand.mean for part in _parts(target, lightest))
-    think_time = results.workload.get("load", {}).get("think_time", 0.0) * 1e6
+    lightest = min(closed or points, key=lambda one: (one.clients, one.rate))
+    workers = _workers(target, points)
+    parts = tuple(_parts(target, saturated, workers))
+    busy = sum(part.demand.mean for part in _parts(target, lightest, workers))
+    shared = saturated.generator_limited or _machine_is_full(
+        saturated, float(results.machine.get("cores", 0))
+    )
     return Measured(
-        target,
-        points,
-        saturated,
-        parts,
-        max(0.0, lightest.p99.mean - busy),
-        _model_error(closed, parts, lightest.response["all"].mean - busy + think_time),
-        tuple(_doubts(points, saturated)),
+        target=target,
+        points=points,
+        saturated=saturated,
+        lightest=lightest,
+        parts=parts,
+        fixed=max(0.0, lightest.p99.mean - TAIL * busy),
+        model_error=_model_error(closed, parts, _delay(lightest, busy, load), load),
+        shared=shared,
+        doubts=tuple(_doubts(results, points, saturated, shared=shared)),
     )
 
 
@@ -136,74 +163,120 @@ def _check_hit_ratio(points: Sequence[Point], wanted: float | None) -> None:
     found = hits / (hits + misses)
     if abs(found - wanted) > _SAME_HIT_RATIO:
         raise UnknowableError(
-            f"{percent(found)} of reads found an item, and what reads cost that do not may be "
-            f"something else; measure a workload with a hit ratio of {percent(wanted)}"
+            f"{percent(found)} of reads found an item, and reads that find none may cost more or "
+            f"less; measure a workload with a hit ratio of {percent(wanted)}"
         )
 
 
-def _parts(target: TargetInfo, point: Point) -> Iterator[Part]:
+def _uses(one: Repetition) -> dict[str, ServerUse]:
+    """Return the resources of each process of a target."""
+    if one.processes:
+        return dict(one.processes)
+    return {} if one.server is None else {"server": one.server}
+
+
+def _workers(target: TargetInfo, points: Sequence[Point]) -> dict[bool, int]:
+    """Return how many threads do the work: of a proxy (True), and of a server or node (False).
+
+    At the highest utilisation, where processor times are long compared with their resolution.
+    """
+    found: dict[bool, tuple[float, float]] = {}
+    for point in points:
+        for one in point.repetitions:
+            for name, use in _uses(one).items():
+                proxy = target.cluster is not None and scaling.is_proxy(name)
+                threads = use.cpu_share / use.thread_share if use.thread_share else 1.0
+                found[proxy] = max(found.get(proxy, (0.0, 1.0)), (use.cpu_share, threads))
+    return {proxy: max(1, math.ceil(threads - _IDLE)) for proxy, (_, threads) in found.items()}
+
+
+def _parts(target: TargetInfo, point: Point, workers: dict[bool, int]) -> Iterator[Part]:
     """Yield what requests pass, with processor times from all repetitions."""
-    known = [one for one in point.repetitions if one.operations]
-    if target.cluster is None:
-        shares = [
-            (one.server.cpu_seconds / one.operations * 1e6, one.server.cpu_share)
-            for one in known
-            if one.server is not None
-        ]
-        if shares:
-            yield _part("server", 1, shares)
-        return
-    known = [one for one in known if one.processes]
+    known = [one for one in point.repetitions if one.operations and _uses(one)]
     if not known:
         return
+    if target.cluster is None:
+        yield _part("server", 1, known, workers.get(False, 1), proxy=None)
+        return
     if target.cluster.path == PROXIED:
-        proxies = sum(name.startswith("proxy") for name in known[0].processes)
-        yield _part("proxy", proxies, [_used(one, proxy=True) for one in known])
-    yield _part("node", target.cluster.nodes, [_used(one, proxy=False) for one in known])
+        count = sum(scaling.is_proxy(name) for name in known[0].processes)
+        yield _part("proxy", count, known, workers.get(True, 1), proxy=True)
+    yield _part("node", target.cluster.nodes, known, workers.get(False, 1), proxy=False)
 
 
-def _used(one: Repetition, *, proxy: bool) -> tuple[float, float]:
-    """Return the processor time of an operation, and the utilisation of the busiest process."""
-    ours = [use for name, use in one.processes.items() if name.startswith("proxy") == proxy]
-    seconds = sum(use.cpu_seconds for use in ours)
-    return seconds / one.operations * 1e6, max((use.cpu_share for use in ours), default=0.0)
+def _part(
+    name: str, count: int, known: Sequence[Repetition], workers: int, *, proxy: bool | None
+) -> Part:
+    demands, busiest = [], 0.0
+    for one in known:
+        ours = [
+            use
+            for process, use in _uses(one).items()
+            if proxy is None or scaling.is_proxy(process) == proxy
+        ]
+        demands.append(sum(use.cpu_seconds for use in ours) / one.operations * 1e6)
+        busiest += max((use.cpu_share for use in ours), default=0.0) / len(known)
+    return Part(name, count, workers, interval(demands), limits=busiest >= _BUSY * workers)
 
 
-def _part(name: str, count: int, used: Sequence[tuple[float, float]]) -> Part:
-    busiest = sum(share for _, share in used) / len(used)
-    workers = max(1, round(busiest + 0.35))  # 1.2 cores: one worker and its helpers; 1.7: two
-    demand = interval([time for time, _ in used])
-    return Part(name, count, workers, demand, limits=busiest >= _BUSY * workers)
+def _delay(lightest: Point, busy: float, load: dict[str, Any]) -> float:
+    """Return the time between two requests of a client without the parts' processor time."""
+    thinking = [one.think_time for one in lightest.repetitions if one.think_time is not None]
+    think_time = sum(thinking) / len(thinking) if thinking else load.get("think_time", 0.0) * 1e6
+    return max(0.0, lightest.response["all"].mean - busy) + think_time
 
 
-def _model_error(points: Sequence[Point], parts: Sequence[Part], delay: float) -> float | None:
+def _model_error(
+    points: Sequence[Point], parts: Sequence[Part], delay: float, load: dict[str, Any]
+) -> float | None:
     """Return by which share a closed network's throughput is off, at most."""
     if not points or not parts or not all(part.demand.mean for part in parts):
         return None
+    pipeline = int(load.get("pipeline", 1))
     stations = [
         Station(f"{part.name}-{number}", part.demand.mean / part.count, part.workers)
         for part in parts
         for number in range(part.count)
     ]
     states = exact_mva(
-        [*stations, Station("elsewhere", max(delay, 0.0), 0)],
-        clients=max(point.clients for point in points),
+        [*stations, Station("elsewhere", delay, 0)],
+        clients=max(point.clients for point in points) * pipeline,
     )
-    found = {point.clients: point.throughput.mean for point in points}
+    found = {point.clients * pipeline: point.throughput.mean for point in points}
     return max(
-        abs(states[clients - 1].throughput * 1e6 / throughput - 1)
-        for clients, throughput in found.items()
+        abs(states[number - 1].throughput * 1e6 / throughput - 1)
+        for number, throughput in found.items()
     )
 
 
-def _doubts(points: Sequence[Point], saturated: Point) -> Iterator[str]:
+def _machine_is_full(point: Point, cores: float) -> bool:
+    """Return whether everything together used the cores of this machine."""
+    known = [one for one in point.repetitions if _uses(one)]
+    if not known or not cores:
+        return False
+    used = [
+        sum(use.cpu_share for use in _uses(one).values())
+        + one.generator_cpu / 1e6 * one.throughput
+        + ((one.machine.other + one.machine.steal) * cores if one.machine else 0.0)
+        for one in known
+    ]
+    return sum(used) / len(used) >= _BUSY * cores
+
+
+def _doubts(
+    results: Results, points: Sequence[Point], saturated: Point, *, shared: bool
+) -> Iterator[str]:
     if all(len(point.repetitions) == 1 for point in points):
         yield "there was one repetition, so the ranges leave out chance"
     if saturated.generator_limited:
         yield "the load generator was the limit, so servers may be able to do more"
+    elif shared:
+        yield "servers and load generator shared a machine that was busy, and may do more elsewhere"
     doubt = machine_doubt(points)
     if doubt:
         yield doubt
-    errors: Mapping[str, int] = saturated.errors
+    errors = sum(sum(point.errors.values()) for point in points)
     if errors:
-        yield f"{grouped(sum(errors.values()))} operations failed at the highest throughput"
+        yield f"{grouped(errors)} operations failed"
+    if results.partial:
+        yield "the measurement ended early"

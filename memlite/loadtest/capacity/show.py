@@ -5,6 +5,7 @@ import textwrap
 from typing import TextIO
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from memlite.loadtest.capacity.answer import Answer, Option
@@ -67,7 +68,7 @@ def _table(answer: Answer, options: list[Option]) -> Table:
         found = option.estimate
         if found is None:
             continue
-        row = [option.target, _range(found.servers)]
+        row = [escape(option.target), _range(option.servers or found.servers)]
         if proxies:
             row.append(_range(found.proxies))
         row.append(_joined(grouped(found.each.low), grouped(found.each.high)))

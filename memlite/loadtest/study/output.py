@@ -41,7 +41,8 @@ def runs_of(path: Path, workload: str) -> list[Results]:
         names = None  # the loader says what is wrong
     if names is None:
         return [load(path)]
-    runs = [load(folder / SWEEPS / name) for name in names if (folder / SWEEPS / name).exists()]
+    folders = [folder / SWEEPS / str(name) for name in names]
+    runs = [load(one) for one in folders if (one / JSON_NAME).exists()]
     found = [run for run in runs if run.workload.get("name") == workload]
     if not found:
         known = ", ".join(dict.fromkeys(str(run.workload.get("name")) for run in runs)) or "none"

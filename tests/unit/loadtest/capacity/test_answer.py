@@ -16,7 +16,7 @@ from memlite.loadtest.results import Results, TargetInfo
 from tests.unit.loadtest.capacity.systems import system
 
 TABLE = """
-currency = "EUR"
+currency = "USD"
 [small]
 hour = 0.1
 cores = 2
@@ -80,11 +80,11 @@ def test_the_answer(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(len(line) < 80 for line in shown.splitlines())
     assert shown.splitlines()[:3] == [
         "For 200,000 operations a second, 99 of 100 responses within 50 ms:",
-        "  - if a cold cache after a crash is acceptable: memory, 2 to 3 servers of 1",
-        "    worker, on 1 large, 109.50 EUR a month",
+        "  - if a cold cache after a crash is acceptable: memory, 3 servers of 1 worker,",
+        "    on 1 large, 109.50 USD a month",
     ]
     assert "a machine, or several servers share them:\n    nothing that was measured" in shown
-    assert "gcs cannot be planned for: 99 of 100 responses took up to" in shown
+    assert "gcs cannot be planned for: 99 of 100 responses take up to" in shown
     assert "The bottleneck is the server's processor" in shown
     assert "This is wrong if\n  - a core of the machines" in shown
 
@@ -93,13 +93,15 @@ def test_json(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(saved, "--rate", "200k", "--p99", "50ms", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     memory, file, gcs = found["options"]
-    assert memory["servers"] == {"low": 2, "high": 3}
+    assert memory["servers"] == {"low": 3, "high": 3}
     assert memory["machine"] == "large"
     assert memory["machines"] == {"low": 1, "high": 1}
     assert memory["month"]["low"] == pytest.approx(0.15 * 730)
     assert memory["model_error"] < 0.05
-    # A file's disk comes on top of its machines.
-    assert file["month"]["low"] > file["machines"]["low"] * 0.15 * 730
+    # A file's disk comes on top of its machines, of which each has one.
+    assert file["machine"] == "small"
+    assert file["machines"] == file["servers"]
+    assert file["month"]["low"] > file["machines"]["low"] * 0.1 * 730
     assert gcs == {"target": "gcs", "unknown": gcs["unknown"]}
     assert found["request"]["rate"] == 200_000
 
@@ -116,7 +118,7 @@ def test_machines_that_are_named(saved: Path, capsys: pytest.CaptureFixture[str]
     named = ("--machine", "small", "--machine", "shared")
     assert plan(saved, "--rate", "200k", "--p99", "50ms", "--json", *named) == 0
     memory = json.loads(capsys.readouterr().out)["options"][0]
-    assert (memory["machine"], memory["machines"]) == ("small", {"low": 2, "high": 3})
+    assert (memory["machine"], memory["machines"]) == ("small", {"low": 3, "high": 3})
     assert plan(saved, "--rate", "200k", "--p99", "50ms", "--machine", "bought") == 0
     assert "1 bought" in capsys.readouterr().out
     assert plan(saved, "--rate", "200k", "--p99", "50ms", "--machine", "shared") == 0
@@ -175,3 +177,93 @@ def test_a_running_server_is_advised_as_a_cache(
         shown.split()
     )
     assert "must survive a crash: nothing that was measured" in shown
+
+
+def plan_of(results: Results, folder: Path, *arguments: object) -> int:
+    save(results, folder)
+    (folder / "machines.toml").write_text(TABLE)
+    return plan(folder, *arguments)
+
+
+def test_memory_decides(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server uses the memory of its own machine, so there are as many as machines."""
+    alone = tmp_path / "alone"
+    asked = ("--rate", "1k", "--p99", "1s", "--keys", "1000m", "--json")
+    assert plan_of(system(), alone, *asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["options"][0]["servers"] == {"low": 13, "high": 31}
+    assert "on 13 to 31 large (as many as memory needs)" in found["advice"][0]
+    assert plan(saved, "--rate", "1k", "--p99", "1s", "--keys", "99999999m") == 0
+    assert "memory cannot be planned for: it would take up to" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_what_may_cost_as_little_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = system(kind="memory", demand=10, noise=(0.9, 1.0, 1.1))
+    other = system(kind="other", demand=10, noise=(0.9, 1.0, 1.1))
+    both = dataclasses.replace(
+        one, targets=[*one.targets, *other.targets], points=[*one.points, *other.points]
+    )
+    server = dataclasses.replace(both.targets[1], kind="server")
+    both = dataclasses.replace(both, targets=[both.targets[0], server])
+    assert plan_of(both, tmp_path, "--rate", "200k", "--p99", "50ms") == 0
+    assert "may cost as little" in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_machines_for_a_server_of_unknown_processor_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = system()
+    points = [
+        dataclasses.replace(
+            point,
+            repetitions=[dataclasses.replace(one, server=None) for one in point.repetitions],
+        )
+        for point in results.points
+    ]
+    unknown = dataclasses.replace(results, points=points)
+    assert plan_of(unknown, tmp_path, "--rate", "60k", "--p99", "50ms") == 0
+    shown = capsys.readouterr().out
+    assert "memory, 1 server\n" in shown
+    assert "no type known" in shown
+    assert "worker" not in shown
+
+
+@pytest.mark.parametrize("name", ["[/x]:1", "[fe80::1]:11211", "[bold]b"])
+def test_names_are_shown_as_they_are(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = system()
+    renamed = dataclasses.replace(
+        results,
+        targets=[dataclasses.replace(results.targets[0], name=name)],
+        points=[dataclasses.replace(point, target=name) for point in results.points],
+    )
+    assert plan_of(renamed, tmp_path, "--rate", "1k", "--p99", "50ms") == 0
+    assert f"\n{name} " in capsys.readouterr().out
+
+
+def test_nodes_with_files_keep_items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = system(demand=30, nodes=3)
+    target = dataclasses.replace(results.targets[0], details={"backend": "file"})
+    files = dataclasses.replace(results, targets=[target])
+    assert plan_of(files, tmp_path, "--rate", "100k", "--p99", "50ms") == 0
+    assert "if items must survive a crash: 3 nodes, direct" in capsys.readouterr().out
+
+
+def test_larger_values_are_said_to_be_assumed(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(saved, "--rate", "1k", "--p99", "1s", "--value-size", "50") == 0
+    assert "values of 50 B cost more than those of 100 B" in capsys.readouterr().out
+
+
+def test_prices_in_different_currencies_are_not_added(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (saved / "machines.toml").write_text(TABLE.replace("USD", "EUR"))
+    assert plan(saved, "--rate", "1k", "--p99", "1s") == 64
+    assert "machines have prices in EUR, and disks and buckets in USD" in capsys.readouterr().err

@@ -104,7 +104,10 @@ def test_a_remote_server() -> None:
         for point in results.points
     ]
     found = ask(dataclasses.replace(results, points=points), 90_000)
-    assert found.servers == Range(1, 1)
+    # Random arrivals queue more than clients that wait: 70% of what these reached is certain.
+    assert found.each.low == pytest.approx(70_000, rel=0.03)
+    assert found.each.high == pytest.approx(100_000, rel=0.03)
+    assert found.servers == Range(1, 2)
     assert found.utilisation is None
     assert found.measured.model_error is None
     assert found.bottleneck.startswith("unknown")
@@ -168,11 +171,134 @@ def test_doubts() -> None:
     assert "one repetition" in doubts
     assert "the load generator was the limit" in doubts
     assert "other programs used up to 50%" in doubts
-    assert "3 operations failed" in doubts
+    assert "21 operations failed" in doubts
 
 
 def test_the_balance_of_uniform_keys() -> None:
     balance = Balance(Keys(count=1_000_000))
     for servers in (1, 2, 5, 20):
         assert 1 / servers <= balance.busiest(servers) + 1e-9
-        assert balance.busiest(servers) < 1.3 / servers
+        assert balance.busiest(servers) < 1.4 / servers
+
+
+def with_load(results: Results, **load: float) -> Results:
+    """Return the results of a workload with these members of its load."""
+    return dataclasses.replace(results, workload={**results.workload, "load": load})
+
+
+def test_an_answer_between_two_measured_loads() -> None:
+    """Nothing was measured between 1 and 64 clients, but the model fits both."""
+    found = ask(system(clients=(1, 64)), 50_000, 2_500.0)
+    assert found.servers == Range(1, 1)
+    assert found.each.high > 90_000
+
+
+@pytest.mark.parametrize("network", [20.0, 100.0, 1_000.0])
+def test_a_longer_time_never_needs_more(network: float) -> None:
+    last = (float("inf"), float("inf"))
+    for p99 in (100, 300, 510, 520, 540, 560, 700, 1_000, 2_000, 5_000, 20_000, 1_000_000):
+        try:
+            found = ask(system(network=network), 200_000, float(p99)).servers
+        except UnknowableError:
+            assert last == (float("inf"), float("inf"))  # and from there on it is known
+            continue
+        assert (found.low, found.high) <= last
+        last = (found.low, found.high)
+    assert last[1] <= 4
+
+
+def test_no_server_is_busy_for_more_than_all_the_time() -> None:
+    for rate in (90_000, 150_000, 200_000):
+        found = ask(system(noise=(0.7, 1.0, 1.3)), rate, 50_000.0)
+        assert found.utilisation is not None
+        assert found.utilisation.high <= 1.0
+
+
+def test_only_saturated_loads() -> None:
+    with pytest.raises(UnknowableError, match=r"even without a queue|was saturated"):
+        ask(system(clients=(64, 128)), 50_000, 100.0)
+
+
+def test_requests_in_flight_are_clients_of_the_model() -> None:
+    """Eight requests in flight on each connection are as eight clients."""
+    piped = system(clients=(8, 16, 32, 64))
+    points = [dataclasses.replace(point, clients=point.clients // 8) for point in piped.points]
+    found = ask(with_load(dataclasses.replace(piped, points=points), pipeline=8), 90_000)
+    assert found.measured.model_error is not None
+    assert found.measured.model_error < 0.1  # eight of them queue already
+
+
+def test_threads_that_do_the_work_are_counted() -> None:
+    """A process that uses 1.2 cores, of which one thread uses 1.0, has a worker and helpers."""
+    results = system()
+
+    def threads(share: float) -> Results:
+        return dataclasses.replace(
+            results,
+            points=[
+                dataclasses.replace(
+                    point,
+                    repetitions=[
+                        dataclasses.replace(
+                            one,
+                            server=dataclasses.replace(
+                                one.server, thread_share=one.server.cpu_share / share
+                            ),
+                        )
+                        for one in point.repetitions
+                        if one.server is not None
+                    ],
+                )
+                for point in results.points
+            ],
+        )
+
+    assert [part.workers for part in ask(threads(1.1), 1_000).measured.parts] == [1]
+    assert [part.workers for part in ask(threads(3.8), 1_000).measured.parts] == [4]
+
+
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        (with_load(system(), multiget=10), "gets of several keys"),
+        (
+            dataclasses.replace(
+                system(nodes=3, proxy=5),
+                targets=[
+                    dataclasses.replace(
+                        system(nodes=3, proxy=5).targets[0],
+                        details={"proxies' options": "--replicas=3"},
+                    )
+                ],
+            ),
+            "on several nodes",
+        ),
+    ],
+)
+def test_what_was_measured_differently(results: Results, reason: str) -> None:
+    with pytest.raises(UnknowableError, match=reason):
+        ask(results, 1_000)
+
+
+def test_a_machine_that_all_shared() -> None:
+    """Three nodes on one core did a third each, and may do three times as much elsewhere."""
+    results = system(demand=30, nodes=3, slowdown=3.0)
+    shared = dataclasses.replace(results, machine={**results.machine, "cores": 1})
+    found = ask(shared, 30_000, 50_000.0)
+    assert found.measured.shared
+    assert found.bottleneck.startswith("unknown: the machine was busy")
+    assert found.each.low < 11_000
+    assert found.each.high > 30_000
+
+
+def test_a_measurement_that_ended_early_is_doubted() -> None:
+    early = dataclasses.replace(system(), partial=True)
+    assert "the measurement ended early" in ask(early, 1_000).measured.doubts
+
+
+def test_a_ring_is_uneven_for_many_keys_too() -> None:
+    few, many = Balance(Keys(count=10_000)), Balance(Keys(count=10_000_000))
+    assert few.busiest(10) == pytest.approx(many.busiest(10), rel=0.1)
+    assert many.busiest(10) > 1.1 / 10
+    assert many.hottest == pytest.approx(1e-7)
+    assert Balance(Keys(count=2000)).hottest == pytest.approx(1 / 2000)
