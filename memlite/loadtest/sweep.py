@@ -57,7 +57,7 @@ def sweeps(results: Results) -> list[Sweep]:
     points = [
         point
         for point in selection.closed_loop(results)
-        if point.repetitions and all(one.operations for one in point.repetitions)
+        if point.repetitions and all(one.throughput for one in point.repetitions)
     ]
     found = []
     for size in selection.value_sizes(points):
