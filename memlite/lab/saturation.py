@@ -3,6 +3,10 @@
 The rule: the plateau are the loads with at least 95% of the highest throughput. With fewer clients
 the system is under-saturated; with more clients than the best load, and less throughput than the
 plateau, it is over-saturated. The knee is the first load of the plateau.
+
+If throughput still rises at the last load, how much it may rise is not known. That load is then
+certainly under-saturated only if throughput rises almost in proportion to clients up to it, as it
+does while hardly any request waits (Jain 1991, section 33.6). Otherwise it may be on the plateau.
 """
 
 import itertools
@@ -18,6 +22,9 @@ from memlite.lab.series import Floats, student
 __all__ = ["LoadRange", "LoadState", "Saturation", "find_saturation"]
 
 _FEW_LOADS = 4
+# Throughput rises almost in proportion to clients if it rises by at least their growth to this
+# power: by 1.87 if clients double.
+_PROPORTIONAL = 0.9
 _Range = tuple[float, float]
 
 
@@ -181,11 +188,20 @@ def _load(
 def _best(loads: Sequence[LoadRange], best: int, plateau: float) -> LoadRange:
     """Return the best load in its range, which is not certain because it was chosen."""
     if best == len(loads) - 1:
-        # If it still rises, nothing shows that this load is on a plateau.
+        # If it still rises, nothing shows that this load is on a plateau, nor that it is not.
         before = loads[best - 1]
-        return replace(loads[best], state=before.state, certain=before.certain)
+        certain = before.certain
+        if before.state == LoadState.UNDER:
+            certain = certain and _proportional(before, loads[best])
+        return replace(loads[best], state=before.state, certain=certain)
     certain = all(load.interval[1] * plateau <= 1 for load in loads[best + 1 :])
     return replace(loads[best], certain=certain)
+
+
+def _proportional(before: LoadRange, best: LoadRange) -> bool:
+    """Return whether throughput surely rises almost in proportion to clients up to the best."""
+    growth = -math.log(before.interval[1])
+    return growth >= _PROPORTIONAL * math.log(best.clients / before.clients)
 
 
 def _knee(loads: Sequence[LoadRange], best: int) -> tuple[float | None, _Range]:
@@ -211,9 +227,10 @@ def _warnings(loads: Sequence[LoadRange], best: int, freedom: int) -> list[str]:
     if len(loads) < _FEW_LOADS:
         found.append(f"{len(loads)} loads are few to find a knee.")
     if loads[best].state == LoadState.UNDER:
+        where = "is" if loads[best].certain else "may be"
         found.append(
             f"Throughput still rises at {loads[best].clients:g} clients, the most that were "
-            "measured: the knee is above."
+            f"measured: the knee {where} above."
         )
     elif best == len(loads) - 1:
         found.append("The highest load has the highest throughput: it may rise further.")

@@ -125,7 +125,7 @@ def find_trend(values: Sequence[float], limit: float = 0.05, confidence: float =
         raise ValueError(f"limit must be at least 0, not {limit:g}")
     series = checked(values, _TREND_BATCHES)
     means = grouped_means(series, len(series) // _TREND_BATCHES)
-    mean = float(means.mean())
+    mean = float(series.mean())
     if mean <= 0:
         raise ValueError(f"the mean must be above 0, not {mean:g}")
     times = (np.arange(len(means)) + 0.5) / len(means)

@@ -6,8 +6,8 @@ from typing import Final
 
 from memlite.lab.laws import check_closed_loop
 from memlite.lab.outliers import find_outliers, find_stalls
-from memlite.lab.stationarity import batch_means, find_trend
-from memlite.lab.warmup import find_transients
+from memlite.lab.stationarity import Trend, batch_means, find_trend
+from memlite.lab.warmup import Transients, find_transients
 from memlite.loadtest import selection
 from memlite.loadtest.results import (
     Checks,
@@ -98,11 +98,10 @@ def _series(one: Repetition) -> SeriesCheck | None:
     length, operations = _operations(one)
     if len(operations) < _FEWEST_INTERVALS:
         return None
-    found = find_transients(operations)
-    steady = operations[found.warm_up : len(operations) - found.cool_down]
-    if len(steady) < _FEWEST_INTERVALS or not any(steady):
-        return None
-    trend, mean = find_trend(steady), batch_means(steady)
+    found, steady = _steady_part(operations)
+    # A trend is a share of the mean.
+    trend = find_trend(steady) if any(steady) else Trend(0.0, 0.0, 0.0, 0.0)
+    mean = batch_means(steady)
     return SeriesCheck(
         warm_up=round(found.warm_up * length, 3),
         cool_down=round(found.cool_down * length, 3),
@@ -125,6 +124,17 @@ def _series(one: Repetition) -> SeriesCheck | None:
             for stall in find_stalls(operations)
         ),
     )
+
+
+def _steady_part(operations: Sequence[int]) -> tuple[Transients, Sequence[int]]:
+    """Return the transients and what is left; all of the series if that is no steady state."""
+    found = find_transients(operations)
+    steady = operations[found.warm_up : len(operations) - found.cool_down]
+    # When a server hangs for good, what it did before is a warm-up to MSER.
+    middle = len(steady) // 2
+    if len(steady) >= _FEWEST_INTERVALS and any(steady[:middle]) and any(steady[middle:]):
+        return found, steady
+    return Transients(0, 0, known=found.known, settles=False, bias=0.0), operations
 
 
 def _operations(one: Repetition) -> tuple[float, Sequence[int]]:

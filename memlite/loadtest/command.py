@@ -130,12 +130,15 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     prepare(folder)
     try:
         with progress_display(quiet=options.quiet) as display:
-            results = with_saturation(with_checks(run(plan, display)))
+            results = run(plan, display)
     except BaseException:
         # Nothing was saved: remove the empty directory.
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
+    # Before the analysis too, so that nothing that goes wrong there costs them.
+    save(results, folder)
+    results = with_saturation(with_checks(results))
     save(results, folder)
     print_summary(results, prices, sys.stdout)
     if options.no_report:

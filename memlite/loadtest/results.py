@@ -293,7 +293,9 @@ class SeriesCheck:
         warm_up: the length of the warm-up that the measurement contains, by MSER-5, in seconds.
         cool_down: that of the cool-down, in seconds.
         known: whether the repetition has enough intervals to tell.
-        settles: whether it has a steady state; if not, both are 0.
+        settles: whether it has a steady state: what is left does not change, and is not shorter
+            than 20 intervals, nor without any operation in one half. If not, both are 0, and the
+            following fields are those of all intervals.
         bias: by how much they change the mean throughput, as a share of that of the steady state.
         trend: by how much throughput rises from the beginning to the end of the steady state, as a
             share of its mean.

@@ -8,6 +8,7 @@ from typing import Final
 from memlite.lab.saturation import LoadState, Saturation, find_saturation
 from memlite.lab.scalability import Scalability, fit_scalability
 from memlite.loadtest import selection
+from memlite.loadtest.doubt import doubt_about_saturation, machine_doubt
 from memlite.loadtest.results import Estimate, Point, Results, SaturationFound, UslFit
 from memlite.loadtest.units import grouped
 
@@ -39,10 +40,14 @@ class Sweep:
 
     @property
     def believes_law(self) -> bool:
-        """Whether nothing speaks against the law."""
+        """Whether nothing speaks against the law, nor against the points that it is fitted to."""
         law = self.law
         return (
-            law is not None and not law.warnings and not any(_contradiction(self.saturation, law))
+            law is not None
+            and not law.warnings
+            and not any(_contradiction(self.saturation, law))
+            and not any(point.generator_limited for point in self.points)
+            and not machine_doubt(self.points)
         )
 
 
@@ -57,7 +62,7 @@ def sweeps(results: Results) -> list[Sweep]:
     points = [
         point
         for point in selection.closed_loop(results)
-        if point.repetitions and all(one.operations for one in point.repetitions)
+        if point.repetitions and all(one.throughput for one in point.repetitions)
     ]
     found = []
     for size in selection.value_sizes(points):
@@ -171,18 +176,25 @@ def findings(results: Results) -> list[str]:
     """
     points = selection.with_main_value_size(selection.closed_loop(results))
     main = {point.value_size for point in points}
+    kinds = {target.name: target.kind for target in results.targets}
     return [
-        _sentence(sweep)
+        _sentence(sweep, kinds.get(sweep.target, ""))
         for sweep in sweeps(results)
         if sweep.value_size in main and sweep.law is not None
     ]
 
 
-def _sentence(sweep: Sweep) -> str:
+def _sentence(sweep: Sweep, kind: str) -> str:
     found = sweep.saturation
-    if not any(load.certain for load in found.loads):
-        once = all(len(point.repetitions) == 1 for point in sweep.points)
-        reason = "there is only one repetition" if once else "repetitions differ too much"
+    knee = found.best if found.knee is None else found.knee
+    reason = doubt_about_saturation(
+        [point for point in sweep.points if point.clients >= knee],
+        # Below the knee, a server may be idle.
+        "" if found.knee is None else kind,
+    )
+    if not reason and not any(load.certain for load in found.loads):
+        reason = "repetitions differ too much"
+    if reason:
         return f"Where {sweep.target} saturates cannot be told: {reason}."
     above, at_most = found.knee_interval
     unsure = [load.clients for load in found.loads if not load.certain]
@@ -213,9 +225,11 @@ def _law_text(sweep: Sweep) -> str:
     if law is None or not sweep.believes_law:
         return ""
     low, high = law.peak_clients_interval
+    most = sweep.points[-1].clients
+    beyond = f", beyond the {most} that were measured," if law.peak_clients > most else ""
     return (
         f"; the Universal Scalability Law (σ = {law.contention:.2g}, κ = {law.coherency:.2g}) puts "
-        f"the peak at {law.peak_clients:.0f} clients ({low:.0f} to {high:.0f}), with "
+        f"the peak at {law.peak_clients:.0f} clients ({low:.0f} to {high:.0f}){beyond or ','} with "
         f"{grouped(law.peak_throughput)} operations per second"
     )
 

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from memlite.cli.main import main
 from memlite.loadtest.files import load, save
+from memlite.loadtest.results import Intervals
 from tests.support.certificates import Authority, client_context
 from tests.support.patience import patiently
 from tests.support.servers import needs_memcached, running
@@ -252,6 +254,35 @@ def wait_for_gets(server):
     while int(server.stats()["cmd_get"]) < before + 1000:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def hung():
+    """Return what is measured if a server hangs at once, until Ctrl-C."""
+    made = results(kinds=("memory",), clients=(10,), repetitions=1)
+    (measured,) = made.points[0].repetitions
+    unknown = (None,) * 45
+    intervals = Intervals(0.1, (measured.operations, *[0] * 44), unknown, unknown)
+    one = replace(measured, seconds=4.5, intervals=intervals, think_time=1.0)
+    return replace(made, points=(replace(made.points[0], repetitions=(one,)),), partial=True)
+
+
+def test_a_run_against_a_server_that_hangs_is_saved(bench_here, tmp_path, monkeypatch):
+    monkeypatch.setattr("memlite.loadtest.command.run", lambda *_: hung())
+    done = bench_here("run", "127.0.0.1:1", "--out", tmp_path / "out", "-q", "--no-report")
+    assert done.returncode == 130
+    assert "no steady state" in done.stdout
+    assert load(tmp_path / "out").points[0].checks is not None
+
+
+def test_results_are_saved_before_they_are_analysed(bench_here, tmp_path, monkeypatch):
+    def fails(_):
+        raise ValueError("an analysis that fails")
+
+    monkeypatch.setattr("memlite.loadtest.command.run", lambda *_: hung())
+    monkeypatch.setattr("memlite.loadtest.command.with_saturation", fails)
+    with pytest.raises(ValueError, match="an analysis that fails"):
+        bench_here("run", "127.0.0.1:1", "--out", tmp_path / "out", "-q", "--no-report")
+    assert load(tmp_path / "out") == hung()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

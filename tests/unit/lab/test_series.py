@@ -166,6 +166,10 @@ def test_a_known_stall() -> None:
     assert find_stalls([]) == ()
 
 
+def test_a_trend_of_which_only_the_values_left_out_are_above_0() -> None:
+    assert find_trend([4500.0, *[0.0] * 44]).change == 0
+
+
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         mser([1.0, float("nan")])

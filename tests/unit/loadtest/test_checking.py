@@ -92,6 +92,35 @@ def test_what_is_wrong_is_named(operations, expected):
         assert doubts(found) == []
 
 
+def test_a_server_that_hangs_has_no_steady_state():
+    # Good for 4 s of 10. The first interval of 45, as after Ctrl-C.
+    for operations in ([*steady(count=40), *[0] * 60], [4500, *[0] * 44], [0] * 45):
+        found = point(repetition(operations, think=None))
+        series = found.checks.repetitions[0].series
+        assert not series.settles
+        assert (series.warm_up, series.cool_down, series.bias) == (0, 0, 0)
+        assert series.throughput_low <= series.throughput <= series.throughput_high
+        assert "no steady state" in doubts(found)
+    # It hangs for the last 4 s of 10.
+    found = point(repetition([*steady(count=60), *[0] * 40], think=None))
+    assert doubts(found) == ["cool-down", "stalls"]
+
+
+def test_a_slow_server_is_steady():
+    assert doubts(point(repetition([0, 0, 1, 0, 0] * 20, think=None))) == []
+
+
+def test_stalls_and_outliers_are_saved_without_a_steady_state():
+    operations = [*[10 + index**4 // 10**5 for index in range(100)]]
+    operations[60:63] = 0, 0, 0
+    series = point(repetition(operations)).checks.repetitions[0].series
+    assert not series.settles
+    assert series.outliers
+    dead = point(repetition([*steady(count=10), *[0] * 90])).checks.repetitions[0].series
+    assert not dead.settles
+    assert dead.outliers == tuple(range(10))
+
+
 def test_the_lengths_of_transients_and_stalls_are_in_seconds():
     series = point(repetition(warm())).checks.repetitions[0].series
     assert series.warm_up == pytest.approx(0.2, abs=0.05)

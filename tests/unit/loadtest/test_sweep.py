@@ -9,6 +9,7 @@ pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.loadtest.files import load, save
 from memlite.loadtest.report.check_tables import sweep_rows
+from memlite.loadtest.results import MachineUse
 from memlite.loadtest.sweep import findings, sweeps, with_saturation
 from tests.unit.loadtest.samples import results
 
@@ -48,6 +49,29 @@ def test_what_is_said():
     assert findings(results(clients=(1, 2, 4))) == []
 
 
+BUSY = MachineUse(other=0.43, steal=0.0)
+
+
+def test_nothing_is_said_of_a_knee_that_is_not_the_servers():
+    made = results(kinds=("memory",), clients=CLIENTS)
+    last = dataclasses.replace(made.points[-1], generator_limited=True)
+    (sentence,) = findings(dataclasses.replace(made, points=(*made.points[:-1], last)))
+    assert sentence == "Where memory saturates cannot be told: the load generator is the limit."
+    last = dataclasses.replace(
+        made.points[-1],
+        repetitions=[dataclasses.replace(one, machine=BUSY) for one in last.repetitions],
+    )
+    (sentence,) = findings(dataclasses.replace(made, points=(*made.points[:-1], last)))
+    assert sentence == (
+        "Where memory saturates cannot be told: other programs used up to 43% of the machine's "
+        "processors."
+    )
+    # What limits a load that is below the knee does not move it.
+    first = dataclasses.replace(made.points[0], generator_limited=True)
+    (sentence,) = findings(dataclasses.replace(made, points=(first, *made.points[1:])))
+    assert "Its knee is above 32 and at most 128 clients" in sentence
+
+
 def test_what_the_data_cannot_support():
     (found,) = sweeps(limited(results(kinds=("memory",), clients=(1, 2, 4, 8))))
     assert any("still rises at 8 clients" in warning for warning in found.warnings)
@@ -79,6 +103,25 @@ def test_a_target_that_follows_the_law():
     assert found.usl.contention.low < 0.03 < found.usl.contention.high
     assert found.usl.coherency.low < 0.001 < found.usl.coherency.high
     assert found.warnings == ()
+
+
+def test_a_peak_beyond_the_loads_is_called_that():
+    made = following_the_law(0.005)
+    made = dataclasses.replace(made, points=made.points[:5])  # up to 16 clients
+    (sentence,) = findings(made)
+    assert "puts the peak at 3" in sentence
+    assert "), beyond the 16 that were measured, with " in sentence
+
+
+def test_a_law_fitted_to_points_that_are_not_the_servers_is_not_believed():
+    made = following_the_law(0.02)
+    assert sweeps(made)[0].believes_law
+    first = dataclasses.replace(made.points[0], generator_limited=True)
+    made = dataclasses.replace(made, points=(first, *made.points[1:]))
+    assert not sweeps(made)[0].believes_law
+    (sentence,) = findings(made)
+    assert "over-saturated at 64 and 128 clients" in sentence
+    assert "Universal Scalability Law" not in sentence
 
 
 def test_a_law_without_the_fall_that_it_predicts_is_not_believed():
