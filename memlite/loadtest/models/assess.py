@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from memlite.lab import exponentiality
@@ -12,7 +13,17 @@ from memlite.loadtest.models.traces import RESOLUTION
 from memlite.loadtest.results import Interval
 from memlite.loadtest.units import duration, percent, short
 
-__all__ = ["BOUND", "Assessment", "Check", "assess", "doubts"]
+__all__ = [
+    "BOUND",
+    "BUSY",
+    "Assessment",
+    "Check",
+    "Outcome",
+    "assess",
+    "busiest_share",
+    "doubts",
+    "with_article",
+]
 
 BOUND: Final = 0.1
 """A prediction holds if it is off by at most this share of the measured value, or within the
@@ -22,7 +33,8 @@ measured value's 95% confidence interval."""
 _MOST_WIDTH: Final = 0.5
 # By how much a demand may change over the loads before that is named as a reason.
 _CHANGES: Final = 1.25
-_BUSY: Final = 0.85
+BUSY: Final = 0.85
+"""A station that is never busier than this does not limit throughput."""
 # Coefficients of variation that are taken for 1.
 _RANDOM: Final = (0.8, 1.25)
 # Repetitions that differ by more make any comparison doubtful.
@@ -58,6 +70,14 @@ class Check:
         return abs(self.error) <= self.tolerance
 
 
+class Outcome(StrEnum):
+    """What a comparison says of a model."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNKNOWN = "could not be tested"
+
+
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """What a comparison with measured values says of a model.
@@ -66,15 +86,21 @@ class Assessment:
         model: the model.
         checks: of all loads.
         verdict: in a sentence.
-        fits: whether it holds at all loads at which it was tested, which were half of them or more.
+        outcome: whether it holds at all loads at which it was tested; that can be told only if
+            these were half of the loads or more.
         reasons: why it does not hold, in sentences.
     """
 
     model: Model
     checks: tuple[Check, ...]
     verdict: str
-    fits: bool
+    outcome: Outcome
     reasons: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is known to hold."""
+        return self.outcome is Outcome.HOLDS
 
     def holds_at(self, clients: int) -> bool:
         """Return whether all predictions of a load hold."""
@@ -98,8 +124,9 @@ def assess(sweep: Sweep, inputs: Inputs, model: Model) -> Assessment:
             "these data violate none of the assumptions that they can check"
         ]
     # Where it was calibrated it is not tested; of the others, most must be precise enough.
-    fits = not failed and 2 * len(tested) >= len(model.predictions) - 1 > 0
-    return Assessment(model, checks, _verdict(tested, failed), fits, tuple(reasons))
+    enough = 2 * len(tested) >= len(model.predictions) - 1 > 0
+    outcome = Outcome.FAILS if failed else Outcome.HOLDS if enough else Outcome.UNKNOWN
+    return Assessment(model, checks, _verdict(tested, failed), outcome, tuple(reasons))
 
 
 def _checks(load: Load, one: Prediction, model: Model, inputs: Inputs) -> Iterator[Check]:
@@ -138,6 +165,22 @@ def _clients(numbers: Sequence[int]) -> str:
     return f"{text} client{'' if text == '1' else 's'}"
 
 
+def busiest_share(sweep: Sweep, station: str) -> float | None:
+    """Return how busy a station, or all cores that it shares, was at most; None if unknown."""
+    known = [
+        max(one.utilisations[station], one.own or 0.0)
+        for one in sweep.loads
+        if station in one.utilisations
+    ]
+    return max(known, default=None)
+
+
+def with_article(station: str) -> str:
+    """Return a station's name as in a sentence: a node's is a proper name."""
+    number = station.rpartition("-")[2]
+    return station if number.isdigit() else f"the {station}"
+
+
 # Reasons
 
 
@@ -153,6 +196,12 @@ def doubts(sweep: Sweep) -> Iterator[str]:
     limited = [one.clients for one in sweep.loads if one.generator_limited]
     if limited:
         yield f"The load generator was the limit at {_clients(limited)}."
+    unlawful = [one.clients for one in sweep.loads if not one.lawful]
+    if unlawful:
+        yield (
+            f"At {_clients(unlawful)}, R is not N/X − Z: response times, think times or throughput "
+            "are not those of all requests."
+        )
 
 
 def _spread(value: Interval) -> float:
@@ -201,7 +250,7 @@ def _open_arrivals(sweep: Sweep, model: Model, failed: Sequence[Load]) -> Iterat
 
 def _shared_cores(sweep: Sweep, failed: Sequence[Load]) -> Iterator[str]:
     busy = max((one.machine or 0.0 for one in failed), default=0.0)
-    if sweep.cores and busy >= _BUSY:
+    if sweep.cores and busy >= BUSY:
         yield (
             f"the stations are not independent: all processes share this machine's {sweep.cores} "
             f"cores, which were up to {percent(busy)} busy"
@@ -237,6 +286,8 @@ def _variation(model: Model, failed: Sequence[Load]) -> Iterator[str]:
                 (traced.service, "service times", "exponential"),
                 (traced.gaps, "times between arrivals", "exponential"),
             ):
+                if times is traced.gaps and load.sampled:
+                    continue
                 test = exponentiality(times, RESOLUTION)
                 if (
                     test is None
@@ -274,8 +325,8 @@ def _hidden_limit(
         return
     last = too_fast[-1]
     busiest = max(last.utilisations.values(), default=0.0)
-    crowded = last.own is not None and last.own >= _BUSY
-    if busiest < _BUSY and not crowded:
+    crowded = last.own is not None and last.own >= BUSY
+    if busiest < BUSY and not crowded:
         yield (
             f"requests wait for something that is not measured: with {_clients([last.clients])} no "
             f"station was busier than {percent(busiest)}"

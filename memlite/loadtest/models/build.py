@@ -138,7 +138,7 @@ def inputs_of(sweep: Sweep) -> Inputs | None:
         [*unknown, REST],
         [one.clients for one in loads],
         [one.throughput.mean for one in loads],
-        sweep.think_time,
+        sweep.think_time if unknown else loads[0].think_time,
     )
     demands |= fit.demands
     sources |= dict.fromkeys(unknown, _FITTED)
@@ -153,7 +153,7 @@ def inputs_of(sweep: Sweep) -> Inputs | None:
         sources,
         0 if unknown else sweep.loads[0].clients,
         tuple(
-            balanced_job_bounds(fit.stations, one.clients, sweep.think_time) for one in sweep.loads
+            balanced_job_bounds(fit.stations, one.clients, one.think_time) for one in sweep.loads
         ),
         bottleneck.name,
         total / slowest if slowest else math.inf,
@@ -240,7 +240,7 @@ def _closed(sweep: Sweep, inputs: Inputs) -> Model:
         "as many clients as there are, each with one request at a time; service times are "
         "exponential, and nothing else makes requests wait",
         tuple(
-            _repairman(load, main.name, sweep.think_time, others, 1 / main.demand, main.servers)
+            _repairman(load, main.name, others, 1 / main.demand, main.servers)
             for load in sweep.loads
         ),
         clients=True,
@@ -248,10 +248,8 @@ def _closed(sweep: Sweep, inputs: Inputs) -> Model:
     )
 
 
-def _repairman(
-    load: Load, name: str, think_time: float, others: float, rate: float, servers: int
-) -> Prediction:
-    queue = closed_mmm(load.clients, think_time + others, rate, servers)
+def _repairman(load: Load, name: str, others: float, rate: float, servers: int) -> Prediction:
+    queue = closed_mmm(load.clients, load.think_time + others, rate, servers)
     return Prediction(
         load.clients,
         queue.throughput,
@@ -264,16 +262,13 @@ def _machine(sweep: Sweep) -> Model:
     """All processes on the cores that they share."""
     total = math.fsum(one.demand.value for one in sweep.resources if one.demand)
     machine = Station("machine", total, sweep.cores)
-    others = _rest([machine], sweep.loads[0], sweep.think_time).demand
+    others = _rest([machine], sweep.loads[0]).demand
     return Model(
         "shared machine",
         f"the machine's {sweep.cores} cores, {_time(total)} a request in all processes; "
         f"{_time(others)} elsewhere, without a queue",
         "any core serves any process, a request at a time; times are exponential",
-        tuple(
-            _repairman(load, "machine", sweep.think_time, others, 1 / total, sweep.cores)
-            for load in sweep.loads
-        ),
+        tuple(_repairman(load, "machine", others, 1 / total, sweep.cores) for load in sweep.loads),
         clients=True,
         station="machine",
     )
@@ -283,7 +278,10 @@ def _machine(sweep: Sweep) -> Model:
 
 
 def _network(sweep: Sweep, inputs: Inputs) -> Model:
-    states = exact_mva(inputs.stations, sweep.loads[-1].clients, sweep.think_time)
+    loads = [
+        (load, exact_mva(inputs.stations, load.clients, load.think_time)[-1])
+        for load in sweep.loads
+    ]
     return Model(
         "network",
         ", ".join(
@@ -300,8 +298,7 @@ def _network(sweep: Sweep, inputs: Inputs) -> Model:
                 state.response_time,
                 {one.name: Use(one.utilisation, one.queue_length) for one in state.stations},
             )
-            for load in sweep.loads
-            for state in [states[load.clients - 1]]
+            for load, state in loads
         ),
         clients=True,
     )
@@ -310,9 +307,9 @@ def _network(sweep: Sweep, inputs: Inputs) -> Model:
 def _network_by_load(sweep: Sweep, inputs: Inputs) -> Model:
     predictions = []
     first = sweep.loads[0]
-    rest = _rest(_at(first, inputs), first, sweep.think_time)
+    rest = _rest(_at(first, inputs), first)
     for load in sweep.loads:
-        state = exact_mva([*_at(load, inputs), rest], load.clients, sweep.think_time)[-1]
+        state = exact_mva([*_at(load, inputs), rest], load.clients, load.think_time)[-1]
         predictions.append(
             Prediction(
                 load.clients,
@@ -336,14 +333,14 @@ def _at(load: Load, inputs: Inputs) -> list[Station]:
     return [replace(one, demand=load.demands[one.name]) for one in inputs.stations[:-1]]
 
 
-def _rest(stations: Sequence[Station], load: Load, think_time: float) -> Station:
+def _rest(stations: Sequence[Station], load: Load) -> Station:
     """Return the station without a queue with which the network has the throughput of a load."""
     fit = fit_demands(
         [*stations, Station(REST, 0.0, 0)],
         [REST],
         [load.clients],
         [load.throughput.mean],
-        think_time,
+        load.think_time,
     )
     return fit.stations[-1]
 
@@ -360,9 +357,10 @@ def _proxy(proxy: Resource, sweep: Sweep) -> Model:
     predictions = []
     name, workers = proxy.name, proxy.servers
     for load in sweep.loads:
-        one, arrivals = load.traced[name], load.arrivals(name)
-        if not one.service.mean:
+        one = load.traced.get(name)
+        if one is None or not one.service.mean:
             continue
+        arrivals = load.arrivals(name)
         rate = 1 / one.service.mean
         queue = _open_queue(arrivals, rate, workers)
         predictions.append(
@@ -417,10 +415,7 @@ def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
         "queue",
         "as the closed queue; its parameters are those that fit these throughputs best, so that "
         "agreement with them is no test",
-        tuple(
-            _repairman(load, SERVER, sweep.think_time, others, 1 / service.value, count)
-            for load in loads
-        ),
+        tuple(_repairman(load, SERVER, others, 1 / service.value, count) for load in loads),
         clients=True,
         station=SERVER,
         fitted={"service time": service, "elsewhere": demands[REST]},

@@ -214,6 +214,7 @@ def _model(one: Assessment) -> dict[str, Any]:
         "assumes": one.model.assumes,
         "verdict": one.verdict,
         "fits": one.fits,
+        "outcome": one.outcome,
         "reasons": one.reasons,
         "fitted": {name: dataclasses.asdict(value) for name, value in one.model.fitted.items()},
         "predictions": [dataclasses.asdict(each) for each in one.model.predictions],

@@ -1,16 +1,26 @@
 """All models of a run's targets, compared with what was measured."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.models.assess import Assessment, assess, doubts
+from memlite.lab import Station
+from memlite.loadtest.models.assess import (
+    BUSY,
+    Assessment,
+    Outcome,
+    assess,
+    busiest_share,
+    doubts,
+    with_article,
+)
 from memlite.loadtest.models.build import Inputs, inputs_of, models_of
 from memlite.loadtest.models.sweep import Sweep, sweeps
 from memlite.loadtest.models.traces import Traced, read_trace
 from memlite.loadtest.results import Results
-from memlite.loadtest.units import duration, grouped
+from memlite.loadtest.units import duration, grouped, percent
 
 __all__ = ["TargetModels", "model_targets"]
 
@@ -37,27 +47,7 @@ class TargetModels:
     @property
     def answer(self) -> list[str]:
         """What limits the target, and which models hold, in sentences."""
-        inputs = self.inputs
-        station = next(one for one in inputs.stations if one.name == inputs.bottleneck)
-        found = []
-        if station.demand:
-            most = grouped(station.servers / station.demand)
-            found.append(
-                f"{self.sweep.target}: of what was measured, the bottleneck is the {station.name}, "
-                f"with {duration(station.demand / station.servers * 1e6)} for each request: at "
-                f"most {most} requests per second, and queues from {grouped(inputs.knee)} clients "
-                "on."
-            )
-        fitting = [one.model.name for one in self.assessments if one.fits and not one.model.fitted]
-        if fitting:
-            found.append(f"Models that hold wherever they can be tested: {'; '.join(fitting)}.")
-        else:
-            found.append("No model of the measured times holds at all loads.")
-        for one in self.assessments:
-            if one.model.fitted:
-                fits = "agrees with all loads" if one.fits else "does not agree with all loads"
-                found.append(f"The best fit, {one.model.describes}: {fits}.")
-        return found
+        return [_bottleneck(self.sweep, self.inputs), *_outcomes(self.assessments)]
 
 
 def model_targets(
@@ -107,3 +97,70 @@ def _traced(results: Results, traces: Sequence[Path]) -> list[dict[str, Traced]]
             if one.requests:
                 of_point[name] = one
     return found
+
+
+def _bottleneck(sweep: Sweep, inputs: Inputs) -> str:
+    """Return what limits the throughput, if it was measured."""
+    station = next(one for one in inputs.stations if one.name == inputs.bottleneck)
+    if not station.demand:
+        return f"{sweep.target}: no station takes a time that can be measured."
+    name, each = with_article(station.name), duration(station.demand / station.servers * 1e6)
+    most = _at_most(sweep, inputs, station)
+    busiest = busiest_share(sweep, station.name)
+    if busiest is not None and busiest < BUSY:
+        return (
+            f"{sweep.target}: nothing that was measured is the bottleneck. {_capital(name)} takes "
+            f"most, {each} for each request, and was busy for at most {percent(busiest)} "
+            f"of the time; by that alone there could be up to {most} requests per second. Either "
+            "requests wait for something else, or there were too few clients."
+        )
+    return (
+        f"{sweep.target}: of what was measured, the bottleneck is {name}, with {each} for each "
+        f"request: at most {most} requests per second, and queues from {grouped(inputs.knee)} "
+        "clients on."
+    )
+
+
+def _at_most(sweep: Sweep, inputs: Inputs, station: Station) -> str:
+    """Return the highest possible throughput with its interval: no less than what there was."""
+    measured = max(one.throughput.mean for one in sweep.loads)
+    demand = inputs.demands[station.name]
+    shortest, longest = demand.interval
+    most, low, high = (
+        max(station.servers / each, measured) if each else math.inf
+        for each in (station.demand, longest, shortest)
+    )
+    if not math.isfinite(longest) or math.isinf(high):
+        return grouped(most)
+    texts = [grouped(one) for one in (low, most, high)]
+    return texts[1] if len(set(texts)) == 1 else f"{texts[1]} ({texts[0]} to {texts[2]})"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _outcomes(assessments: Sequence[Assessment]) -> Iterator[str]:
+    """Yield which models hold, which could not be tested, and what the fits say."""
+    found = {
+        outcome: [
+            one.model.name for one in assessments if one.outcome is outcome and not one.model.fitted
+        ]
+        for outcome in Outcome
+    }
+    if found[Outcome.HOLDS]:
+        names = "; ".join(found[Outcome.HOLDS])
+        yield f"Models that hold wherever they can be tested: {names}."
+    elif found[Outcome.FAILS]:
+        yield "No model of the measured times holds at all loads."
+    if found[Outcome.UNKNOWN]:
+        names = "; ".join(found[Outcome.UNKNOWN])
+        yield f"Could not be tested, with too few loads or values that vary too much: {names}."
+    agrees = {
+        Outcome.HOLDS: "agrees with all loads",
+        Outcome.FAILS: "does not agree with all loads",
+        Outcome.UNKNOWN: "cannot be compared, as values vary too much",
+    }
+    for one in assessments:
+        if one.model.fitted:
+            yield f"The best fit, {one.model.describes}: {agrees[one.outcome]}."

@@ -8,6 +8,7 @@ from typing import Any, Final
 from memlite.core.errors import ConfigError
 from memlite.lab import Estimate, service_demand
 from memlite.loadtest import selection
+from memlite.loadtest.checking import check
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.models.traces import Traced
 from memlite.loadtest.results import Interval, Point, Repetition, Results, ServerUse, TargetInfo
@@ -20,6 +21,8 @@ GENERATOR: Final = "load generator"
 # Threads of a server that hardly do anything are not counted.
 _IDLE: Final = 0.15
 _NODE: Final = "node-"
+# A trace that has less of all requests is a sample: of two at most one.
+_MOST_OF_ALL: Final = 0.75
 # The quantile of the normal distribution for intervals of 95%, of means over many requests.
 _NORMAL: Final = 1.96
 
@@ -31,7 +34,8 @@ class Resource:
     Attributes:
         name: its name.
         servers: how many requests it can serve at a time.
-        demand: processor time that a request takes there, in seconds; None if not measured.
+        demand: processor time that a request takes there, in seconds, with the load that had the
+            highest throughput; None if not measured.
     """
 
     name: str
@@ -47,10 +51,12 @@ class Load:
         clients: how many requests there were at a time: clients, times what each has in flight.
         throughput: requests per second.
         response_time: the mean.
-        think_time: from a reply to the client's next request: N/X - R.
+        think_time: from a reply to the client's next request: the measured mean. Where it was not
+            measured, the mean of N/X - R over such loads.
         utilisations: of each resource that was measured, of 1.
         demands: of each resource that was measured: processor time per request.
         generator_limited: whether the load generator was the bottleneck.
+        lawful: whether R = N/X - Z holds in all repetitions whose think time was measured.
         machine: the share of this machine's cores that was busy with anything; None if unknown.
         own: the share that was busy with the processes that were measured; likewise.
         traced: what a proxy's trace has of it, by the proxy's name.
@@ -63,6 +69,7 @@ class Load:
     utilisations: Mapping[str, float]
     demands: Mapping[str, float]
     generator_limited: bool
+    lawful: bool
     machine: float | None
     own: float | None
     traced: Mapping[str, Traced]
@@ -72,8 +79,21 @@ class Load:
 
         Not the number of lines, as a trace can be a sample.
         """
-        total = math.fsum(one.throughput for one in self.traced.values())
+        total = self._traced_throughput
         return self.throughput.mean * self.traced[proxy].throughput / total if total else 0.0
+
+    @property
+    def sampled(self) -> bool:
+        """Whether traces have only some of the requests.
+
+        Times between requests that were drawn at random are nearly exponential, whatever those
+        between all requests are.
+        """
+        return self._traced_throughput < _MOST_OF_ALL * self.throughput.mean
+
+    @property
+    def _traced_throughput(self) -> float:
+        return math.fsum(one.throughput for one in self.traced.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +179,9 @@ def _sweep(
     """
     counts = {**counts, GENERATOR: results.workers}
     cores = int(results.machine.get("cores", 0))
-    loads = [_load(one, pipeline, counts, cores, traces.get(id(one), {})) for one in points]
+    loads = _with_think_times(
+        [_load(one, pipeline, counts, cores, traces.get(id(one), {})) for one in points], points
+    )
     resources = [Resource(one, count, _demand(one, points)) for one, count in counts.items()]
     if not any(one.demand and one.demand.value for one in resources if one.name != GENERATOR):
         # No processor time was long enough to be measured.
@@ -184,9 +206,11 @@ def _proxies(loads: Sequence[Load]) -> list[Resource]:
     """Return the workers of each proxy that has a queue, by its trace."""
     found = []
     for name in dict.fromkeys(name for load in loads for name in load.traced):
-        known = [load for load in loads if load.traced[name].service.count > 1]
+        # With one client, only one of several proxies has any requests.
+        passing = [load for load in loads if name in load.traced]
+        known = [load for load in passing if load.traced[name].service.count > 1]
         # With few clients, not all workers are ever used; there are as many as with most.
-        workers = max((load.traced[name].workers for load in loads), default=0)
+        workers = max((load.traced[name].workers for load in passing), default=0)
         if not known or not workers:
             continue
         # With the fewest clients, as later service times include queues at the nodes.
@@ -202,6 +226,8 @@ def _proxies(loads: Sequence[Load]) -> list[Resource]:
 def _with_proxies(load: Load, queues: Sequence[Resource]) -> Load:
     demands, utilisations = dict(load.demands), dict(load.utilisations)
     for one in queues:
+        if one.name not in load.traced:
+            continue
         arrivals, service = load.arrivals(one.name), load.traced[one.name].service.mean
         demands[one.name] = service * arrivals / load.throughput.mean
         utilisations[one.name] = service * arrivals / one.servers
@@ -261,10 +287,50 @@ def _threads(name: str, points: Sequence[Point]) -> int:
 
 
 def _demand(name: str, points: Sequence[Point]) -> Estimate | None:
-    known = [(_busy(one)[name], _rate(one)) for one in _usable(points) if name in _busy(one)]
+    """Return the demand with the load that had the highest throughput.
+
+    It may depend on the load, and a bound of throughput is what it allows for at most. What the
+    station did at that load, it can do.
+    """
+    known = [
+        one for one in points if any(name in _busy(each) for each in one.repetitions if _rate(each))
+    ]
     if not known:
         return None
-    return service_demand([busy for busy, _ in known], [rate for _, rate in known])
+    best = max(known, key=lambda one: interval([_rate(each) for each in _usable([one])]).mean)
+    measured = [one for one in _usable([best]) if name in _busy(one)]
+    return service_demand([_busy(one)[name] for one in measured], [_rate(one) for one in measured])
+
+
+def _with_think_times(loads: Sequence[Load], points: Sequence[Point]) -> list[Load]:
+    """Give loads whose think time was not measured the mean of what the law says of them.
+
+    That of a load alone would make a prediction there agree with what it was derived from.
+    """
+    derived = [
+        load.think_time
+        for load, point in zip(loads, points, strict=True)
+        if _think_time(point) is None
+    ]
+    if not derived:
+        return list(loads)
+    mean = math.fsum(derived) / len(derived)
+    return [
+        replace(load, think_time=mean) if _think_time(point) is None else load
+        for load, point in zip(loads, points, strict=True)
+    ]
+
+
+def _think_time(point: Point) -> float | None:
+    """Return the mean think time in seconds; None if it was not measured in all repetitions."""
+    times = [one.think_time for one in _usable([point])]
+    known = [one for one in times if one is not None]
+    return math.fsum(known) / len(known) * 1e-6 if len(known) == len(times) else None
+
+
+def _lawful(point: Point, pipeline: int) -> bool:
+    checks = point.checks or check(point, pipeline)
+    return all(one.law is None or one.law.holds for one in checks.repetitions)
 
 
 def _load(
@@ -281,15 +347,16 @@ def _load(
     busy = [_busy(one) for one in usable]
     known = [name for name in servers if all(name in one for one in busy)]
     mean = {name: math.fsum(one[name] for one in busy) / len(busy) for name in known}
-    rate, time = interval(rates), interval(times)
+    rate, time, think_time = interval(rates), interval(times), _think_time(point)
     return Load(
         clients,
         rate,
         time,
-        max(clients / rate.mean - time.mean, 0.0),
+        max(clients / rate.mean - time.mean, 0.0) if think_time is None else think_time,
         {name: used / servers[name] for name, used in mean.items()},
         {name: used / rate.mean for name, used in mean.items()},
         point.generator_limited,
+        _lawful(point, pipeline),
         _busy_share(usable, cores, others=True),
         _busy_share(usable, cores, others=False),
         traced,
