@@ -19,7 +19,7 @@ __all__ = ["FORMAT", "SWEEPS", "keep", "runs_of", "save"]
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
 SWEEPS: Final = "sweeps"
-"""The folder of the sweeps, each of which has a folder in it."""
+"""The folder of the sweeps, each of which has a folder in it, and that one for each load."""
 
 
 def runs_of(path: Path, workload: str) -> list[Results]:
@@ -41,7 +41,8 @@ def runs_of(path: Path, workload: str) -> list[Results]:
         names = None  # the loader says what is wrong
     if names is None:
         return [load(path)]
-    runs = [load(folder / SWEEPS / name) for name in names if (folder / SWEEPS / name).exists()]
+    paths = [folder / SWEEPS / name for name in names]
+    runs = [load(path) for path in paths if (path / JSON_NAME).exists()]
     found = [run for run in runs if run.workload.get("name") == workload]
     if not found:
         known = ", ".join(dict.fromkeys(str(run.workload.get("name")) for run in runs)) or "none"
