@@ -323,7 +323,7 @@ def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     study.usage = f"{_NAME} study [--quick] [options] [options of compare]"
     add = study.add_argument
-    add("--quick", action="store_true", help="measure for minutes, not for an hour")
+    add("--quick", action="store_true", help="measure for minutes, not for an hour and a half")
     add(
         "--backend",
         choices=("memory", "file", "memcached"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from memlite.core.errors import StartError
-from memlite.loadtest.experiment import Plan
 from memlite.loadtest.factorial.analysis import analyse
 from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of
 from memlite.loadtest.factorial.design import keep as keep_design
@@ -57,7 +56,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     wanted = _study(options, others)
     folder = options.out or new_folder()
     sweeps = Sweeps(wanted, folder / SWEEPS)
-    plans = sweeps.plans()
+    sweeps.plans()  # checks the options
     check(_design(wanted, options.seed), folder)
     prepare(folder)
     for name in (SWEEPS, _MULTIGETS, _EXPERIMENT):
@@ -65,7 +64,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     try:
         with locked(folder):
             keep(folder, wanted)
-            measured = _measure(sweeps, plans, folder, options)
+            measured = _measure(sweeps, folder, options)
             save(folder, measured)
     except KeyboardInterrupt:
         sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
@@ -102,17 +101,11 @@ def _design(wanted: Study, seed: int) -> Design:
     return design_of(wanted.factors, wanted.of_experiment, wanted.scale.repetitions, seed)
 
 
-def _measure(
-    sweeps: Sweeps, plans: Mapping[Sweep, Plan], folder: Path, options: argparse.Namespace
-) -> Measured:
+def _measure(sweeps: Sweeps, folder: Path, options: argparse.Namespace) -> Measured:
     wanted, there = sweeps.study, sweeps.there()
     design, of_experiment = _design(wanted, options.seed), folder / _EXPERIMENT
     keep_design(of_experiment / DESIGN_NAME, design)
-    left = sum(
-        len(plan.levels) * len(plan.targets) * plan.workload.load.repetitions
-        for sweep, plan in plans.items()
-        if sweep not in there
-    )
+    left = sweeps.missing(there)
     left += len(missing_of(design, of_experiment))
     left += missing_multigets(wanted.multigets, folder / _MULTIGETS)
     with progress_display(quiet=options.quiet) as bar:

@@ -79,9 +79,15 @@ class Study:
     common: tuple[str, ...]
     multigets: Settings
 
-    def arguments(self, sweep: Sweep) -> list[str]:
-        """Return the command line of a sweep, which is one of ``compare``."""
-        return ["compare", *sweep.options, *self._measuring, *self.common]
+    def arguments(self, sweep: Sweep, clients: Sequence[int] = ()) -> list[str]:
+        """Return the command line of a sweep, which is one of ``compare``.
+
+        Args:
+            sweep: one of the sweeps.
+            clients: only these numbers; empty for all.
+        """
+        numbers = ",".join(map(str, clients or self.scale.clients))
+        return ["compare", *sweep.options, f"--clients={numbers}", *self._measuring, *self.common]
 
     @property
     def of_experiment(self) -> list[str]:
@@ -92,8 +98,7 @@ class Study:
 
     @property
     def _measuring(self) -> list[str]:
-        clients = f"--clients={','.join(map(str, self.scale.clients))}"
-        return [clients, *_times(self.scale), f"--repetitions={self.scale.repetitions}"]
+        return [*_times(self.scale), f"--repetitions={self.scale.repetitions}"]
 
 
 def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study:

@@ -1,9 +1,10 @@
 """Everything that a study has measured and calculated, for its report and its file."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from memlite.loadtest import selection
+from memlite.loadtest import checking, selection
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.factorial.analysis import Analysis
 from memlite.loadtest.factorial.design import Design
@@ -67,9 +68,22 @@ def doubts(measured: Measured) -> Iterator[str]:
     doubt = machine_doubt(points)
     if doubt:
         yield f"While it was measured, {doubt}: on a quiet machine the figures may differ."
+    yield from _of_checks(list(measured.sweeps.values()))
     failed = sum(sum(point.errors.values()) for point in points)
     if failed:
         yield f"{grouped(failed)} requests failed."
+
+
+def _of_checks(sweeps: Sequence[Results]) -> Iterator[str]:
+    points = [point for results in sweeps for point in results.points]
+    found = [reasons for point in points if (reasons := checking.doubts(point))]
+    if found:
+        often = Counter(reason for reasons in found for reason in reasons)
+        ((reason, count),) = often.most_common(1)
+        yield (
+            f"Checks doubt {len(found)} of {len(points)} measurements of the sweeps; the commonest "
+            f"reason is {reason!r}, of {count}."
+        )
 
 
 def answer(measured: Measured) -> Iterator[str]:

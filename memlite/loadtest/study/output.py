@@ -19,7 +19,7 @@ __all__ = ["FORMAT", "SWEEPS", "keep", "runs_of", "save"]
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
 SWEEPS: Final = "sweeps"
-"""The folder of the sweeps, each of which has a folder in it."""
+"""The folder of the sweeps, each of which has a folder in it, and that one for each load."""
 
 
 def runs_of(path: Path, workload: str) -> list[Results]:

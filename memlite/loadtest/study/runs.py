@@ -1,11 +1,12 @@
 """The sweeps of a study: those that are there, and those that are still to be measured."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
@@ -13,9 +14,13 @@ from memlite.loadtest.planning import plan_of
 from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
+from memlite.loadtest.sweep import with_saturation
 from memlite.loadtest.workload_files import as_dict
 
-__all__ = ["Sweeps"]
+__all__ = ["Load", "Sweeps", "combined"]
+
+Load = tuple[Sweep, int]
+"""A sweep, and one of its numbers of clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class Sweeps:
 
     Attributes:
         study: what is measured.
-        folder: each sweep has a folder in it.
+        folder: each sweep has a folder in it, and in that one for each number of clients.
     """
 
     study: Study
@@ -38,53 +43,84 @@ class Sweeps:
         """
         return {sweep: self._plan(sweep) for sweep in self.study.sweeps}
 
-    def there(self) -> dict[Sweep, Results]:
-        """Return what has been measured already.
+    def there(self) -> dict[Load, Results]:
+        """Return the loads that have been measured already.
 
         Raises:
-            ConfigError: it cannot be read, or is something else.
+            ConfigError: one cannot be read, or is something else.
         """
-        found = {sweep: self._loaded(sweep) for sweep in self.study.sweeps}
-        return {sweep: results for sweep, results in found.items() if results is not None}
+        loads = [(sweep, one) for sweep in self.study.sweeps for one in self.study.scale.clients]
+        found = {load: self._loaded(*load) for load in loads}
+        return {load: results for load, results in found.items() if results is not None}
+
+    def missing(self, there: Mapping[Load, Results]) -> int:
+        """Return how many measurements have not been made yet.
+
+        Args:
+            there: the loads that have been measured.
+        """
+        return sum(
+            len(plan.targets) * plan.workload.load.repetitions
+            for sweep, plan in self.plans().items()
+            for level in plan.levels
+            if (sweep, level.clients) not in there
+        )
 
     def measure(
-        self, there: Mapping[Sweep, Results], progress: StudyProgress
+        self, there: Mapping[Load, Results], progress: StudyProgress
     ) -> dict[Sweep, Results]:
         """Measure what is not there yet; return everything, in the order of the study.
+
+        Args:
+            there: the loads that have been measured.
+            progress: shows how far it is.
 
         Raises:
             StartError: a sweep cannot begin, or has failed.
             KeyboardInterrupt: the user has interrupted it.
         """
-        found = {}
-        for sweep in self.study.sweeps:
-            found[sweep] = there[sweep] if sweep in there else self._measured(sweep, progress)
-        return found
+        return {sweep: self._complete(sweep, there, progress) for sweep in self.study.sweeps}
 
-    def _measured(self, sweep: Sweep, progress: StudyProgress) -> Results:
+    def _complete(
+        self, sweep: Sweep, there: Mapping[Load, Results], progress: StudyProgress
+    ) -> Results:
+        loads = [(sweep, clients) for clients in self.study.scale.clients]
+        path = self.folder / sweep.name
+        if all(one in there for one in loads) and (path / JSON_NAME).exists():
+            return load(path)
+        parts = [there.get(one) or self._measured(*one, progress) for one in loads]
+        results = with_saturation(with_checks(combined(parts, self.study.arguments(sweep))))
+        save(results, path)
+        return results
+
+    def _measured(self, sweep: Sweep, clients: int, progress: StudyProgress) -> Results:
+        """Measure one load, so that no more than that is lost when the user interrupts it."""
         progress.run = sweep.name
-        results = run(self._plan(sweep), progress)
+        results = run(self._plan(sweep, [clients]), progress)
         if results.partial and not results.failure:
             raise KeyboardInterrupt
         problem = results.failure or _problem(results)
         if problem:
             raise StartError(f"bench: {sweep.name}: {problem}")
-        save(results, self.folder / sweep.name)
+        save(results, self._path(sweep, clients))
         return results
 
-    def _plan(self, sweep: Sweep) -> Plan:
+    def _path(self, sweep: Sweep, clients: int) -> Path:
+        return self.folder / sweep.name / str(clients)
+
+    def _plan(self, sweep: Sweep, clients: Sequence[int] = ()) -> Plan:
         """Return the plan of a sweep; a new one each time, as targets keep what they started."""
-        arguments = self.study.arguments(sweep)
+        arguments = self.study.arguments(sweep, clients)
         parsed = parse(arguments)
         if parsed is None:
             raise ConfigError("bench: --help belongs before other options")
         return replace(plan_of(parsed, arguments, self.folder), bursts=False)
 
-    def _loaded(self, sweep: Sweep) -> Results | None:
-        path = self.folder / sweep.name
+    def _loaded(self, sweep: Sweep, clients: int) -> Results | None:
+        path = self._path(sweep, clients)
         if not (path / JSON_NAME).exists():
             return None
-        results, plan = load(path), self._plan(sweep)
+        results, plan = load(path), self._plan(sweep, [clients])
         if results.partial or _problem(results):
             return None
         workload = json.loads(json.dumps(as_dict(plan.workload)))  # as it is read back
@@ -94,6 +130,29 @@ class Sweeps:
         }:
             raise ConfigError(f"bench: {path} was measured in another way; choose another folder")
         return results
+
+
+def combined(parts: Sequence[Results], arguments: Sequence[str]) -> Results:
+    """Return the loads of a sweep as one run.
+
+    Args:
+        parts: the results of each load, in order of clients.
+        arguments: the command line that measures all of them.
+    """
+    first = parts[0]
+    return replace(
+        first,
+        started=min(one.started for one in parts),
+        seconds=round(sum(one.seconds for one in parts), 3),
+        command=("memlite", "bench", *arguments),
+        points=[
+            point
+            for target in first.targets
+            for one in parts
+            for point in one.points
+            if point.target == target.name
+        ],
+    )
 
 
 def _problem(results: Results) -> str:

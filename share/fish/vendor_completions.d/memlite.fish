@@ -216,7 +216,7 @@ complete -c memlite -n '__memlite_at "bench factorial"' -l no-report -d 'save th
 complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench study"' -s h -l help -d 'show this help message and exit'
-complete -c memlite -n '__memlite_at "bench study"' -l quick -d 'measure for minutes, not for an hour'
+complete -c memlite -n '__memlite_at "bench study"' -l quick -d 'measure for minutes, not for an hour and a half'
 complete -c memlite -n '__memlite_at "bench study"' -l backend -x -a 'memory file memcached' -d 'of the nodes; memcached: the one on the PATH (default: memory)'
 complete -c memlite -n '__memlite_at "bench study"' -l clients -x -d 'concurrent clients, three numbers or more (default: 1,2,4,8,16,32,64,128; quick: 1,4,16,64)'
 complete -c memlite -n '__memlite_at "bench study"' -l in-flight -x -d 'limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64)'

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[be
 
 from memlite.cli.main import main
 from memlite.loadtest.files import load
+from memlite.loadtest.progress import ProgressDisplay
+from memlite.loadtest.study.design import QUICK, study
 from memlite.loadtest.study.output import runs_of
+from memlite.loadtest.study.progress import StudyProgress
+from memlite.loadtest.study.runs import Sweeps
 
 CHROMIUM = shutil.which("chromium")
 COMMAND = (
@@ -33,6 +38,44 @@ def sweeps(folder: Path) -> dict[str, int]:
     return {
         path.parent.name: path.stat().st_mtime_ns for path in folder.glob("sweeps/*/results.json")
     }
+
+
+class InterruptedAfter(ProgressDisplay):
+    """As if the user pressed Ctrl+C at the end of a measurement."""
+
+    def __init__(self, measurements: int) -> None:
+        self.left = measurements
+
+    def finish_measurement(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_keeps_the_loads_that_are_complete(tmp_path: Path) -> None:
+    scale = replace(QUICK, clients=(1, 3, 4), duration=0.05, warm_up=0.0, repetitions=2)
+    wanted = study(scale, "memory", ["--workers=1", "--keys=10"], 1)
+    sweeps = Sweeps(replace(wanted, sweeps=wanted.sweeps[:1]), tmp_path)
+    (sweep,) = sweeps.study.sweeps
+    assert sweeps.missing({}) == 3 * 2 * 2
+    with pytest.raises(KeyboardInterrupt):  # in the second load
+        sweeps.measure({}, StudyProgress(InterruptedAfter(6)))
+    before = sweeps.there()
+    assert list(before) == [(sweep, 1)]
+    assert sweeps.missing(before) == 2 * 2 * 2
+    assert not (tmp_path / sweep.name / "results.json").exists()
+
+    measured = sweeps.measure(before, StudyProgress(ProgressDisplay()))[sweep]
+    assert sweeps.there()[sweep, 1] == before[sweep, 1]
+    assert [point.clients for point in measured.points] == [1, 3, 4] * 2
+    assert list(measured.points[0].repetitions) == list(before[sweep, 1].points[0].repetitions)
+    saved = load(tmp_path / sweep.name)
+    assert [point.clients for point in saved.points] == [1, 3, 4] * 2
+    assert all(point.checks is not None for point in saved.points)
+    assert len(measured.saturation) == 2
+    assert list(measured.command)[-1].startswith("--")
+    assert "--clients=1,3,4" in measured.command
 
 
 @pytest.mark.slow
