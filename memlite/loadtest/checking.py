@@ -39,20 +39,24 @@ def with_checks(results: Results) -> Results:
     """
     if selection.is_concurrent(results):
         return results
-    pipeline = int(results.workload.get("load", {}).get("pipeline", 1))
+    load = results.workload.get("load", {})
+    pipeline, counted = int(load.get("pipeline", 1)), bool(load.get("operations", 0))
     points = [
-        point if point.checks is not None else replace(point, checks=check(point, pipeline))
+        point
+        if point.checks is not None
+        else replace(point, checks=check(point, pipeline, counted=counted))
         for point in results.points
     ]
     return replace(results, points=tuple(points))
 
 
-def check(point: Point, pipeline: int = 1) -> Checks:
+def check(point: Point, pipeline: int = 1, *, counted: bool = False) -> Checks:
     """Check the repetitions of a point.
 
     Args:
         point: a point of a ``steady`` workload.
         pipeline: how many requests a connection may have in flight.
+        counted: whether clients ended after a number of operations each, not at the same time.
     """
     repetitions = point.repetitions
     outliers = find_outliers([one.throughput for one in repetitions])
@@ -60,7 +64,7 @@ def check(point: Point, pipeline: int = 1) -> Checks:
         tuple(
             RepetitionCheck(
                 one.number,
-                None if point.rate else _law(one, point.clients * pipeline),
+                None if point.rate else _law(one, point.clients * pipeline, counted),
                 _series(one),
             )
             for one in repetitions
@@ -69,7 +73,7 @@ def check(point: Point, pipeline: int = 1) -> Checks:
     )
 
 
-def _law(one: Repetition, clients: int) -> LawCheck | None:
+def _law(one: Repetition, clients: int, counted: bool) -> LawCheck | None:
     times = one.response.get("all")
     if one.think_time is None or times is None or not times.count or not one.seconds:
         return None
@@ -91,7 +95,14 @@ def _law(one: Repetition, clients: int) -> LawCheck | None:
         round(found.in_system, 3),
         round(found.tolerance, 6),
         found.holds,
+        _failed(one.failed) or ("clients ended at different times" if counted else ""),
     )
+
+
+def _failed(count: int) -> str:
+    if not count:
+        return ""
+    return "1 request failed" if count == 1 else f"{count:,} requests failed"
 
 
 def _series(one: Repetition) -> SeriesCheck | None:
@@ -154,13 +165,23 @@ def doubts(point: Point) -> list[str]:
     """
     if point.checks is None:
         return []
-    found = [doubt for one in point.checks.repetitions for doubt in _doubts(one, point)]
+    found = [
+        *_law_doubt(point, point.checks.repetitions),
+        *(doubt for one in point.checks.repetitions for doubt in _doubts(one, point)),
+    ]
     return [*dict.fromkeys(found), *(["outlier"] if point.checks.outliers else [])]
 
 
+def _law_doubt(point: Point, checks: Sequence[RepetitionCheck]) -> Iterator[str]:
+    broken = {one.number: one.law for one in checks if one.law and one.law.holds is False}
+    if broken:
+        failed = sum(one.failed for one in point.repetitions if one.number in broken)
+        causes = [law.cause for law in broken.values() if law.cause]
+        cause = _failed(failed) or (causes[0] if causes else "")
+        yield f"R is not N/X − Z: {cause}" if cause else "R is not N/X − Z"
+
+
 def _doubts(one: RepetitionCheck, point: Point) -> Iterator[str]:
-    if one.law is not None and not one.law.holds:
-        yield "R is not N/X − Z"
     series = one.series
     if series is None:
         return

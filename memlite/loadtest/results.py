@@ -256,7 +256,10 @@ class LawCheck:
         tolerance: the largest difference, in either direction, for which the law holds: 2%, or if
             that is more, what the ends of the measurement can explain, which cut off at most the
             longest response of each client.
-        holds: whether it holds.
+        holds: whether it holds; None if that cannot be tested, because the tolerance is above 10%.
+        cause: why it need not hold although no request was lost: requests failed, which count
+            neither in X nor in R; or clients did a number of operations each, and did not end at
+            the same time. Empty if neither.
     """
 
     clients: int
@@ -267,7 +270,8 @@ class LawCheck:
     difference: float
     in_system: float
     tolerance: float
-    holds: bool
+    holds: bool | None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,43 @@ def test_the_pipeline_counts():
     assert check(one, pipeline=4).repetitions[0].law.holds
 
 
+def test_a_broken_law_has_a_cause():
+    operations = [90] * 100  # a tenth less than the law says
+    failed = [repetition(operations, number=number, errors={"timeout": 600}) for number in (1, 2)]
+    found = point(*failed)
+    assert doubts(found) == ["R is not N/X − Z: 1,200 requests failed"]
+    assert found.checks.repetitions[0].law.cause == "600 requests failed"
+    one = point(repetition(operations, errors={"timeout": 1}))
+    assert doubts(one) == ["R is not N/X − Z: 1 request failed"]
+    made = dataclasses.replace(
+        results(clients=(1,)), points=(point(repetition(operations), checks=None),)
+    )
+    assert doubts(with_checks(made).points[0]) == ["R is not N/X − Z"]
+    made.workload["load"]["operations"] = 9000
+    (counted,) = with_checks(made).points
+    assert doubts(counted) == ["R is not N/X − Z: clients ended at different times"]
+    # Of a law that holds nothing is said.
+    assert doubts(point(repetition([100] * 100, errors={"timeout": 1}))) == []
+
+
+def test_a_law_that_cannot_be_tested_is_no_doubt_and_is_named_in_the_table():
+    long = dataclasses.replace(
+        repetition([50] * 100, number=2),
+        response={"all": Latency(count=5000, mean=979.5, most=200_000)},  # of a second
+    )
+    found = point(long)
+    law = found.checks.repetitions[0].law
+    assert law.tolerance == pytest.approx(0.2, rel=0.05)
+    assert law.holds is None
+    assert doubts(found) == []
+    made = results(clients=(1,))
+    (row,) = check_rows(dataclasses.replace(made, points=(found,)))
+    assert row["difference"] == "cannot be tested"
+    both = point(repetition([100] * 100), long)
+    (row,) = check_rows(dataclasses.replace(made, points=(both,)))
+    assert row["difference"] == "+0.00%"
+
+
 def warm():
     return [one // 3 for one in steady()[:20]] + steady()[20:]
 
