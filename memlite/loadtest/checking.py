@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from memlite.lab.laws import check_closed_loop
-from memlite.lab.outliers import find_outliers, find_stalls
+from memlite.lab.outliers import find_outliers, find_stalls, outlier_threshold
 from memlite.lab.stationarity import Trend, batch_means, find_trend
 from memlite.lab.warmup import Transients, find_transients
 from memlite.loadtest import selection
@@ -59,7 +59,8 @@ def check(point: Point, pipeline: int = 1, *, counted: bool = False) -> Checks:
         counted: whether clients ended after a number of operations each, not at the same time.
     """
     repetitions = point.repetitions
-    outliers = find_outliers([one.throughput for one in repetitions])
+    throughput = [one.throughput for one in repetitions]
+    outliers = find_outliers(throughput, outlier_threshold(len(throughput)))
     return Checks(
         tuple(
             RepetitionCheck(

@@ -353,8 +353,9 @@ class Checks:
 
     Attributes:
         repetitions: those of each repetition.
-        outliers: the numbers of the repetitions whose throughput is an outlier, by a modified
-            z-score above 3.5, of five repetitions or more. They count like the others.
+        outliers: the numbers of the repetitions whose throughput is an outlier, of five
+            repetitions or more: a modified z-score so high that chance explains at most 5% of such
+            sets. They count like the others.
     """
 
     repetitions: Sequence[RepetitionCheck]
