@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean, median
 from typing import Final
 
 from memlite.lab.laws import check_closed_loop
-from memlite.lab.outliers import find_outliers, find_stalls, outlier_threshold
+from memlite.lab.outliers import Stall, find_outliers, find_stalls, outlier_threshold
 from memlite.lab.stationarity import Trend, batch_means, find_trend
 from memlite.lab.warmup import Transients, find_transients
 from memlite.loadtest import selection
@@ -110,7 +111,8 @@ def _series(one: Repetition) -> SeriesCheck | None:
     length, operations = _operations(one)
     if len(operations) < _FEWEST_INTERVALS:
         return None
-    found, steady = _steady_part(operations)
+    stalls = find_stalls(operations)
+    found, steady = _steady_part(operations, stalls)
     # A trend is a share of the mean.
     trend = find_trend(steady) if any(steady) else Trend(0.0, 0.0, 0.0, 0.0)
     mean = batch_means(steady)
@@ -133,20 +135,36 @@ def _series(one: Repetition) -> SeriesCheck | None:
             StallFound(
                 round(stall.start * length, 3), round(stall.length * length, 3), round(stall.lost)
             )
-            for stall in find_stalls(operations)
+            for stall in stalls
         ),
     )
 
 
-def _steady_part(operations: Sequence[int]) -> tuple[Transients, Sequence[int]]:
+def _steady_part(
+    operations: Sequence[int], stalls: Sequence[Stall]
+) -> tuple[Transients, Sequence[int]]:
     """Return the transients and what is left; all of the series if that is no steady state."""
-    found = find_transients(operations)
+    found = find_transients(_without(operations, stalls))
     steady = operations[found.warm_up : len(operations) - found.cool_down]
     # When a server hangs for good, what it did before is a warm-up to MSER.
     middle = len(steady) // 2
     if len(steady) >= _FEWEST_INTERVALS and any(steady[:middle]) and any(steady[middle:]):
-        return found, steady
+        return replace(found, bias=fmean(operations) / fmean(steady) - 1), steady
     return Transients(0, 0, known=found.known, settles=False, bias=0.0), operations
+
+
+def _without(operations: Sequence[int], stalls: Sequence[Stall]) -> list[float]:
+    """Return a series with the median in place of stalls, except at the beginning and the end.
+
+    MSER would cut off a stall together with all that is before it.
+    """
+    filled: list[float] = [*operations]
+    usual = median(filled)
+    for stall in stalls:
+        end = stall.start + stall.length
+        if stall.start and end < len(filled):
+            filled[stall.start : end] = [usual] * stall.length
+    return filled
 
 
 def _operations(one: Repetition) -> tuple[float, Sequence[int]]:
