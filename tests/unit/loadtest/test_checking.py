@@ -137,7 +137,7 @@ def test_a_server_that_hangs_has_no_steady_state():
         assert not series.settles
         assert (series.warm_up, series.cool_down, series.bias) == (0, 0, 0)
         assert series.throughput_low <= series.throughput <= series.throughput_high
-        assert "no steady state" in doubts(found)
+        assert doubts(found) == ["no steady state"]
     # It hangs for the last 4 s of 10.
     found = point(repetition([*steady(count=60), *[0] * 40], think=None))
     assert doubts(found) == ["cool-down", "stalls"]
@@ -169,12 +169,12 @@ def test_the_lengths_of_transients_and_stalls_are_in_seconds():
 
 def test_outliers_are_named_and_kept():
     repetitions = [
-        repetition([round(1000 * share)] * 100, number=number)
+        repetition([round(1000 * share)] * 100, number=number, think=None)
         for number, share in enumerate((1, 1.01, 0.99, 1, 0.5), 1)
     ]
     found = point(*repetitions)
     assert found.checks.outliers == (5,)
-    assert "outlier" in doubts(found)
+    assert doubts(found) == ["outlier"]
     assert len(found.checks.repetitions) == 5
 
 
