@@ -20,7 +20,7 @@ from memlite.lab.laws import (
     interactive_response_time,
 )
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
-from memlite.lab.outliers import Stall, find_outliers, find_stalls
+from memlite.lab.outliers import Stall, find_outliers, find_stalls, outlier_threshold
 from memlite.lab.queues import (
     Queue,
     UnstableError,
@@ -84,6 +84,7 @@ __all__ = [
     "mmmk",
     "mser",
     "network_figure",
+    "outlier_threshold",
     "scalability_figure",
     "service_demand",
     "sustainable_rate",

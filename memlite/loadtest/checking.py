@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean, median
 from typing import Final
 
 from memlite.lab.laws import check_closed_loop
-from memlite.lab.outliers import find_outliers, find_stalls
+from memlite.lab.outliers import Stall, find_outliers, find_stalls, outlier_threshold
 from memlite.lab.stationarity import Trend, batch_means, find_trend
 from memlite.lab.warmup import Transients, find_transients
 from memlite.loadtest import selection
@@ -39,28 +40,33 @@ def with_checks(results: Results) -> Results:
     """
     if selection.is_concurrent(results):
         return results
-    pipeline = int(results.workload.get("load", {}).get("pipeline", 1))
+    load = results.workload.get("load", {})
+    pipeline, counted = int(load.get("pipeline", 1)), bool(load.get("operations", 0))
     points = [
-        point if point.checks is not None else replace(point, checks=check(point, pipeline))
+        point
+        if point.checks is not None
+        else replace(point, checks=check(point, pipeline, counted=counted))
         for point in results.points
     ]
     return replace(results, points=tuple(points))
 
 
-def check(point: Point, pipeline: int = 1) -> Checks:
+def check(point: Point, pipeline: int = 1, *, counted: bool = False) -> Checks:
     """Check the repetitions of a point.
 
     Args:
         point: a point of a ``steady`` workload.
         pipeline: how many requests a connection may have in flight.
+        counted: whether clients ended after a number of operations each, not at the same time.
     """
     repetitions = point.repetitions
-    outliers = find_outliers([one.throughput for one in repetitions])
+    throughput = [one.throughput for one in repetitions]
+    outliers = find_outliers(throughput, outlier_threshold(len(throughput)))
     return Checks(
         tuple(
             RepetitionCheck(
                 one.number,
-                None if point.rate else _law(one, point.clients * pipeline),
+                None if point.rate else _law(one, point.clients * pipeline, counted),
                 _series(one),
             )
             for one in repetitions
@@ -69,7 +75,7 @@ def check(point: Point, pipeline: int = 1) -> Checks:
     )
 
 
-def _law(one: Repetition, clients: int) -> LawCheck | None:
+def _law(one: Repetition, clients: int, counted: bool) -> LawCheck | None:
     times = one.response.get("all")
     if one.think_time is None or times is None or not times.count or not one.seconds:
         return None
@@ -91,14 +97,22 @@ def _law(one: Repetition, clients: int) -> LawCheck | None:
         round(found.in_system, 3),
         round(found.tolerance, 6),
         found.holds,
+        _failed(one.failed) or ("clients ended at different times" if counted else ""),
     )
+
+
+def _failed(count: int) -> str:
+    if not count:
+        return ""
+    return "1 request failed" if count == 1 else f"{count:,} requests failed"
 
 
 def _series(one: Repetition) -> SeriesCheck | None:
     length, operations = _operations(one)
     if len(operations) < _FEWEST_INTERVALS:
         return None
-    found, steady = _steady_part(operations)
+    stalls = find_stalls(operations)
+    found, steady = _steady_part(operations, stalls)
     # A trend is a share of the mean.
     trend = find_trend(steady) if any(steady) else Trend(0.0, 0.0, 0.0, 0.0)
     mean = batch_means(steady)
@@ -121,20 +135,36 @@ def _series(one: Repetition) -> SeriesCheck | None:
             StallFound(
                 round(stall.start * length, 3), round(stall.length * length, 3), round(stall.lost)
             )
-            for stall in find_stalls(operations)
+            for stall in stalls
         ),
     )
 
 
-def _steady_part(operations: Sequence[int]) -> tuple[Transients, Sequence[int]]:
+def _steady_part(
+    operations: Sequence[int], stalls: Sequence[Stall]
+) -> tuple[Transients, Sequence[int]]:
     """Return the transients and what is left; all of the series if that is no steady state."""
-    found = find_transients(operations)
+    found = find_transients(_without(operations, stalls))
     steady = operations[found.warm_up : len(operations) - found.cool_down]
     # When a server hangs for good, what it did before is a warm-up to MSER.
     middle = len(steady) // 2
     if len(steady) >= _FEWEST_INTERVALS and any(steady[:middle]) and any(steady[middle:]):
-        return found, steady
+        return replace(found, bias=fmean(operations) / fmean(steady) - 1), steady
     return Transients(0, 0, known=found.known, settles=False, bias=0.0), operations
+
+
+def _without(operations: Sequence[int], stalls: Sequence[Stall]) -> list[float]:
+    """Return a series with the median in place of stalls, except at the beginning and the end.
+
+    MSER would cut off a stall together with all that is before it.
+    """
+    filled: list[float] = [*operations]
+    usual = median(filled)
+    for stall in stalls:
+        end = stall.start + stall.length
+        if stall.start and end < len(filled):
+            filled[stall.start : end] = [usual] * stall.length
+    return filled
 
 
 def _operations(one: Repetition) -> tuple[float, Sequence[int]]:
@@ -154,13 +184,23 @@ def doubts(point: Point) -> list[str]:
     """
     if point.checks is None:
         return []
-    found = [doubt for one in point.checks.repetitions for doubt in _doubts(one, point)]
+    found = [
+        *_law_doubt(point, point.checks.repetitions),
+        *(doubt for one in point.checks.repetitions for doubt in _doubts(one, point)),
+    ]
     return [*dict.fromkeys(found), *(["outlier"] if point.checks.outliers else [])]
 
 
+def _law_doubt(point: Point, checks: Sequence[RepetitionCheck]) -> Iterator[str]:
+    broken = {one.number: one.law for one in checks if one.law and one.law.holds is False}
+    if broken:
+        failed = sum(one.failed for one in point.repetitions if one.number in broken)
+        causes = [law.cause for law in broken.values() if law.cause]
+        cause = _failed(failed) or (causes[0] if causes else "")
+        yield f"R is not N/X − Z: {cause}" if cause else "R is not N/X − Z"
+
+
 def _doubts(one: RepetitionCheck, point: Point) -> Iterator[str]:
-    if one.law is not None and not one.law.holds:
-        yield "R is not N/X − Z"
     series = one.series
     if series is None:
         return

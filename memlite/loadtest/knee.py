@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from memlite.loadtest.levels import Level
 from memlite.loadtest.limits import TooManyClientsError
-from memlite.loadtest.results import Knee, Point
+from memlite.loadtest.results import Knee, Latency, Point
 
 __all__ = ["KneeSearch", "find_knee"]
 
@@ -37,7 +37,7 @@ def find_knee(level: Level, search: KneeSearch, measure: Callable[[Level], Point
         measure: measures the target at a load level.
     """
     best = measure(level)
-    too_slow = search.slo and best.response["all"].p99 > search.slo
+    too_slow = search.slo and _p99(best) > search.slo
     reason = "start" if too_slow else "limit"
     low = high = _load(level)
     while reason == "limit" and high < search.max_load:
@@ -65,7 +65,7 @@ def find_knee(level: Level, search: KneeSearch, measure: Callable[[Level], Point
         best.clients,
         best.rate,
         best.throughput.mean,
-        best.response["all"].p99,
+        _p99(best),
         reason,
     )
 
@@ -87,6 +87,12 @@ def _stop_reason(
     before: Point, after: Point, search: KneeSearch, min_growth: float = _MIN_GROWTH
 ) -> str:
     """Return why the search stops at the load of `after`; empty to continue."""
-    if search.slo and after.response["all"].p99 > search.slo:
+    if search.slo and _p99(after) > search.slo:
         return "slo"
-    return "" if after.throughput.mean >= before.throughput.mean * min_growth else "throughput"
+    reached = after.throughput.mean
+    return "" if reached and reached >= before.throughput.mean * min_growth else "throughput"
+
+
+def _p99(point: Point) -> float:
+    """Return the 99th percentile of response times; 0 if all operations failed."""
+    return point.response.get("all", Latency()).p99

@@ -256,7 +256,10 @@ class LawCheck:
         tolerance: the largest difference, in either direction, for which the law holds: 2%, or if
             that is more, what the ends of the measurement can explain, which cut off at most the
             longest response of each client.
-        holds: whether it holds.
+        holds: whether it holds; None if that cannot be tested, because the tolerance is above 10%.
+        cause: why it need not hold although no request was lost: requests failed, which count
+            neither in X nor in R; or clients did a number of operations each, and did not end at
+            the same time. Empty if neither.
     """
 
     clients: int
@@ -267,7 +270,8 @@ class LawCheck:
     difference: float
     in_system: float
     tolerance: float
-    holds: bool
+    holds: bool | None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +353,9 @@ class Checks:
 
     Attributes:
         repetitions: those of each repetition.
-        outliers: the numbers of the repetitions whose throughput is an outlier, by a modified
-            z-score above 3.5, of five repetitions or more. They count like the others.
+        outliers: the numbers of the repetitions whose throughput is an outlier, of five
+            repetitions or more: a modified z-score so high that chance explains at most 5% of such
+            sets. They count like the others.
     """
 
     repetitions: Sequence[RepetitionCheck]

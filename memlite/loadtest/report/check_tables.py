@@ -61,8 +61,14 @@ def _law_cells(laws: Sequence[LawCheck], point: Point) -> dict[str, str]:
         "response": units.duration(sum(one.response_time for one in laws) / count),
         "think": units.duration(sum(one.think_time for one in laws) / count),
         "predicted": units.duration(sum(one.predicted for one in laws) / count),
-        "difference": _signed(max((one.difference for one in laws), key=abs), 2),
+        "difference": _difference([one for one in laws if one.holds is not None]),
     }
+
+
+def _difference(tested: Sequence[LawCheck]) -> str:
+    if not tested:
+        return "cannot be tested"
+    return _signed(max((one.difference for one in tested), key=abs), 2)
 
 
 def _series_cells(series: Sequence[SeriesCheck]) -> dict[str, str]:

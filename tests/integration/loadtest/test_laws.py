@@ -13,6 +13,8 @@ from tests.support.patience import patiently
 from tests.support.servers import needs_memcached
 from tests.unit.loadtest.samples import results
 
+# Above this, a measurement was too short for its longest response, and tests nothing.
+MOST = 0.1
 SHAPES = {
     "plain": (),
     "pipelined": ("--pipeline", "8"),
@@ -20,7 +22,10 @@ SHAPES = {
     "thinking": ("--think-time", "1ms", "--multiget", "5"),
     "pymemcache": ("--client", "pymemcache"),
 }
-ONE_SECOND = ("--clients", "1,8", "--keys", "200", "--duration", "1s", "--repetitions", "1")
+# One worker, as several do not start at the same moment, which a busy machine makes worse.
+ONE_SECOND = (
+    "--clients", "1,8", "--keys", "200", "--duration", "1s", "--repetitions", "1", "--workers", "1",
+)  # fmt: skip
 
 
 def check(folder):
@@ -31,6 +36,7 @@ def check(folder):
         (one,) = point.checks.repetitions
         law = one.law
         assert law.think_time > 0
+        assert law.tolerance <= MOST, law
         assert law.holds, law
         assert law.predicted == pytest.approx(law.response_time, rel=law.tolerance)
         assert law.in_system == pytest.approx(law.clients, rel=law.tolerance)
@@ -39,6 +45,7 @@ def check(folder):
 
 
 @pytest.mark.slow
+@patiently
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["memlite", pytest.param("memcached", marks=needs_memcached)])
 def test_r_is_n_by_x_less_z(start, tmp_path, kind, shape):
@@ -53,6 +60,7 @@ def test_r_is_n_by_x_less_z(start, tmp_path, kind, shape):
 
 
 @pytest.mark.slow
+@patiently
 @pytest.mark.parametrize("shape", ["plain", "pipelined", "thinking"])
 def test_clients_that_know_the_nodes_obey_the_law(tmp_path, shape):
     done = bench(

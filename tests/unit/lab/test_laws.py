@@ -64,6 +64,17 @@ def test_a_short_measurement_has_a_larger_tolerance() -> None:
     # One response took 50 ms of the second.
     check = check_closed_loop(10, 9990, 0.001, 0.0, length=1.0, longest=0.05)
     assert check.tolerance == pytest.approx(0.05)
+    assert check.holds
+
+
+def test_a_law_that_nothing_could_break_is_not_tested() -> None:
+    # One response took 1 s of 2: even with half of the requests lost it might hold.
+    for throughput in (9990, 5000):
+        check = check_closed_loop(10, throughput, 0.001, 0.0, length=2.0, longest=1.0)
+        assert check.tolerance == pytest.approx(0.5)
+        assert check.holds is None
+    assert check_closed_loop(10, 9990, 0.001, 0.0, length=10.0, longest=1.0).holds
+    assert check_closed_loop(10, 5000, 0.001, 0.0, length=10.0, longest=1.0).holds is False
 
 
 @pytest.mark.parametrize(

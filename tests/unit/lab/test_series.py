@@ -11,6 +11,7 @@ from memlite.lab import (
     find_transients,
     find_trend,
     mser,
+    outlier_threshold,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -152,6 +153,20 @@ def test_outliers() -> None:
     assert find_outliers([10, 10, 10, 10, 10, 10, 10, 12]) == (7,)
     assert find_outliers([10] * 8) == ()
     assert find_outliers([]) == ()
+
+
+@pytest.mark.parametrize("count", [5, 7, 10, 22])
+def test_chance_makes_outliers_of_5_percent_of_samples_at_most(count: int) -> None:
+    samples = np.random.default_rng(count).normal(100, 5, (4000, count))
+    threshold = outlier_threshold(count)
+    found = np.mean([bool(find_outliers([*one], threshold)) for one in samples])
+    # Four standard deviations of the share of as many samples.
+    assert 0.03 < found < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 4000)
+
+
+def test_the_threshold_of_more_values() -> None:
+    assert outlier_threshold(4) == outlier_threshold(5) == 8.0
+    assert outlier_threshold(1000) == outlier_threshold(100_000) == 4.1
 
 
 def test_a_known_stall() -> None:

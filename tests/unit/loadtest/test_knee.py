@@ -1,5 +1,7 @@
 """The search for the knee, against servers described by a formula."""
 
+import dataclasses
+
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
@@ -48,6 +50,28 @@ def test_a_first_load_that_exceeds_the_slo_ends_the_search():
     tried = []
     knee = find_knee(Level(40), KneeSearch(1024, slo=1500.0), saturating(10, tried))
     assert (knee.clients, knee.reason, tried) == (40, "start", [40])
+
+
+@pytest.mark.parametrize("works", [range(0), range(1, 5), range(2, 100)], ids=repr)
+@pytest.mark.parametrize("slo", [0.0, 1500.0])
+def test_a_load_at_which_every_operation_fails(works, slo):
+    tried = []
+    usual = saturating(100, tried)
+
+    def measure(level):
+        found = usual(level)
+        if level.clients in works:
+            return found
+        return dataclasses.replace(found, throughput=Interval(0.0), response={})
+
+    knee = find_knee(Level(1), KneeSearch(64, slo=slo), measure)
+    if works == range(2, 100):
+        assert (knee.clients, knee.reason) == (64, "limit")
+    else:
+        assert knee.reason == "throughput"
+        assert knee.clients == (4 if works else 1)
+        assert max(tried) == (8 if works else 2)
+    assert knee.p99 == (1000.0 if works else 0.0)
 
 
 def test_an_open_loop_is_searched_by_rate():
