@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.factorial.design import Design, Run
 from memlite.loadtest.factorial.progress import RunProgress
@@ -87,7 +88,7 @@ def missing_of(design: Design, folder: Path) -> list[Run]:
 
 
 def _measured(design: Design, one: Run, folder: Path, progress: RunProgress) -> Results:
-    results = run(_plan(design, one, folder), progress.display)
+    results = with_checks(run(_plan(design, one, folder), progress.display))
     if results.partial and not results.failure:
         raise KeyboardInterrupt
     problem = results.failure or problem_of(results)
@@ -119,7 +120,7 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
     path = _path(one, folder)
     if not (path / JSON_NAME).exists():
         return None
-    results, plan = load(path), _plan(design, one, folder)
+    results, plan = with_checks(load(path)), _plan(design, one, folder)
     if results.partial or problem_of(results):
         return None
     (level,), (point,) = plan.levels, results.points
