@@ -18,7 +18,7 @@ from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Interval
 from memlite.loadtest.units import duration
 
-__all__ = ["measure_multigets"]
+__all__ = ["measure_multigets", "print_comparison"]
 
 _WIDTH: Final = 79
 _ERRORS: Final = 1
@@ -51,7 +51,7 @@ def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
         sys.stderr.write(f"memlite: bench: interrupted; {goes_on}\n")
         return _INTERRUPTED
     found = compare_sizes(runs)
-    _print(found, runs, out)
+    print_comparison(found, runs, out)
     # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest.multigets.page import write_multigets
 
@@ -80,7 +80,8 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _print(found: Sequence[Comparison], runs: Sequence[Run], out: TextIO) -> None:
+def print_comparison(found: Sequence[Comparison], runs: Sequence[Run], out: TextIO) -> None:
+    """Print what speaks against the measurement, the answer, and a table of all sizes."""
     console = Console(file=out, width=None if out.isatty() else _WIDTH, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("keys", "sharded", "one node", "ratio", "95% interval", "ratio of p99"):
@@ -94,12 +95,13 @@ def _print(found: Sequence[Comparison], runs: Sequence[Run], out: TextIO) -> Non
             f"{one.ratio.mean:.2f}",
             _bounds(one.ratio),
             f"{one.tail.mean:.2f}",
-            "pays" if one.pays else "costs" if one.costs else "no difference",
+            one.decision,
         )
-    console.print(table)
-    console.print()
+    # What speaks against the figures comes first, as figures are read as facts.
     for text in [*doubts(runs), sentence(found)]:
         console.print(text, markup=False)
+    console.print()
+    console.print(table)
 
 
 def _bounds(value: Interval) -> str:

@@ -84,7 +84,7 @@ def tables_of(found: Sequence[Comparison]) -> list[Table]:
                     _ratio(one.tail),
                     grouped(one.sharded.requests.mean),
                     grouped(one.together.requests.mean),
-                    "pays" if one.pays else "costs" if one.costs else "no difference",
+                    one.decision,
                 ]
                 for one in found
             ],

@@ -1,8 +1,10 @@
 """What is said of systems that are known: the bottleneck, and what could not be tested."""
 
 import dataclasses
+import io
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 from memlite.lab import Station
 from memlite.loadtest.models.assess import Outcome, assess, doubts
 from memlite.loadtest.models.build import inputs_of, models_of
+from memlite.loadtest.models.output import print_models
+from memlite.loadtest.models.page import write_models
 from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.models.sweep import Sweep, sweeps
 from memlite.loadtest.models.traces import Traced
@@ -150,7 +154,7 @@ def test_a_law_that_does_not_hold_is_a_doubt() -> None:
     repetitions = [dataclasses.replace(one, think_time=5000.0) for one in wrong[2].repetitions]
     wrong[2] = point("a", wrong[2].clients, 0.0, 100, repetitions)
     (said,) = modelled(wrong).doubts
-    assert said.startswith("At 4 clients, R is not N/X − Z")
+    assert said.startswith("a: at 4 clients, R is not N/X − Z")
 
 
 # Proxies
@@ -204,3 +208,24 @@ def test_gaps_of_a_sample_are_not_tested(share: float) -> None:
     ]
     assert any("times between arrivals" in one for one in reasons) == (share == 1)
     assert list(doubts(found)) == []
+
+
+@pytest.mark.slow
+def test_doubts_come_first(tmp_path: Path) -> None:
+    """Those of all targets, before the answers and all tables, in the terminal and on the page."""
+    measured = [
+        dataclasses.replace(one, generator_limited=name == "b")
+        for name in "ab"
+        for one in points(name, [SERVER, DELAY], lambda _: {"server": 80e-6}, clients=(1, 2))
+    ]
+    made = results(measured)
+    found = model_targets(made)
+    out = io.StringIO()
+    print_models(found, out)
+    text = out.getvalue()
+    assert text.startswith("b: the load generator was the limit at 1, 2 clients.\n")
+    assert text.index("a: nothing that was measured") < text.index("M/M/1  ")
+    page = write_models(made, found, tmp_path).read_text()
+    assert page.count("b: the load generator was the limit at") == 1
+    at = page.index("b: the load generator was the limit at 1, 2 clients")
+    assert 0 < at < page.index('id="answer"') < page.index("<table")
