@@ -1,9 +1,6 @@
 """The runs of an experiment: those that are there, and those that are still to be measured."""
 
-import contextlib
-import fcntl
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.results import Point, Results
+from memlite.loadtest.resuming import locked
 from memlite.loadtest.workload_files import as_dict
 
 __all__ = ["Measured", "check", "goes_on", "locked", "measure", "missing_of", "problem_of"]
@@ -146,18 +144,3 @@ def problem_of(results: Results) -> str:
 def goes_on(folder: Path) -> str:
     """Return how to go on, for a message."""
     return f"the same command with --out {folder} goes on"
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from measuring for the same folder.
-
-    Raises:
-        ConfigError: one does.
-    """
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"bench: --out {folder}: another process measures there") from None
-        yield

@@ -10,6 +10,7 @@ from memlite.loadtest.factorial import wording
 from memlite.loadtest.factorial.analysis import Analysis, Response
 from memlite.loadtest.factorial.design import Design
 from memlite.loadtest.factorial.runs import Measured
+from memlite.loadtest.resuming import differences
 
 __all__ = ["answer", "doubts", "span", "why_this_model"]
 
@@ -27,6 +28,9 @@ def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
     doubt = machine_doubt(points)
     if doubt:
         yield doubt
+    systems = differences([(one.results.machine, one.results.versions) for one in measured])
+    if systems:
+        yield systems
     if design.repetitions == 1:
         yield "with one repetition, effects cannot be told from chance"
     failed = sum(sum(point.errors.values()) for point in points)
