@@ -25,12 +25,15 @@ class Models:
             that is favoured would reject the other one at 95% (Box and Cox).
         unexplained: the shares of variation that factors leave to interactions and errors in the
             two models, the additive one first.
+        freedom: the degrees of freedom of that. Without any, both models fit exactly, and nothing
+            tells which is right; the advantage is 0.
     """
 
     additive: FactorialResult
     multiplicative: FactorialResult | None
     advantage: float
     unexplained: tuple[float, float | None]
+    freedom: int
 
     @property
     def better(self) -> FactorialResult:
@@ -62,8 +65,11 @@ def compare_models(
     """
     additive = analyse_factorial(factors, responses, confidence=confidence)
     values = [one for of in responses.values() for one in of]
+    freedom = (
+        len(values) - 1 - sum(one.freedom for one in additive.effects if len(one.factors) == 1)
+    )
     if min(values) <= 0:
-        return Models(additive, None, 0.0, (_unexplained(additive), None))
+        return Models(additive, None, 0.0, (_unexplained(additive), None), freedom)
     multiplicative = analyse_factorial(
         factors, responses, multiplicative=True, confidence=confidence
     )
@@ -74,11 +80,11 @@ def compare_models(
     ]
     least = [_ROUNDING * _squares(values), _ROUNDING * _squares(logs)]
     advantage = 0.0
-    if all(least):
+    if freedom and all(least):
         one, other = (max(pair) for pair in zip(squares, least, strict=True))
         advantage = len(values) / 2 * math.log(one / other) - math.fsum(logs)
     shares = _unexplained(additive), _unexplained(multiplicative)
-    return Models(additive, multiplicative, advantage, shares)
+    return Models(additive, multiplicative, advantage, shares, freedom)
 
 
 def _unexplained(result: FactorialResult) -> float:

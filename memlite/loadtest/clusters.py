@@ -181,6 +181,12 @@ def clusters(
     for name, _ in options:
         if name in _ALONE and max(proxies) > 1:
             raise ConfigError(f"bench: --proxy-option {name} is for one proxy: use --proxies 1")
+    alone = [path for path in paths if path not in WITH_PROXY]
+    if alone and dict(options).get("replicas", "1") != "1":
+        raise ConfigError(
+            f"bench: --proxy-option replicas is for proxies, and with --paths {alone[0]} each key "
+            f"would have one copy: use --paths {','.join(WITH_PROXY)}"
+        )
     infos = [
         ClusterInfo(number, path, count)
         for number in numbers

@@ -1,13 +1,11 @@
 """The runs of an experiment: those that are there, and those that are still to be measured."""
 
-import contextlib
-import fcntl
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memlite.core.errors import ConfigError, StartError
+from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.factorial.design import Design, Run
 from memlite.loadtest.factorial.progress import RunProgress
@@ -15,6 +13,7 @@ from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.results import Point, Results
+from memlite.loadtest.resuming import locked
 from memlite.loadtest.workload_files import as_dict
 
 __all__ = ["Measured", "check", "goes_on", "locked", "measure", "missing_of", "problem_of"]
@@ -87,7 +86,7 @@ def missing_of(design: Design, folder: Path) -> list[Run]:
 
 
 def _measured(design: Design, one: Run, folder: Path, progress: RunProgress) -> Results:
-    results = run(_plan(design, one, folder), progress.display)
+    results = with_checks(run(_plan(design, one, folder), progress.display))
     if results.partial and not results.failure:
         raise KeyboardInterrupt
     problem = results.failure or problem_of(results)
@@ -119,7 +118,7 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
     path = _path(one, folder)
     if not (path / JSON_NAME).exists():
         return None
-    results, plan = load(path), _plan(design, one, folder)
+    results, plan = with_checks(load(path)), _plan(design, one, folder)
     if results.partial or problem_of(results):
         return None
     (level,), (point,) = plan.levels, results.points
@@ -145,18 +144,3 @@ def problem_of(results: Results) -> str:
 def goes_on(folder: Path) -> str:
     """Return how to go on, for a message."""
     return f"the same command with --out {folder} goes on"
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from measuring for the same folder.
-
-    Raises:
-        ConfigError: one does.
-    """
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"bench: --out {folder}: another process measures there") from None
-        yield

@@ -4,13 +4,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from memlite.lab import Effect, Estimate, FactorialResult
+from memlite.loadtest import checking
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.factorial import wording
 from memlite.loadtest.factorial.analysis import Analysis, Response
 from memlite.loadtest.factorial.design import Design
 from memlite.loadtest.factorial.runs import Measured
+from memlite.loadtest.resuming import differences
 
-__all__ = ["answer", "doubts", "why_this_model"]
+__all__ = ["answer", "doubts", "span", "why_this_model"]
 
 # An interaction that explains less is left to the table.
 _WORTH_A_SENTENCE = 0.01
@@ -26,11 +28,18 @@ def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
     doubt = machine_doubt(points)
     if doubt:
         yield doubt
+    systems = differences([(one.results.machine, one.results.versions) for one in measured])
+    if systems:
+        yield systems
     if design.repetitions == 1:
         yield "with one repetition, effects cannot be told from chance"
     failed = sum(sum(point.errors.values()) for point in points)
     if failed:
         yield f"{failed:,} requests failed"
+    found = [doubt for point in points for doubt in checking.doubts(point)]
+    if found:
+        counts = (f"{doubt} in {found.count(doubt)}" for doubt in dict.fromkeys(found))
+        yield f"checks of {len(points)} runs found: {', '.join(counts)}"
 
 
 def answer(design: Design, analysis: Analysis) -> Iterator[str]:
@@ -57,8 +66,9 @@ def answer(design: Design, analysis: Analysis) -> Iterator[str]:
         yield f"Other interactions explain {wording.share(small)}."
     without = [one for one in result.effects if one not in told and len(one.factors) == 1]
     if without:
-        names = _names([f"{one.factors[0]} (p = {wording.chance(one.p_value)})" for one in without])
-        yield f"No effect on {analysis.response.phrase} can be told from chance of {names}."
+        names = [f"{one.factors[0]} (p = {wording.chance(one.p_value)})" for one in without]
+        what = f"{_names(names)} on {analysis.response.phrase}"
+        yield f"No effect of {what} can be told from chance."
     if result.error_freedom:
         yield _errors(result)
 
@@ -69,6 +79,11 @@ def why_this_model(analysis: Analysis) -> str:
     added, multiplied = models.unexplained
     if multiplied is None:
         return "Factors are said to add, as a value of 0 has no logarithm."
+    if not models.freedom:
+        return (
+            "Factors are said to add; whether they multiply instead cannot be told, as without "
+            "interactions either model fits exactly."
+        )
     verb, other = ("multiply", "add") if models.better.multiplicative else ("add", "multiply")
     clear = "clearly" if abs(models.advantage) >= _CLEAR else "slightly"
     shares = [wording.share(added), wording.share(multiplied)]
@@ -110,11 +125,16 @@ def _does(
         does = f"{'raises' if up else 'lowers'} {what} by {response.text(size)}"
     if math.isinf(found.high):
         return does
-    write = wording.ratio if result.multiplicative else wording.amount
-    bounds = found.low, found.high
-    if not result.multiplicative and not up:
-        bounds = -found.high, -found.low
-    return f"{does} ({write(bounds[0])} to {write(bounds[1])})"
+    if result.multiplicative:
+        return f"{does} ({wording.ratio(found.low)} to {wording.ratio(found.high)})"
+    low, high = (found.low, found.high) if up else (-found.high, -found.low)
+    return f"{does} ({span(response.text(low), response.text(high))})"
+
+
+def span(low: str, high: str) -> str:
+    """Return "4.97 to 5.01 ms", or "990 µs to 1.01 ms" if units differ."""
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
 
 
 def _pair(

@@ -190,17 +190,17 @@ def doubts(sweep: Sweep) -> Iterator[str]:
         yield f"While {sweep.target} was measured, {sweep.doubt}."
     spread = max(_spread(one.throughput) for one in sweep.loads)
     if spread > _MOST_SPREAD:
-        yield f"Throughput varies by up to ±{percent(spread)} between repetitions."
+        yield f"{sweep.target}: throughput varies by up to ±{percent(spread)} between repetitions."
     if all(one.throughput.high is None for one in sweep.loads):
-        yield "With one repetition, values have no confidence intervals."
+        yield f"{sweep.target}: with one repetition, values have no confidence intervals."
     limited = [one.clients for one in sweep.loads if one.generator_limited]
     if limited:
-        yield f"The load generator was the limit at {_clients(limited)}."
+        yield f"{sweep.target}: the load generator was the limit at {_clients(limited)}."
     unlawful = [one.clients for one in sweep.loads if not one.lawful]
     if unlawful:
         yield (
-            f"At {_clients(unlawful)}, R is not N/X − Z: response times, think times or throughput "
-            "are not those of all requests."
+            f"{sweep.target}: at {_clients(unlawful)}, R is not N/X − Z: response times, "
+            "think times or throughput are not those of all requests."
         )
 
 

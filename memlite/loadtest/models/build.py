@@ -8,6 +8,7 @@ from typing import Final
 from memlite.lab import (
     Bounds,
     Estimate,
+    NetworkState,
     Queue,
     Station,
     UnstableError,
@@ -17,6 +18,7 @@ from memlite.lab import (
     fit_demands,
     mmm,
 )
+from memlite.loadtest.models.fitting import best_queue
 from memlite.loadtest.models.sweep import GENERATOR, SERVER, Load, Resource, Sweep
 from memlite.loadtest.units import duration
 
@@ -29,7 +31,7 @@ _AT_RANDOM: Final = (
     "requests arrive at random, however many wait already; service times are exponential"
 )
 _FEWEST_TO_FIT: Final = 4  # loads, for two times and a number of servers
-_SERVERS: Final = (*range(1, 13), 16, 24, 32, 48, 64)
+_SERVERS: Final = (*range(1, 9), 12, 16, 24, 32, 48, 64)
 _NOTHING: Final = 1e-8  # seconds
 _MEASURED: Final = "processor time"
 _FITTED: Final = "fitted to throughput"
@@ -278,10 +280,7 @@ def _machine(sweep: Sweep) -> Model:
 
 
 def _network(sweep: Sweep, inputs: Inputs) -> Model:
-    loads = [
-        (load, exact_mva(inputs.stations, load.clients, load.think_time)[-1])
-        for load in sweep.loads
-    ]
+    loads = list(zip(sweep.loads, _states(sweep, inputs), strict=True))
     return Model(
         "network",
         ", ".join(
@@ -302,6 +301,16 @@ def _network(sweep: Sweep, inputs: Inputs) -> Model:
         ),
         clients=True,
     )
+
+
+def _states(sweep: Sweep, inputs: Inputs) -> list[NetworkState]:
+    """Return the state of the network at each load."""
+    thinking = {load.think_time for load in sweep.loads}
+    if len(thinking) == 1:
+        # A solution has all smaller numbers of clients.
+        states = exact_mva(inputs.stations, sweep.loads[-1].clients, *thinking)
+        return [states[load.clients - 1] for load in sweep.loads]
+    return [exact_mva(inputs.stations, load.clients, load.think_time)[-1] for load in sweep.loads]
 
 
 def _network_by_load(sweep: Sweep, inputs: Inputs) -> Model:
@@ -394,19 +403,8 @@ def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
     if len(set(clients)) < _FEWEST_TO_FIT:
         return None
     counts = [servers] if servers else [one for one in _SERVERS if one <= max(clients)]
-    fits = {
-        count: fit_demands(
-            [Station(SERVER, 0.0, count), Station(REST, loads[0].response_time.mean / 2, 0)],
-            [SERVER, REST],
-            clients,
-            [one.throughput.mean for one in loads],
-            sweep.think_time,
-        )
-        for count in counts
-    }
-    count = min(fits, key=lambda one: fits[one].deviation)
-    demands = fits[count].demands
-    service, others = demands[SERVER], demands[REST].value
+    fit = best_queue(loads, counts)
+    count, service, others = fit.servers, fit.service, fit.elsewhere.value
     return Model(
         f"fitted M/M/{count}",
         f"a server for {count} request{'s' if count > 1 else ''} at a time, "
@@ -418,7 +416,7 @@ def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
         tuple(_repairman(load, SERVER, others, 1 / service.value, count) for load in loads),
         clients=True,
         station=SERVER,
-        fitted={"service time": service, "elsewhere": demands[REST]},
+        fitted={"service time": service, "elsewhere": fit.elsewhere},
         servers=count,
     )
 

@@ -38,8 +38,13 @@ _NOTHING = 1e-8  # seconds
 
 
 def print_models(found: Sequence[TargetModels], stream: TextIO) -> None:
-    """Print each target's stations, the errors of all models, and what they say."""
+    """Print what each target's models say, its stations, and the errors of all models."""
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, highlight=False)
+    # What speaks against the figures comes first, as figures are read as facts.
+    doubts = [doubt for target in found for doubt in target.doubts]
+    for sentence in [*doubts, *(each for target in found for each in target.answer)]:
+        console.print(sentence, markup=False)
+    console.print()
     for target in found:
         console.print(f"[bold]{target.sweep.target}[/bold]\n")
         console.print(_stations(target))
@@ -56,9 +61,6 @@ def print_models(found: Sequence[TargetModels], stream: TextIO) -> None:
             console.print(f"{one.model.name} {one.verdict}.", markup=False)
             for reason in one.reasons:
                 console.print(f"  - {reason}", markup=False)
-        console.print()
-        for sentence in [*target.doubts, *target.answer]:
-            console.print(sentence, markup=False)
         console.print()
 
 

@@ -16,6 +16,9 @@ __all__ = ["PERCENTILES", "Comparison", "Side", "buckets", "compare_sizes", "dou
 
 PERCENTILES: Final = (25, 50, 75, 90, 99)
 
+NO_GAIN: Final = 0.05
+"""Sharding that makes a get faster by at most this share does not pay."""
+
 _Floats = npt.NDArray[np.float64]
 
 _PER_DECADE: Final = 12
@@ -66,13 +69,20 @@ class Comparison:
 
     @property
     def pays(self) -> bool:
-        """Whether sharding is faster, with a confidence of 95%."""
-        return self.ratio.high is not None and self.ratio.high < 1
+        """Whether sharding is faster, with a confidence of 95%; one key is never sharded."""
+        return self.size > 1 and self.ratio.high is not None and self.ratio.high < 1
 
     @property
     def costs(self) -> bool:
         """Whether sharding is slower, likewise."""
-        return self.ratio.low is not None and self.ratio.low > 1
+        return self.size > 1 and self.ratio.low is not None and self.ratio.low > 1
+
+    @property
+    def decision(self) -> str:
+        """What sharding does, in a word or two: a dash for one key."""
+        if self.size == 1:
+            return "–"
+        return "pays" if self.pays else "costs" if self.costs else "cannot be told"
 
 
 def compare_sizes(runs: Sequence[Run]) -> list[Comparison]:
@@ -195,18 +205,30 @@ def sentence(found: Sequence[Comparison]) -> str:
         tail = _tail(several, decide)
         if tail:
             return _from(several, tail, verb, comparative)
+    return _without_an_end(several)
+
+
+def _without_an_end(several: Sequence[Comparison]) -> str:
+    """Return what is known if the largest size is not decided."""
     pays = [one.size for one in several if one.pays]
     costs = [one.size for one in several if one.costs]
-    parts = [f"up to {several[-1].size} keys, there is no size from which on sharding pays"]
+    most = several[-1].size
+    undecided = [one for one in several if not (one.pays or one.costs)]
+    gains = [1 - one.ratio.low for one in several if one.ratio.low is not None]
+    if not pays and len(gains) == len(several) and max(gains) <= NO_GAIN:
+        text = f"Sharding does not pay at any size up to {most} keys"
+        if costs:
+            text += f": it is slower with {_numbers(costs)}"
+        return f"{text}; if it is faster at all, by at most {max(*gains, 0.0):.0%}."
+    parts = [f"Up to {most} keys, it cannot be told from which size on sharding pays"]
     if pays:
         parts.append(f"it is faster with {_numbers(pays)}")
     if costs:
         parts.append(f"it is slower with {_numbers(costs)}")
-    undecided = [one.size for one in several if not (one.pays or one.costs)]
-    if undecided:
-        parts.append(f"the difference cannot be told from chance with {_numbers(undecided)}")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+    if pays or costs:
+        sizes = _numbers([one.size for one in undecided])
+        parts.append(f"the difference cannot be told from chance with {sizes}")
+    return f"{'; '.join(parts)}."
 
 
 def _tail(

@@ -11,14 +11,15 @@ from rich.table import Table
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.multigets.analysis import Comparison, compare_sizes, doubts, sentence
-from memlite.loadtest.multigets.measuring import complete
-from memlite.loadtest.multigets.runs import Run, Settings
+from memlite.loadtest.multigets.measuring import complete, missing
+from memlite.loadtest.multigets.runs import Settings
 from memlite.loadtest.planning import new_folder, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Interval
+from memlite.loadtest.resuming import differences, locked, systems
 from memlite.loadtest.units import duration
 
-__all__ = ["measure_multigets"]
+__all__ = ["measure_multigets", "print_comparison"]
 
 _WIDTH: Final = 79
 _ERRORS: Final = 1
@@ -44,18 +45,22 @@ def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
     folder: Path = options.out or new_folder()
     prepare(folder)
     try:
-        with progress_display(quiet=options.quiet) as display:
+        with locked(folder), progress_display(quiet=options.quiet) as display:
+            measured_on = systems(folder, measuring=missing(settings, folder) > 0)
             runs = complete(settings, folder, display)
     except KeyboardInterrupt:
         goes_on = f"the same command with --out {folder} goes on"
         sys.stderr.write(f"memlite: bench: interrupted; {goes_on}\n")
         return _INTERRUPTED
     found = compare_sizes(runs)
-    _print(found, runs, out)
+    warnings = doubts(runs)
+    if differ := differences(measured_on):
+        warnings.insert(0, f"{differ[:1].upper()}{differ[1:]}.")
+    print_comparison(found, warnings, out)
     # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest.multigets.page import write_multigets
 
-    out.write(f"\nreport: {write_multigets(settings, runs, found, folder)}\n")
+    out.write(f"\nreport: {write_multigets(settings, warnings, found, folder)}\n")
     return _ERRORS if any(run.errors for run in runs) else 0
 
 
@@ -80,7 +85,8 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _print(found: Sequence[Comparison], runs: Sequence[Run], out: TextIO) -> None:
+def print_comparison(found: Sequence[Comparison], warnings: Sequence[str], out: TextIO) -> None:
+    """Print what speaks against the measurement, the answer, and a table of all sizes."""
     console = Console(file=out, width=None if out.isatty() else _WIDTH, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("keys", "sharded", "one node", "ratio", "95% interval", "ratio of p99"):
@@ -94,12 +100,13 @@ def _print(found: Sequence[Comparison], runs: Sequence[Run], out: TextIO) -> Non
             f"{one.ratio.mean:.2f}",
             _bounds(one.ratio),
             f"{one.tail.mean:.2f}",
-            "pays" if one.pays else "costs" if one.costs else "no difference",
+            one.decision,
         )
-    console.print(table)
-    console.print()
-    for text in [*doubts(runs), sentence(found)]:
+    # What speaks against the figures comes first, as figures are read as facts.
+    for text in [*warnings, sentence(found)]:
         console.print(text, markup=False)
+    console.print()
+    console.print(table)
 
 
 def _bounds(value: Interval) -> str:

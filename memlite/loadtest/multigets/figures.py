@@ -120,7 +120,8 @@ def _ratio(found: Sequence[Comparison]) -> Plot:
         "multigets-ratio",
         title,
         "Below 1, sharding is faster. Bars are 95% confidence intervals over repetitions, in each "
-        "of which both ways were measured in turn; one that crosses 1 shows no difference.",
+        "of which both ways were measured in turn; where one crosses 1, it cannot be told "
+        "which is faster.",
         draw,
     )
 

@@ -11,12 +11,11 @@ from memlite.loadtest.multigets.analysis import (
     Comparison,
     Side,
     buckets,
-    doubts,
     sentence,
 )
 from memlite.loadtest.multigets.cluster import SAMPLE
 from memlite.loadtest.multigets.figures import plots_of
-from memlite.loadtest.multigets.runs import Run, Settings
+from memlite.loadtest.multigets.runs import Settings
 from memlite.loadtest.report.page import draw, render
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.results import Interval, Latency
@@ -26,9 +25,15 @@ __all__ = ["tables_of", "write_multigets"]
 
 
 def write_multigets(
-    settings: Settings, runs: Sequence[Run], found: Sequence[Comparison], folder: Path
+    settings: Settings, warnings: Sequence[str], found: Sequence[Comparison], folder: Path
 ) -> Path:
     """Write the page, the figures as PNG, ``multigets.csv`` and ``histograms.csv``.
+
+    Args:
+        settings: what was measured.
+        warnings: what speaks against the measurement, in sentences.
+        found: what was found.
+        folder: the destination directory.
 
     Returns:
         The path of the page.
@@ -46,7 +51,7 @@ def write_multigets(
         subtitle=f"{settings.nodes} nodes behind a proxy, {settings.clients} clients, values of "
         f"{size(settings.value_size)}",
         answer=sentence(found),
-        doubts=doubts(runs),
+        doubts=warnings,
         plots=plots,
         drawings=drawings,
         tables=tables_of(found),
@@ -84,7 +89,7 @@ def tables_of(found: Sequence[Comparison]) -> list[Table]:
                     _ratio(one.tail),
                     grouped(one.sharded.requests.mean),
                     grouped(one.together.requests.mean),
-                    "pays" if one.pays else "costs" if one.costs else "no difference",
+                    one.decision,
                 ]
                 for one in found
             ],

@@ -385,7 +385,14 @@ def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
             "--proxy-option trace is for one proxy",
         ),
         (["--cluster", "2", "--in-flight", "1000000"], "--in-flight: must be 1 to 16384"),
-        (["--cluster", "2", "--proxy-option", "replicas=3"], "number of nodes, 2, not 3"),
+        (
+            ["--cluster", "2", "--paths", "proxied,direct", "--proxy-option", "replicas=2"],
+            "with --paths direct each key would have one copy: use --paths proxied,asked",
+        ),
+        (
+            ["--cluster", "2", "--paths", "proxied", "--proxy-option", "replicas=3"],
+            "number of nodes, 2, not 3",
+        ),
         (
             ["--cluster", "2", "--in-flight", "2", "--proxy-option", "in-flight=3"],
             "--proxy-option in-flight is given twice",

@@ -332,6 +332,8 @@ def test_responses_without_variation_favour_no_model() -> None:
     models = compare_models(["a"], {(0,): [2.0, 2.0], (1,): [2.0, 2.0]})
     assert (models.advantage, models.better) == (0, models.additive)
     assert models.additive.effects[0].p_value == 1
+    once = compare_models(["a"], {(0,): [2.0], (1,): [20.0]})
+    assert (once.freedom, once.advantage, once.better.multiplicative) == (0, 0.0, False)
     below = compare_models(["a"], {(0,): [-2.0, 2.0], (1,): [2.0, 3.0]})
     assert below.multiplicative is None
 

@@ -1,8 +1,12 @@
 """What an experiment says: sentences, tables and files, of effects that are known."""
 
 import csv
+import dataclasses
 import io
 import math
+import random
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,10 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
 
+from memlite.lab import compare_models
+from memlite.loadtest.factorial import sentences
+from memlite.loadtest.factorial.analysis import RESPONSES, Analysis
+from memlite.loadtest.factorial.design import design_of
 from memlite.loadtest.factorial.output import save_analysis
 from memlite.loadtest.factorial.sentences import answer, doubts, why_this_model
 from memlite.loadtest.factorial.tables import print_table
@@ -17,6 +25,7 @@ from memlite.loadtest.report import factorial_page
 from memlite.loadtest.report.factorial_plots import interactions, main_effects, variation
 from memlite.loadtest.report.factorial_residuals import residuals
 from memlite.loadtest.report.style import DARK, LIGHT
+from memlite.loadtest.results import Checks, LawCheck, RepetitionCheck
 from tests.unit.loadtest.experiments import Experiment, experiment
 
 FACTORS = ["clients=2,8,32", "value-size=100,10k"]
@@ -69,6 +78,73 @@ def test_factors_that_add(adding: Experiment) -> None:
     assert why_this_model(analyses[0]).startswith("Factors are said to add")
 
 
+def test_bounds_have_the_responses_unit_and_sign() -> None:
+    """Response times that factors add to: by 5 ms, by -600 µs, and by nothing much."""
+    design = design_of(["clients=2,8", "value-size=100,10k", "keys=10,20"], [], 3, 1)
+    source = random.Random(3)
+
+    def time(levels: Sequence[int]) -> float:
+        return 2000.0 + 5000 * levels[0] - 600 * levels[1] + source.gauss(0, 10)
+
+    responses = {levels: [time(levels) for _ in range(3)] for levels in design.combinations}
+    models = compare_models(design.names, responses)
+    response = next(one for one in RESPONSES if one.name == "response_time")
+    first, second, third, *_ = answer(
+        design, Analysis(response, dataclasses.replace(models, advantage=-10.0))
+    )
+    found = re.fullmatch(
+        r"Changing clients from 2 to 8 raises the mean response time by ([\d.]+) ms "
+        r"\(([\d.]+) to ([\d.]+) ms\); it explains .*",
+        first,
+    )
+    assert found is not None, first
+    value, low, high = map(float, found.groups())
+    assert 4.9 < low <= value <= high < 5.1
+    found = re.search(r"lowers the mean response time by (\d+) µs \((\d+) to (\d+) µs\)", second)
+    assert found is not None, second
+    value, low, high = map(float, found.groups())
+    assert 550 < low <= value <= high < 650
+    assert third.startswith("No effect of keys (p = ")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        ("4.97 ms", "5.01 ms", "4.97 to 5.01 ms"),
+        ("990 µs", "1.01 ms", "990 µs to 1.01 ms"),
+        ("-3 µs", "12 µs", "-3 to 12 µs"),
+        ("4,900 operations per second", "5,100 operations per second",
+         "4,900 to 5,100 operations per second"),
+    ],
+)  # fmt: skip
+def test_a_unit_is_written_once(low: str, high: str, text: str) -> None:
+    assert sentences.span(low, high) == text
+
+
+def test_one_factor_measured_once_does_not_tell_the_model() -> None:
+    design, _, analyses = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n, repetitions=1)
+    assert "cannot be told" in why_this_model(analyses[0])
+    first, *_ = answer(design, analyses[0])
+    assert first.startswith("Changing clients from 2 to 8 raises throughput by ")
+    _, _, twice = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n, repetitions=2)
+    assert "cannot be told" not in why_this_model(twice[0])
+
+
+def test_checks_are_doubts() -> None:
+    design, measured, _ = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n)
+    before = list(doubts(design, measured))
+    one, point = measured[0], measured[0].point
+    law = LawCheck(2, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 0.02, holds=False)
+    checks = Checks((RepetitionCheck(point.repetitions[0].number, law),))
+    wrong = dataclasses.replace(point, checks=checks)
+    measured[0] = dataclasses.replace(
+        one, results=dataclasses.replace(one.results, points=(wrong,))
+    )
+    assert list(doubts(design, measured)) == [
+        *before, "checks of 6 runs found: R is not N/X − Z in 1",
+    ]  # fmt: skip
+
+
 def test_factors_that_depend_on_each_other() -> None:
     design, _, analyses = experiment(
         ["servers=1,3", "proxies=1,2"], lambda servers, proxies: 1000 * 4.0 ** (servers * proxies)
@@ -90,7 +166,11 @@ def test_factors_that_depend_on_each_other() -> None:
 def test_chance_is_called_chance() -> None:
     design, measured, analyses = experiment(FACTORS, lambda *_: 1000)
     said = list(answer(design, analyses[0]))
-    assert any("can be told from chance of clients (p = " in one for one in said)
+    assert any(
+        one.startswith("No effect of clients (p = ")
+        and one.endswith(") on throughput can be told from chance.")
+        for one in said
+    )
     assert list(doubts(design, measured)) == []
     once = experiment(FACTORS, lambda clients, _: 1000 * 2.0**clients, repetitions=1)
     assert list(doubts(*once[:2])) == ["with one repetition, effects cannot be told from chance"]
@@ -137,6 +217,19 @@ def test_files_recombine_to_what_was_measured(
 
 
 @pytest.mark.slow
+def test_doubts_come_first_on_the_page(tmp_path: Path) -> None:
+    design, measured, analyses = experiment(["clients=1,2"], lambda n: 1000 * 2.0**n)
+    for number, one in enumerate(measured):
+        limited = dataclasses.replace(one.point, generator_limited=True)
+        whole = dataclasses.replace(one.results, points=(limited,))
+        measured[number] = dataclasses.replace(one, results=whole)
+    page, *_ = factorial_page.write(design, measured, analyses, tmp_path)
+    text = page.read_text()
+    at = text.index("The load generator was the limit in 6 of 6 runs")
+    assert 0 < at < text.index('class="verdict answer"') < text.index("<table")
+
+
+@pytest.mark.slow
 def test_the_page_is_complete_and_text_is_escaped(tmp_path: Path) -> None:
     design, measured, analyses = experiment(
         ["clients=1,2", "distribution=<b>,&"],
@@ -151,7 +244,7 @@ def test_the_page_is_complete_and_text_is_escaped(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in text
     for part in ("Sign table", "Analysis of variance", "What matters", "Changing clients from 1"):
         assert part in text
-    for outside in ("http://", "https://", "<script", "src="):
+    for outside in ("http://", "https://", "<script src", "src="):
         assert outside not in text.replace("http://www.w3.org/", "")
 
 

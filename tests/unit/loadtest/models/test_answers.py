@@ -1,17 +1,22 @@
 """What is said of systems that are known: the bottleneck, and what could not be tested."""
 
 import dataclasses
+import io
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
-from memlite.lab import Station
+from memlite.lab import Station, fit_demands
 from memlite.loadtest.models.assess import Outcome, assess, doubts
 from memlite.loadtest.models.build import inputs_of, models_of
+from memlite.loadtest.models.fitting import best_queue
+from memlite.loadtest.models.output import print_models
+from memlite.loadtest.models.page import write_models
 from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.models.sweep import Sweep, sweeps
 from memlite.loadtest.models.traces import Traced
@@ -150,7 +155,7 @@ def test_a_law_that_does_not_hold_is_a_doubt() -> None:
     repetitions = [dataclasses.replace(one, think_time=5000.0) for one in wrong[2].repetitions]
     wrong[2] = point("a", wrong[2].clients, 0.0, 100, repetitions)
     (said,) = modelled(wrong).doubts
-    assert said.startswith("At 4 clients, R is not N/X − Z")
+    assert said.startswith("a: at 4 clients, R is not N/X − Z")
 
 
 # Proxies
@@ -204,3 +209,55 @@ def test_gaps_of_a_sample_are_not_tested(share: float) -> None:
     ]
     assert any("times between arrivals" in one for one in reasons) == (share == 1)
     assert list(doubts(found)) == []
+
+
+@pytest.mark.slow
+def test_doubts_come_first(tmp_path: Path) -> None:
+    """Those of all targets, before the answers and all tables, in the terminal and on the page."""
+    measured = [
+        dataclasses.replace(one, generator_limited=name == "b")
+        for name in "ab"
+        for one in points(name, [SERVER, DELAY], lambda _: {"server": 80e-6}, clients=(1, 2))
+    ]
+    made = results(measured)
+    found = model_targets(made)
+    out = io.StringIO()
+    print_models(found, out)
+    text = out.getvalue()
+    assert text.startswith("b: the load generator was the limit at 1, 2 clients.\n")
+    assert text.index("a: nothing that was measured") < text.index("M/M/1  ")
+    page = write_models(made, found, tmp_path).read_text()
+    assert page.count("b: the load generator was the limit at") == 1
+    at = page.index("b: the load generator was the limit at 1, 2 clients")
+    assert 0 < at < page.index('id="answer"') < page.index("<table")
+
+
+def test_thousands_of_clients_are_fitted() -> None:
+    """Two requests at a time, of 5 ms each: what a network of stations finds as well."""
+    disk, rest = Station("disk", 5e-3, 2), Station("rest", 100e-3, 0)
+    clients = (1, 8, 32, 128)
+    measured = points("disk", [disk, rest], lambda _: {}, clients=clients)
+    sweep = swept_of(measured)
+    found = best_queue(sweep.loads, [1, 2, 3, 8])
+    assert found.servers == 2
+    for fitted, true in ((found.service, 5e-3), (found.elsewhere, 100e-3)):
+        low, high = fitted.interval
+        assert low <= true <= high
+        assert high - low < true / 2
+    network = fit_demands(
+        [disk, rest],
+        ["disk", "rest"],
+        clients,
+        [load.throughput.mean for load in sweep.loads],
+        sweep.think_time,
+    )
+    assert found.service.value == pytest.approx(network.demands["disk"].value, rel=1e-4)
+    assert found.service.interval == pytest.approx(network.demands["disk"].interval, rel=1e-3)
+    assert found.deviation == pytest.approx(network.deviation, rel=1e-3)
+    many = [*sweep.loads, dataclasses.replace(sweep.loads[-1], clients=5000)]
+    assert best_queue(many, [2]).service.value == pytest.approx(5e-3, rel=0.05)
+
+
+def swept_of(measured: Sequence[Point]) -> Sweep:
+    (found,) = sweeps(results(measured))
+    return found

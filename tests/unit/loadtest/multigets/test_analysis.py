@@ -1,5 +1,7 @@
 """From which size on sharding pays, of runs whose times are known."""
 
+import dataclasses
+import io
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,8 @@ from memlite.cluster.topology import Node, Topology
 from memlite.core.errors import ConfigError
 from memlite.loadtest.multigets.analysis import buckets, compare_sizes, doubts, sentence
 from memlite.loadtest.multigets.cluster import prefixes
+from memlite.loadtest.multigets.command import print_comparison
+from memlite.loadtest.multigets.page import write_multigets
 from memlite.loadtest.multigets.runs import (
     Run,
     Settings,
@@ -52,7 +56,8 @@ def runs(ratio: Callable[[int], float], noise: float = 0.01, repetitions: int = 
 def test_the_size_from_which_sharding_pays() -> None:
     found = compare_sizes(runs(lambda size: {4: 1.0, 5: 1.0}.get(size, 1.2 if size < 4 else 0.8)))
     assert [one.size for one in found if one.pays] == [6, 7, 8, 9]
-    assert [one.size for one in found if one.costs] == [1, 2, 3]
+    assert [one.size for one in found if one.costs] == [2, 3]
+    assert found[0].decision == "–"
     for one in found:
         assert one.ratio.low is not None
         assert one.ratio.high is not None
@@ -69,9 +74,17 @@ def test_sharding_that_costs() -> None:
 
 
 def test_what_cannot_be_told() -> None:
-    none = sentence(compare_sizes(runs(lambda size: 1.0)))
-    assert none.startswith("Up to 9 keys, there is no size from which on sharding pays; ")
-    assert "cannot be told from chance" in none
+    none = sentence(compare_sizes(runs(lambda size: 1.0, noise=0.003)))
+    assert none.startswith(
+        "Sharding does not pay at any size up to 9 keys; if it is faster at all, by"
+    )
+    noisy = sentence(compare_sizes(runs(lambda size: 0.92, noise=0.2)))
+    assert noisy == "Up to 9 keys, it cannot be told from which size on sharding pays."
+    once = sentence(compare_sizes(runs(lambda size: 0.5 if size == 3 else 1.0)))
+    assert once.startswith("Up to 9 keys, it cannot be told from which size on sharding pays; ")
+    assert "it is faster with 3; the difference cannot be told from chance with 2, 4, " in once
+    slow = sentence(compare_sizes(runs(lambda size: 1.5 if size == 3 else 1.0, noise=0.003)))
+    assert slow.startswith("Sharding does not pay at any size up to 9 keys: it is slower with 3; ")
     one = sentence(compare_sizes(runs(lambda size: 0.5, repetitions=1)))
     assert one == "With one repetition, it cannot be told from which size on sharding pays."
     alone = [run for run in runs(lambda size: 1.0) if run.size == 1]
@@ -150,3 +163,17 @@ def test_runs_are_saved_and_get_the_proxys_times(tmp_path: Path) -> None:
     (tmp_path / "multigets.json").write_text("{}")
     with pytest.raises(ConfigError, match="is not a file of multi-gets"):
         load_runs(SETTINGS, tmp_path)
+
+
+@pytest.mark.slow
+def test_doubts_come_first(tmp_path: Path) -> None:
+    """Before the answer and all tables, in the terminal and on the page."""
+    measured = [dataclasses.replace(run, generator_share=0.99) for run in runs(lambda size: 0.5)]
+    found = compare_sizes(measured)
+    out = io.StringIO()
+    print_comparison(found, doubts(measured), out)
+    first, *_ = out.getvalue().splitlines()
+    assert first.startswith("A process that generates load used up to 99% of a core")
+    assert out.getvalue().index("Sharding pays from 2 keys on") < out.getvalue().index("ratio")
+    page = write_multigets(SETTINGS, doubts(measured), found, tmp_path).read_text()
+    assert 0 < page.index("99% of a core") < page.index('id="answer"') < page.index("<table")

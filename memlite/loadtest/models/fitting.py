@@ -1,0 +1,101 @@
+"""A queue whose parameters fit the throughputs of a closed loop best."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from memlite.lab import Estimate, closed_mmm
+from memlite.loadtest.models.sweep import Load
+
+__all__ = ["QueueFit", "best_queue"]
+
+_Floats = npt.NDArray[np.float64]
+_CONFIDENCE: Final = 0.95
+_SHORTEST: Final = 1e-6  # of the longest cycle
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFit:
+    """A closed M/M/m, fitted to measured throughputs.
+
+    Attributes:
+        servers: how many it has.
+        service: the time that a server takes for a request, in seconds.
+        elsewhere: the time that a request takes elsewhere, without a queue, in seconds.
+        deviation: the standard deviation of the measured throughputs from the fitted ones, as a
+            share of them.
+    """
+
+    servers: int
+    service: Estimate
+    elsewhere: Estimate
+    deviation: float
+
+
+def best_queue(loads: Sequence[Load], servers: Sequence[int]) -> QueueFit:
+    """Find the queue that fits best: a nonlinear regression for each number of servers.
+
+    The logarithms of throughputs are fitted. Unlike a network of stations, a single queue takes
+    time that grows with the number of clients alone, so that thousands of them are no problem.
+
+    Args:
+        loads: three or more.
+        servers: the numbers of servers to try; more than there are clients are no different.
+    """
+    return min((_fit(loads, one) for one in servers), key=lambda one: one.deviation)
+
+
+def _fit(loads: Sequence[Load], servers: int) -> QueueFit:
+    # Imported here, as they take a while.
+    from scipy.optimize import OptimizeWarning, curve_fit
+    from scipy.special import stdtrit
+
+    measured = np.log([one.throughput.mean for one in loads])
+
+    def predicted(_: _Floats, service: float, elsewhere: float) -> _Floats:
+        return np.log(
+            [
+                closed_mmm(
+                    one.clients,
+                    one.think_time + math.exp(elsewhere),
+                    math.exp(-service),
+                    servers,
+                ).throughput
+                for one in loads
+            ]
+        )
+
+    cycle = max(one.clients / one.throughput.mean for one in loads)
+    lowest, highest = math.log(cycle * _SHORTEST), math.log(cycle * 1e3)
+    fastest = max(one.throughput.mean for one in loads)
+    start = np.log([servers / fastest, loads[0].response_time.mean / 2])
+    with warnings.catch_warnings():
+        # Intervals are infinite then, which says it.
+        warnings.simplefilter("ignore", OptimizeWarning)
+        found, covariance = curve_fit(
+            predicted,
+            np.array([one.clients for one in loads], float),
+            measured,
+            np.clip(start, lowest + 1e-6, highest - 1e-6),
+            bounds=(lowest, highest),
+            xtol=1e-10,
+            ftol=1e-12,
+        )
+    freedom = len(loads) - 2
+    missed = predicted(measured, *found) - measured
+    reach = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2)) * np.sqrt(np.diag(covariance))
+    service, elsewhere = (
+        Estimate(math.exp(value), _exp(value - width), _exp(value + width))
+        for value, width in zip(found.tolist(), reach.tolist(), strict=True)
+    )
+    deviation = math.sqrt(float((missed**2).sum()) / freedom)
+    return QueueFit(servers, service, elsewhere, deviation)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf

@@ -1,0 +1,40 @@
+"""Measurements that go on: one process at a time, and systems that differ are named."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from memlite.core.errors import ConfigError
+from memlite.loadtest.machine import machine, versions
+from memlite.loadtest.resuming import differences, locked, systems
+
+
+def test_a_folder_is_measured_for_by_one_process(tmp_path: Path) -> None:
+    refused = pytest.raises(ConfigError, match="another process measures there")
+    with locked(tmp_path), refused, locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_systems_that_differ_are_named(tmp_path: Path) -> None:
+    assert systems(tmp_path, measuring=False) == []
+    assert systems(tmp_path, measuring=True) == [(machine(), versions())]
+    assert differences(systems(tmp_path, measuring=True)) == ""
+    path = tmp_path / "systems.json"
+    saved = orjson.loads(path.read_bytes())
+    saved[0]["versions"]["memlite"] = "0.0.1"
+    saved[0]["machine"]["cores"] = 99
+    saved[0]["machine"]["hostname"] = "elsewhere"
+    path.write_bytes(orjson.dumps(saved))
+    assert len(systems(tmp_path, measuring=False)) == 1
+    text = differences(systems(tmp_path, measuring=True))
+    here = machine()["cores"], versions()["memlite"]
+    assert text == (
+        f"measurements are of different systems: cores 99 and {here[0]}, "
+        f"memlite 0.0.1 and {here[1]}"
+    )
+    path.write_text("{")
+    with pytest.raises(ConfigError, match="is not a list of systems"):
+        systems(tmp_path, measuring=True)
