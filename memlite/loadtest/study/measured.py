@@ -12,6 +12,8 @@ from memlite.loadtest.factorial.runs import Measured as Run
 from memlite.loadtest.factorial.sentences import answer as of_experiment
 from memlite.loadtest.models.study import TargetModels
 from memlite.loadtest.multigets.analysis import Comparison, sentence
+from memlite.loadtest.multigets.analysis import doubts as doubts_of_gets
+from memlite.loadtest.multigets.runs import Run as MultiGets
 from memlite.loadtest.results import Point, Results
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.sections import Line, lines
@@ -32,7 +34,8 @@ class Measured:
         design: that of the experiment.
         runs: its runs.
         analyses: the analysis of each response of the experiment.
-        multigets: gets of several keys, sharded against from one node, by their size.
+        gets: the measurements of gets of several keys.
+        multigets: sharded against from one node, by their size.
         models: the models of some targets: the title of each, and what they say.
     """
 
@@ -41,6 +44,7 @@ class Measured:
     design: Design
     runs: Sequence[Run]
     analyses: Sequence[Analysis]
+    gets: Sequence[MultiGets]
     multigets: Sequence[Comparison]
     models: Mapping[str, TargetModels]
 
@@ -54,6 +58,11 @@ class Measured:
         """All measurements."""
         points = [point for results in self.sweeps.values() for point in results.points]
         return [*points, *(run.point for run in self.runs)]
+
+    @property
+    def failed(self) -> int:
+        """How many requests failed, but for gets of several keys that did."""
+        return sum(sum(point.errors.values()) for point in self.points)
 
 
 def doubts(measured: Measured) -> Iterator[str]:
@@ -69,9 +78,10 @@ def doubts(measured: Measured) -> Iterator[str]:
     if doubt:
         yield f"While it was measured, {doubt}: on a quiet machine the figures may differ."
     yield from _of_checks(list(measured.sweeps.values()))
-    failed = sum(sum(point.errors.values()) for point in points)
-    if failed:
-        yield f"{grouped(failed)} requests failed."
+    if measured.failed:
+        yield f"{grouped(measured.failed)} requests failed."
+    for doubt in doubts_of_gets(measured.gets):
+        yield f"Gets of several keys: {doubt[0].lower()}{doubt[1:]}"
 
 
 def _of_checks(sweeps: Sequence[Results]) -> Iterator[str]:

@@ -10,7 +10,9 @@ pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[be
 
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.multigets.analysis import compare_sizes
+from memlite.loadtest.multigets.runs import Run
 from memlite.loadtest.results import Results
+from memlite.loadtest.statistics import latency, new_histogram
 from memlite.loadtest.study.design import QUICK, Sweep, study
 from memlite.loadtest.study.measured import Measured, doubts
 from tests.unit.loadtest.capacity.systems import system
@@ -22,14 +24,14 @@ def sweep(section: str, workload: str = "read-only", in_flight: int = 0) -> Swee
     return Sweep(f"{section}-{workload}-{in_flight}", section, workload, in_flight, ())
 
 
-def measured(sweeps: dict[Sweep, Results] | None = None) -> Measured:
+def measured(sweeps: dict[Sweep, Results] | None = None, gets: Sequence[Run] = ()) -> Measured:
     """Return a study with these sweeps, or with some without faults."""
     design, runs, analyses = experiment(
         ["clients=2,16", "workers=1,2"], lambda one, other: 1000 * (1 + one) * (2 + other)
     )
     chosen = sweeps or {sweep("direct"): system(nodes=1)}
     wanted = study(QUICK, "memory", [], 1)
-    return Measured(wanted, chosen, design, runs, analyses, compare_sizes([]), {})
+    return Measured(wanted, chosen, design, runs, analyses, gets, compare_sizes(gets), {})
 
 
 def said(found: Measured, words: str) -> Sequence[str]:
@@ -46,3 +48,19 @@ def test_checks_that_found_something() -> None:
     assert said(found, "Checks doubt") == [
         "Checks doubt 1 of 2 measurements of the sweeps; the commonest reason is 'outlier', of 1."
     ]
+
+
+def test_gets_of_several_keys_are_doubted_as_well() -> None:
+    times = latency(new_histogram())
+    run = Run(4, True, 1, 0.0, 1.0, 1e4, 3, 2, 0.95, 0.3, times)
+    assert said(measured(gets=[run]), "Gets of several keys: ") == [
+        (
+            "Gets of several keys: a process that generates load used up to 95% of a core, and "
+            "response times include its own."
+        ),
+        "Gets of several keys: other programs used up to 30% of the machine's processors.",
+        "Gets of several keys: 2 requests failed.",
+        "Gets of several keys: 3 keys were not found.",
+    ]
+    faultless = replace(run, misses=0, errors=0, generator_share=0.1, other=0.0)
+    assert not said(measured(gets=[faultless]), "Gets of several keys")

@@ -1,12 +1,14 @@
 """A study: what it measures, and what its tables say of systems that are known."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
 
+from memlite.cli.main import main
 from memlite.core.errors import ConfigError
 from memlite.loadtest.options import parse
 from memlite.loadtest.report.style import LIGHT, png
@@ -14,6 +16,7 @@ from memlite.loadtest.report.tables import Table
 from memlite.loadtest.results import ProxyTimes, Results
 from memlite.loadtest.study.design import FULL, QUICK, Scale, Sweep, study
 from memlite.loadtest.study.figures import sweep_plot, times_plot
+from memlite.loadtest.study.output import check, keep
 from memlite.loadtest.study.sections import (
     lines,
     table_of_direct,
@@ -68,6 +71,70 @@ def test_all_runs_are_possible(scale: Scale) -> None:
 def test_too_little_to_compare(changes: dict[str, tuple[int, ...]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         study(replace(QUICK, **changes), "memory", [], 1)
+
+
+def test_the_order_of_loads_and_limits_does_not_matter() -> None:
+    given = study(replace(QUICK, clients=(64, 16, 4, 1), in_flight=(64, 8)), "memory", [], 1)
+    assert given == study(QUICK, "memory", [], 1)
+    assert "--clients=64" in given.of_experiment
+    assert "in-flight=8,64" in given.factors
+
+
+def test_the_gets_of_several_keys_have_the_options_of_the_study() -> None:
+    usual = study(QUICK, "memory", [], 7).multigets
+    assert (usual.backend, usual.keys, usual.value_size, usual.seed) == ("memory", 10_000, 1024, 7)
+    others = ["--keys", "100", "--value-size=2k", "--server-option", "durability=always"]
+    found = study(QUICK, "file", others, 7).multigets
+    assert (found.backend, found.keys, found.value_size) == ("file", 100, 2048)
+    assert found.options == (("durability", "always"),)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rate", "100"], "study: --rate is not for a study"),
+        (["--pipeline=4"], "study: --pipeline is not for a study"),
+        (["--multiget=4"], "study: --multiget is not for a study"),
+        (["--think-time=1ms"], "study: --think-time is not for a study"),
+        (["--trace", "a.csv"], "study: --trace is not for a study"),
+        (["--find-knee"], "study: --find-knee is not for a study"),
+        (["--target=127.0.0.1:1"], "study: --target is not for a study"),
+        (["--cluster=2"], "study: --cluster is what the study itself sets"),
+        (["--keys=100", "--servers", "2"], "study: --cluster is what the study itself sets"),
+        (["--proxies=2"], "study: --proxies is what the study itself sets"),
+        (["--proxy-option=replicas=2"], "study: --proxy-option is what the study itself sets"),
+        (["--paths=direct"], "study: --paths is what the study itself sets"),
+        (["--backends=file"], "study: --backends is what the study itself sets: use --backend"),
+        (["--workload=ycsb-a"], "study: --workload is what the study itself sets"),
+        (["--mix=get=1"], "study: --mix is what the study itself sets"),
+        (["--value-size=100,1k"], "study: --value-size: one size"),
+        (["--key=100"], "unrecognized arguments: --key=100"),
+    ],
+)
+def test_options_that_are_not_for_a_study(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert main(["bench", "study", "--quick", "--out", str(folder), *options]) == 64
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    assert main(["bench", "study", "--quick", "--out", str(tmp_path)]) == 64
+    assert f"--out {tmp_path} contains something other than this study" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_another_seed_is_another_study(tmp_path: Path) -> None:
+    keep(tmp_path, study(QUICK, "memory", [], 1))
+    assert check(tmp_path, study(QUICK, "memory", [], 1))
+    for other in (study(QUICK, "memory", [], 2), study(QUICK, "file", [], 1)):
+        with pytest.raises(ConfigError, match=f"--out {tmp_path} contains something other"):
+            check(tmp_path, other)
 
 
 def test_servers_of_known_demand() -> None:
