@@ -13,7 +13,9 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest.options import parse
 from memlite.loadtest.report.style import LIGHT, png
 from memlite.loadtest.report.tables import Table
-from memlite.loadtest.results import ProxyTimes, Results
+from memlite.loadtest.results import MachineUse, ProxyTimes, Results
+from memlite.loadtest.scaling import row_of
+from memlite.loadtest.selection import highest_throughput
 from memlite.loadtest.study.design import FULL, QUICK, Scale, Sweep, study
 from memlite.loadtest.study.figures import sweep_plot, times_plot
 from memlite.loadtest.study.output import check, keep
@@ -23,6 +25,7 @@ from memlite.loadtest.study.sections import (
     table_of_proxied,
     table_of_writes,
 )
+from memlite.loadtest.units import percent
 from tests.unit.loadtest.capacity.systems import system
 
 
@@ -150,6 +153,49 @@ def test_servers_of_known_demand() -> None:
     assert first[-1] == "a node"
     assert first[-2] == "10 µs"
     assert png(sweep_plot("direct", "Reads", found).draw(LIGHT)).startswith(b"\x89PNG")
+
+
+def test_a_row_is_of_one_measurement() -> None:
+    """The busiest server is that of the point at which throughput stops growing."""
+    (line,) = lines({sweep("direct"): system(demand=10, nodes=1)}, "direct")
+    points = line.results.points
+    (info,) = line.results.targets
+    assert line.saturated is not highest_throughput(points)
+    busiest = [
+        percent(row_of(line.results, info, point).nodes[0])
+        for point in (line.saturated, highest_throughput(points))
+    ]
+    (row,) = table_of_direct([line]).rows
+    assert row[5] == busiest[0] != busiest[1]
+
+
+def test_other_programs_are_a_doubt_and_not_a_limit() -> None:
+    busy = system(demand=10, nodes=1)
+    points = [
+        replace(
+            point,
+            repetitions=[
+                replace(one, machine=MachineUse(other=0.5, steal=0.0)) for one in point.repetitions
+            ],
+        )
+        for point in busy.points
+    ]
+    found = lines({sweep("direct"): replace(busy, points=points)}, "direct")
+    assert table_of_direct(found).rows[0][-1] == "a node"
+
+
+def test_what_is_unknown_is_not_zero() -> None:
+    def without_processes(results: Results) -> Results:
+        points = [
+            replace(point, repetitions=[replace(one, processes={}) for one in point.repetitions])
+            for point in results.points
+        ]
+        return replace(results, points=points)
+
+    direct = lines({sweep("direct"): without_processes(system(nodes=1))}, "direct")
+    assert table_of_direct(direct).rows[0][5:7] == ["–", "–"]
+    proxied = lines({sweep("proxied", in_flight=8): without_processes(system(nodes=1))}, "proxied")
+    assert table_of_proxied(proxied).rows[0][5:10] == ["–"] * 5
 
 
 def test_times_that_proxies_measured() -> None:
