@@ -93,6 +93,32 @@ class Study:
         return ["compare", *sweep.options, f"--clients={numbers}", *self._measuring, *self.common]
 
     @property
+    def commands(self) -> list[list[str]]:
+        """The command lines that measure the same, each of which can be run alone.
+
+        Gets of several keys are among them if their nodes are as that command starts them.
+        """
+        factors = [f"--factor={one}" for one in self.factors]
+        often = [f"--repetitions={self.scale.repetitions}", f"--seed={self.seed}"]
+        found = [self.arguments(sweep) for sweep in self.sweeps]
+        found.append(["factorial", *factors, *self.of_experiment, *often])
+        gets = self.multigets
+        if gets.backend == "memory" and not gets.options:
+            found.append(
+                [
+                    "multigets",
+                    f"--sizes={','.join(map(str, gets.sizes))}",
+                    f"--nodes={gets.nodes}",
+                    f"--clients={gets.clients}",
+                    f"--keys={gets.keys}",
+                    f"--value-size={gets.value_size}",
+                    f"--duration={gets.duration:g}s",
+                    *often,
+                ]
+            )
+        return found
+
+    @property
     def of_experiment(self) -> list[str]:
         """The options of ``compare`` that are the same in all runs of the experiment."""
         scale = self.scale

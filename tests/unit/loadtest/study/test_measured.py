@@ -19,6 +19,7 @@ from memlite.loadtest.results import Results
 from memlite.loadtest.statistics import latency, new_histogram
 from memlite.loadtest.study.design import QUICK, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
+from memlite.loadtest.study.report import sections
 from tests.unit.loadtest.capacity.systems import CLIENTS, NOISE, system
 from tests.unit.loadtest.experiments import Experiment, experiment
 from tests.unit.loadtest.models.synthetic import points
@@ -33,7 +34,7 @@ def sweep(section: str, workload: str = "read-only", in_flight: int = 0) -> Swee
 @functools.cache
 def some_experiment() -> Experiment:
     return experiment(
-        ["clients=2,16", "workers=1,2"], lambda one, other: 1000 * (1 + one) * (2 + other)
+        ["clients=2,4,16", "workers=1,2"], lambda one, other: 1000 * (1 + one) * (2 + other)
     )
 
 
@@ -136,6 +137,7 @@ def test_differences_between_noisy_measurements() -> None:
     )
 
 
+@pytest.mark.slow
 def test_models_are_quoted_with_what_they_are_about_if_one_fits() -> None:
     stations = [Station("server", 80e-6), Station("network", 150e-6, 0)]
     known = points("a", stations, lambda _: {"server": 80e-6}, clients=(1, 2, 4, 8))
@@ -149,3 +151,18 @@ def test_models_are_quoted_with_what_they_are_about_if_one_fits() -> None:
     )
     found = replace(found, models={"reads from one server": wrong})
     assert not [one for one in answer(found) if "bottleneck" in one]
+
+
+def test_tables_have_only_characters_that_latex_knows() -> None:
+    histogram = new_histogram()
+    histogram.record_value(100)
+    gets = [
+        Run(4, sharded, number, 0.0, 1.0, 1e4, 0, 0, 0.1, 0.0, latency(histogram))
+        for sharded in (True, False)
+        for number in (1, 2)
+    ]
+    tables = [table for section in sections(measured(whole(), gets)) for table in section.tables]
+    assert len(tables) > 6
+    assert any("→" in table.csv for table in tables)
+    for table in tables:
+        assert table.latex.isascii(), table.latex

@@ -10,6 +10,7 @@ pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[be
 
 from memlite.cli.main import main
 from memlite.core.errors import ConfigError
+from memlite.loadtest.factorial.design import design_of
 from memlite.loadtest.options import parse
 from memlite.loadtest.report.style import LIGHT, png
 from memlite.loadtest.report.tables import Table
@@ -81,6 +82,24 @@ def test_the_order_of_loads_and_limits_does_not_matter() -> None:
     assert given == study(QUICK, "memory", [], 1)
     assert "--clients=64" in given.of_experiment
     assert "in-flight=8,64" in given.factors
+
+
+def test_each_command_can_be_run_alone() -> None:
+    wanted = study(QUICK, "memory", ["--keys=100"], 5)
+    *sweeps, experiment, gets = wanted.commands
+    assert sweeps == [wanted.arguments(one) for one in wanted.sweeps]
+    parsed = parse(experiment)
+    assert parsed is not None
+    assert parsed.command == "factorial"
+    assert design_of(parsed.factor, parsed.others, parsed.repetitions, parsed.seed) == design_of(
+        wanted.factors, wanted.of_experiment, QUICK.repetitions, 5
+    )
+    parsed = parse(gets)
+    assert parsed is not None
+    assert (parsed.command, parsed.keys, parsed.seed) == ("multigets", 100, 5)
+    assert parsed.sizes == list(QUICK.keys_per_get)
+    # That command has no such nodes.
+    assert study(QUICK, "file", [], 1).commands[-1][0] == "factorial"
 
 
 def test_the_gets_of_several_keys_have_the_options_of_the_study() -> None:
