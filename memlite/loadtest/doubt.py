@@ -14,6 +14,7 @@ __all__ = [
     "compare",
     "doubt_about_saturation",
     "machine_doubt",
+    "spread",
 ]
 
 # The half-width of a confidence interval, as a share of the mean, above which repetitions differ
@@ -82,9 +83,9 @@ def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
         return doubt
     if any(point.generator_limited for point in points):
         return "the load generator is the limit"
-    spread = max(map(_spread, points))
-    if spread > _MOST_SPREAD:
-        return f"throughput varies by ±{percent(spread)} between repetitions"
+    most = max(map(spread, points))
+    if most > _MOST_SPREAD:
+        return f"throughput varies by ±{percent(most)} between repetitions"
     shares = [
         repetition.server.thread_share or repetition.server.cpu_share
         for point in points
@@ -150,7 +151,11 @@ def machine_doubt(points: Sequence[Point]) -> str:
     return ""
 
 
-def _spread(point: Point) -> float:
+def spread(point: Point) -> float:
+    """Return the half-width of the interval of a point's throughput, as a share of the mean.
+
+    It is 0 if there is no interval.
+    """
     interval = point.throughput
     if interval.high is None or not interval.mean:
         return 0.0

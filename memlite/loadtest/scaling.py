@@ -6,10 +6,17 @@ from typing import Final
 
 from memlite.loadtest import selection
 from memlite.loadtest.defaults import PROXIED
-from memlite.loadtest.results import ClusterInfo, Point, Repetition, Results, ServerUse
+from memlite.loadtest.results import (
+    ClusterInfo,
+    Point,
+    Repetition,
+    Results,
+    ServerUse,
+    TargetInfo,
+)
 from memlite.loadtest.units import duration, grouped, percent
 
-__all__ = ["Row", "findings", "is_proxy", "rows"]
+__all__ = ["Row", "findings", "is_proxy", "row_of", "rows"]
 
 # A process that uses this share of a core, or a machine of its cores, is the limit.
 _BUSY: Final = 0.85
@@ -67,12 +74,24 @@ def rows(results: Results) -> list[Row]:
         for target in results.targets:
             if target.cluster is not None and target.name in groups:
                 point = selection.highest_throughput(groups[target.name])
-                cores = float(results.machine.get("cores", 0))
-                found.append(_row(target.name, target.cluster, point, cores))
+                found.append(row_of(results, target, point))
     return found
 
 
-def _row(target: str, cluster: ClusterInfo, point: Point, cores: float) -> Row:
+def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
+    """Return the row of one measurement.
+
+    Args:
+        results: those that have it.
+        info: what was measured.
+        point: the measurement.
+
+    Raises:
+        ValueError: it is not of a cluster.
+    """
+    if info.cluster is None:
+        raise ValueError(f"{info.name} is not a cluster")
+    target, cores = info.name, float(results.machine.get("cores", 0))
     known = [one for one in point.repetitions if one.processes and one.operations]
     shares = _means([_shares(one.processes) for one in known])
     demands = _means([_demands(one) for one in known])
@@ -82,7 +101,7 @@ def _row(target: str, cluster: ClusterInfo, point: Point, cores: float) -> Row:
     return Row(
         target=target,
         label=target.partition(", ")[2] or target,
-        cluster=cluster,
+        cluster=info.cluster,
         point=point,
         proxy=max(proxies, default=None),
         nodes=nodes,

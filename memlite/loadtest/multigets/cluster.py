@@ -32,12 +32,18 @@ class TracedCluster(Target):
         nodes: how many there are.
         trace: the file that the proxy writes.
         settings: how to launch the nodes.
+        backend: theirs: ``memory``, ``file`` or ``memcached``.
+
+    Raises:
+        ConfigError: the nodes have no such options.
     """
 
-    def __init__(self, nodes: int, trace: Path, settings: LaunchSettings) -> None:
+    def __init__(
+        self, nodes: int, trace: Path, settings: LaunchSettings, backend: str = "memory"
+    ) -> None:
         super().__init__(f"{nodes} nodes", "cluster")
         self._nodes = [
-            LaunchedServer(f"node {number}", "memory", settings) for number in range(1, nodes + 1)
+            LaunchedServer(f"node {number}", backend, settings) for number in range(1, nodes + 1)
         ]
         self._trace = trace
         self._settings = settings
@@ -67,6 +73,7 @@ class TracedCluster(Target):
             *("--trace-sample", f"1/{SAMPLE}"),
             command=_PROXY,
             conn_limit=self._settings.connections,
+            max_item_size=self._settings.item_size,
             environment=os.environ,
         )
         try:

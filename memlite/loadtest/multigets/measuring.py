@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import StartError
 from memlite.loadtest.measure import measure
 from memlite.loadtest.messages import Task
@@ -26,6 +27,8 @@ __all__ = ["complete", "missing"]
 
 _WARM_UP = 0.25  # seconds
 _TRACE = "trace.csv"
+# What an item takes besides its value, so that values of a megabyte can be measured.
+_ITEM_OVERHEAD = 4096
 
 
 def complete(settings: Settings, folder: Path, display: ProgressDisplay) -> list[Run]:
@@ -95,11 +98,16 @@ def _measure_missing(
     if not wanted:
         return True
     display.expect_measurements(len(wanted))
-    launch = LaunchSettings(folder, connections=settings.clients + 64)
+    launch = LaunchSettings(
+        folder,
+        connections=settings.clients + 64,
+        item_size=max(MEGABYTE, settings.value_size) + _ITEM_OVERHEAD,
+        options=settings.options,
+    )
     try:
         with (
             Pool(settings.nodes) as pool,
-            TracedCluster(settings.nodes, trace, launch) as target,
+            TracedCluster(settings.nodes, trace, launch, settings.backend) as target,
         ):
             measuring = _Measuring(settings, pool, target, display)
             measuring.store_keys()

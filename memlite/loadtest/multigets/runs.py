@@ -13,6 +13,7 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest import files
 from memlite.loadtest.models.traces import Period, read_pieces
 from memlite.loadtest.results import Latency, Repetition
+from memlite.loadtest.server_options import Given
 from memlite.loadtest.statistics import HIGHEST, latency, new_histogram
 
 __all__ = ["NAME", "Run", "Settings", "load_runs", "run_of", "save_runs", "with_proxy"]
@@ -34,6 +35,8 @@ class Settings:
         duration: of a measurement, in seconds.
         repetitions: of each size, sharded and not.
         seed: of all randomness, of the order as well.
+        backend: of the nodes: ``memory``, ``file`` or ``memcached``.
+        options: further ones of the nodes.
     """
 
     sizes: tuple[int, ...]
@@ -44,6 +47,8 @@ class Settings:
     duration: float
     repetitions: int
     seed: int
+    backend: str = "memory"
+    options: tuple[Given, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

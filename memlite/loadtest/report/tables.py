@@ -18,7 +18,19 @@ _LATEX: Final = {
     "×": r"$\times$",
     "−": r"$-$",
     "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "→": r"$\rightarrow$",
+    "∞": r"$\infty$",
+    "·": r"$\cdot$",
+    "²": "$^2$",
+    "σ": r"$\sigma$",
+    "κ": r"$\kappa$",
     "–": "--",
+    "…": r"\ldots{}",
+    "“": "``",
+    "”": "''",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{NO-BREAK SPACE}": "~",
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
@@ -107,4 +119,4 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def _latex(text: str) -> str:
-    return re.sub(r"[\\~^µ±×−≤–&%$#_{}]", lambda found: _LATEX[found[0]], text)
+    return "".join(_LATEX.get(character, character) for character in text)

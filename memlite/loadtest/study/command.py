@@ -25,6 +25,7 @@ from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.output import SWEEPS, keep, save
+from memlite.loadtest.study.output import check as check_folder
 from memlite.loadtest.study.progress import ExperimentProgress, StudyProgress
 from memlite.loadtest.study.runs import Sweeps
 from memlite.loadtest.study.sections import lines
@@ -54,30 +55,32 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
         StartError: a run cannot begin, or has failed.
     """
     wanted = _study(options, others)
+    design = _design(wanted)
     folder = options.out or new_folder()
     sweeps = Sweeps(wanted, folder / SWEEPS)
     sweeps.plans()  # checks the options
-    check(_design(wanted, options.seed), folder)
+    check(design, folder)
+    check_folder(folder, wanted)
     prepare(folder)
     for name in (SWEEPS, _MULTIGETS, _EXPERIMENT):
         (folder / name).mkdir(exist_ok=True)
     try:
         with locked(folder):
             keep(folder, wanted)
-            measured = _measure(sweeps, folder, options)
+            measured = _measure(sweeps, design, folder, quiet=options.quiet)
             save(folder, measured)
+            page = _write(measured, folder)
     except KeyboardInterrupt:
         sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
         return _INTERRUPTED
     except StartError as error:
-        raise StartError(f"{error}; {goes_on(folder)}") from None
+        # A run of the experiment says how to go on with that alone.
+        problem = str(error).removesuffix(f"; {goes_on(folder / _EXPERIMENT)}")
+        raise StartError(f"{problem}; {goes_on(folder)}") from None
     sentences = [*doubts(measured), *answer(measured)]
     out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
-    # Imported here: the plotting libraries take a second to import.
-    from memlite.loadtest.study.report import write
-
-    out.write(f"\nreport: {write(measured, folder)}\n")
-    if any(point.errors for point in measured.points):
+    out.write(f"\nreport: {page}\n")
+    if measured.failed or any(run.errors for run in measured.gets):
         sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
         return _ERRORS
     return 0
@@ -97,18 +100,25 @@ def _study(options: argparse.Namespace, others: Sequence[str]) -> Study:
     return study(scale, options.backend, [workers, *others], options.seed)
 
 
-def _design(wanted: Study, seed: int) -> Design:
-    return design_of(wanted.factors, wanted.of_experiment, wanted.scale.repetitions, seed)
+def _design(wanted: Study) -> Design:
+    return design_of(wanted.factors, wanted.of_experiment, wanted.scale.repetitions, wanted.seed)
 
 
-def _measure(sweeps: Sweeps, folder: Path, options: argparse.Namespace) -> Measured:
+def _write(measured: Measured, folder: Path) -> Path:
+    # Imported here: the plotting libraries take a second to import.
+    from memlite.loadtest.study.report import write
+
+    return write(measured, folder)
+
+
+def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Measured:
     wanted, there = sweeps.study, sweeps.there()
-    design, of_experiment = _design(wanted, options.seed), folder / _EXPERIMENT
+    of_experiment = folder / _EXPERIMENT
     keep_design(of_experiment / DESIGN_NAME, design)
     left = sweeps.missing(there)
     left += len(missing_of(design, of_experiment))
     left += missing_multigets(wanted.multigets, folder / _MULTIGETS)
-    with progress_display(quiet=options.quiet) as bar:
+    with progress_display(quiet=quiet) as bar:
         bar.expect_measurements(left)
         progress = StudyProgress(bar)
         found = sweeps.measure(there, progress)
@@ -118,17 +128,16 @@ def _measure(sweeps: Sweeps, folder: Path, options: argparse.Namespace) -> Measu
     analyses = analyse(design, runs)
     save_analysis(of_experiment, design, runs, analyses)
     compared = compare_sizes(multigets)
-    return Measured(wanted, found, design, runs, analyses, compared, _models(found))
+    return Measured(wanted, found, design, runs, analyses, multigets, compared, _models(found))
 
 
 def _models(found: Mapping[Sweep, Results]) -> dict[str, TargetModels]:
     """Return the models of one server, of a proxy before it, and of the whole system."""
     highest = max(sweep.in_flight for sweep in found)
+    limited = {sweep: one for sweep, one in found.items() if sweep.in_flight == highest}
     chosen = {
         "reads from one server": lines(found, "direct", "read-only")[0],
-        "reads through one proxy": next(
-            one for one in lines(found, "proxied", "read-only") if one.sweep.in_flight == highest
-        ),
-        "writes to the whole system": lines(found, "writes")[-1],
+        "reads through one proxy": lines(limited, "proxied", "read-only")[0],
+        "writes to the whole system": lines(limited, "writes")[0],
     }
     return {title: model_targets(line.results)[0] for title, line in chosen.items()}

@@ -1,11 +1,12 @@
 """What a study measures: sweeps over numbers of clients, and a factorial experiment."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.multigets.runs import Settings
+from memlite.loadtest.study.common import parse_common
 
 __all__ = ["FULL", "QUICK", "Scale", "Study", "Sweep", "study"]
 
@@ -71,6 +72,7 @@ class Study:
         factors: the factors of the experiment, as options.
         common: options of ``compare`` that are the same in all runs.
         multigets: the gets of several keys.
+        seed: of the order in which the experiment and the multi-gets are measured.
     """
 
     scale: Scale
@@ -78,6 +80,7 @@ class Study:
     factors: tuple[str, ...]
     common: tuple[str, ...]
     multigets: Settings
+    seed: int
 
     def arguments(self, sweep: Sweep, clients: Sequence[int] = ()) -> list[str]:
         """Return the command line of a sweep, which is one of ``compare``.
@@ -90,10 +93,36 @@ class Study:
         return ["compare", *sweep.options, f"--clients={numbers}", *self._measuring, *self.common]
 
     @property
+    def commands(self) -> list[list[str]]:
+        """The command lines that measure the same, each of which can be run alone.
+
+        Gets of several keys are among them if their nodes are as that command starts them.
+        """
+        factors = [f"--factor={one}" for one in self.factors]
+        often = [f"--repetitions={self.scale.repetitions}", f"--seed={self.seed}"]
+        found = [self.arguments(sweep) for sweep in self.sweeps]
+        found.append(["factorial", *factors, *self.of_experiment, *often])
+        gets = self.multigets
+        if gets.backend == "memory" and not gets.options:
+            found.append(
+                [
+                    "multigets",
+                    f"--sizes={','.join(map(str, gets.sizes))}",
+                    f"--nodes={gets.nodes}",
+                    f"--clients={gets.clients}",
+                    f"--keys={gets.keys}",
+                    f"--value-size={gets.value_size}",
+                    f"--duration={gets.duration:g}s",
+                    *often,
+                ]
+            )
+        return found
+
+    @property
     def of_experiment(self) -> list[str]:
         """The options of ``compare`` that are the same in all runs of the experiment."""
         scale = self.scale
-        clients = f"--clients={scale.clients[-1]}"
+        clients = f"--clients={max(scale.clients)}"
         return [clients, *_times(scale), *self.common]
 
     @property
@@ -108,18 +137,23 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
         scale: how much.
         backend: of the nodes.
         others: options of ``compare`` for all its runs.
-        seed: of the order in which multi-gets are measured.
+        seed: of the order in which the experiment and the multi-gets are measured.
 
     Raises:
-        ConfigError: the scale leaves nothing to compare.
+        ConfigError: the scale leaves nothing to compare, or an option is not for a study.
     """
+    scale = replace(
+        scale, clients=tuple(sorted(scale.clients)), in_flight=tuple(sorted(scale.in_flight))
+    )
+    middle = scale.clients[len(scale.clients) // 2]
     if len(scale.clients) < 3:
         raise ConfigError("bench: --clients: a study needs three numbers of clients or more")
-    if sorted(scale.clients)[len(scale.clients) // 2] < _NODES:
+    if middle < _NODES:
         raise ConfigError(f"bench: --clients: half of the numbers must be {_NODES} or more")
     if len(scale.in_flight) < 2:
         raise ConfigError("bench: --in-flight: a study needs two limits or more")
-    low, high = min(scale.in_flight), sorted(scale.in_flight)[min(2, len(scale.in_flight) - 1)]
+    low, high = scale.in_flight[0], scale.in_flight[:3][-1]
+    common = parse_common(backend, others)
     return Study(
         scale,
         tuple(_sweeps(scale)),
@@ -133,13 +167,16 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
         Settings(
             scale.keys_per_get,
             _NODES,
-            sorted(scale.clients)[len(scale.clients) // 2],
-            _KEYS,
-            _VALUE_SIZE,
+            middle,
+            getattr(common, "keys.count") or _KEYS,
+            common.value_size[0] if common.value_size else _VALUE_SIZE,
             scale.duration,
             scale.repetitions,
             seed,
+            backend,
+            tuple(common.server_option),
         ),
+        seed,
     )
 
 

@@ -1,25 +1,32 @@
 """Everything that a study has measured and calculated, for its report and its file."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from memlite.loadtest import checking, selection
-from memlite.loadtest.doubt import machine_doubt
+from memlite.loadtest.doubt import machine_doubt, spread
 from memlite.loadtest.factorial.analysis import Analysis
 from memlite.loadtest.factorial.design import Design
 from memlite.loadtest.factorial.runs import Measured as Run
 from memlite.loadtest.factorial.sentences import answer as of_experiment
 from memlite.loadtest.models.study import TargetModels
 from memlite.loadtest.multigets.analysis import Comparison, sentence
-from memlite.loadtest.results import Point, Results
+from memlite.loadtest.multigets.analysis import doubts as doubts_of_gets
+from memlite.loadtest.multigets.runs import Run as MultiGets
+from memlite.loadtest.results import Point, Repetition, Results
+from memlite.loadtest.statistics import ratio
 from memlite.loadtest.study.design import Study, Sweep
-from memlite.loadtest.study.sections import Line, lines
+from memlite.loadtest.study.sections import Line, lines, plus_minus
 from memlite.loadtest.units import duration, grouped, percent
 
 __all__ = ["Measured", "answer", "doubts"]
 
 _WORDS = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes (10 to 1)"}
+_CANNOT_BE_TOLD: Final = "the difference cannot be told from chance"
+# The half-width of an interval, as a share of the mean, that is worth a warning.
+_MOST_SPREAD: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,8 @@ class Measured:
         design: that of the experiment.
         runs: its runs.
         analyses: the analysis of each response of the experiment.
-        multigets: gets of several keys, sharded against from one node, by their size.
+        gets: the measurements of gets of several keys.
+        multigets: sharded against from one node, by their size.
         models: the models of some targets: the title of each, and what they say.
     """
 
@@ -41,6 +49,7 @@ class Measured:
     design: Design
     runs: Sequence[Run]
     analyses: Sequence[Analysis]
+    gets: Sequence[MultiGets]
     multigets: Sequence[Comparison]
     models: Mapping[str, TargetModels]
 
@@ -55,6 +64,11 @@ class Measured:
         points = [point for results in self.sweeps.values() for point in results.points]
         return [*points, *(run.point for run in self.runs)]
 
+    @property
+    def failed(self) -> int:
+        """How many requests failed, but for gets of several keys that did."""
+        return sum(sum(point.errors.values()) for point in self.points)
+
 
 def doubts(measured: Measured) -> Iterator[str]:
     """Yield what speaks against the figures, the gravest first."""
@@ -68,10 +82,17 @@ def doubts(measured: Measured) -> Iterator[str]:
     doubt = machine_doubt(points)
     if doubt:
         yield f"While it was measured, {doubt}: on a quiet machine the figures may differ."
+    widest = max(
+        (spread(point) for results in measured.sweeps.values() for point in results.points),
+        default=0.0,
+    )
+    if widest > _MOST_SPREAD:
+        yield f"Throughput varied by up to ±{percent(widest)} between repetitions."
     yield from _of_checks(list(measured.sweeps.values()))
-    failed = sum(sum(point.errors.values()) for point in points)
-    if failed:
-        yield f"{grouped(failed)} requests failed."
+    if measured.failed:
+        yield f"{grouped(measured.failed)} requests failed."
+    for doubt in doubts_of_gets(measured.gets):
+        yield f"Gets of several keys: {doubt[0].lower()}{doubt[1:]}"
 
 
 def _of_checks(sweeps: Sequence[Results]) -> Iterator[str]:
@@ -99,41 +120,86 @@ def answer(measured: Measured) -> Iterator[str]:
     yield _of_writes(lines(measured.sweeps, "writes"))
     yield sentence(measured.multigets)
     yield from list(of_experiment(measured.design, measured.analyses[0]))[:2]
-    for models in measured.models.values():
-        yield models.answer[0]
+    for title, models in measured.models.items():
+        yield from _of_models(title, models)
 
 
 def _of_servers(workload: str, found: Sequence[Line]) -> str:
     parts = [
-        f"{grouped(one.saturated.throughput.mean)} with {one.name.partition(',')[0]} "
-        f"({_clients(one.saturated)})"
+        f"{plus_minus(one.saturated.throughput)} with {one.name.partition(',')[0]} "
+        f"({_clients(one.saturated.clients)})"
         for one in found
     ]
-    return f"Without a proxy, {_WORDS[workload]} per second: {'; '.join(parts)}."
+    return f"Without a proxy, {_WORDS[workload]} per second: {'; '.join(parts)}{_doubt_of(found)}."
 
 
 def _of_proxies(workload: str, found: Sequence[Line], direct: Sequence[Line]) -> str:
     best = max(found, key=lambda one: one.saturated.throughput.mean)
     alone = direct[0].saturated
     share = best.saturated.throughput.mean / alone.throughput.mean
-    points = {point.clients: point for point in selection.closed_loop(best.results)}
-    fewest = min(points)
-    alone_points = {point.clients: point for point in selection.closed_loop(direct[0].results)}
-    more = points[fewest].response["all"].mean - alone_points[fewest].response["all"].mean
+    doubt = "" if _differ(best.saturated, alone, _throughput) else f" ({_CANNOT_BE_TOLD})"
     return (
-        f"One node behind {best.name}: up to {grouped(best.saturated.throughput.mean)} "
-        f"{_WORDS[workload]} per second, {percent(share)} of those without a proxy; without load, "
-        f"a response takes {duration(abs(more))} {'longer' if more >= 0 else 'less'}."
+        f"One node behind {best.name}: up to {plus_minus(best.saturated.throughput)} "
+        f"{_WORDS[workload]} per second, {percent(share)} of those without a proxy{doubt}; "
+        f"{_delay(best, direct[0])}."
     )
+
+
+def _delay(proxied: Line, direct: Line) -> str:
+    """Return what a proxy adds to the response time with the fewest clients of both."""
+    points = {point.clients: point for point in selection.closed_loop(proxied.results)}
+    others = {point.clients: point for point in selection.closed_loop(direct.results)}
+    fewest = min(points.keys() & others.keys())
+    one, other = points[fewest], others[fewest]
+    if not _differ(one, other, _response_time):
+        return f"with {_clients(fewest)}, the difference in response time is within the variation"
+    more = one.response["all"].mean - other.response["all"].mean
+    longer = "longer" if more >= 0 else "less"
+    return f"with {_clients(fewest)}, a response takes {duration(abs(more))} {longer}"
 
 
 def _of_writes(found: Sequence[Line]) -> str:
     parts = [
-        f"{grouped(one.saturated.throughput.mean)} with {one.sweep.in_flight} in flight"
+        f"{plus_minus(one.saturated.throughput)} with {one.sweep.in_flight} in flight"
         for one in found
     ]
-    return f"Writes per second to all nodes through the proxies: {'; '.join(parts)}."
+    return (
+        f"Writes per second to all nodes through the proxies: {'; '.join(parts)}{_doubt_of(found)}."
+    )
 
 
-def _clients(point: Point) -> str:
-    return "1 client" if point.clients == 1 else f"{grouped(point.clients)} clients"
+def _of_models(title: str, models: TargetModels) -> Iterator[str]:
+    """Yield the bottleneck if a model that was not fitted agrees with what was measured."""
+    start = f"{models.sweep.target}: "
+    found = models.answer[0]
+    if found.startswith(start) and any(
+        one.fits and not one.model.fitted for one in models.assessments
+    ):
+        yield f"{title[0].upper()}{title[1:]}: {found.removeprefix(start)}"
+
+
+def _doubt_of(found: Sequence[Line]) -> str:
+    """Return that the lowest and the highest throughput cannot be told apart, if so."""
+    points = sorted((one.saturated for one in found), key=lambda one: one.throughput.mean)
+    if len(points) < 2 or _differ(points[0], points[-1], _throughput):
+        return ""
+    return f" ({_CANNOT_BE_TOLD})"
+
+
+def _differ(one: Point, other: Point, value: Callable[[Repetition], float]) -> bool:
+    """Return whether two measurements differ by more than repetitions do, by Welch's t-test."""
+    values = [[value(each) for each in point.repetitions] for point in (one, other)]
+    found = ratio(*values)
+    return found.low is not None and found.high is not None and not found.low <= 1 <= found.high
+
+
+def _throughput(one: Repetition) -> float:
+    return one.throughput
+
+
+def _response_time(one: Repetition) -> float:
+    return one.response["all"].mean
+
+
+def _clients(number: int) -> str:
+    return "1 client" if number == 1 else f"{grouped(number)} clients"

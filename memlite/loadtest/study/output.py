@@ -14,7 +14,7 @@ from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import Study
 from memlite.loadtest.study.measured import Measured, answer, doubts
 
-__all__ = ["FORMAT", "SWEEPS", "keep", "runs_of", "save"]
+__all__ = ["FORMAT", "SWEEPS", "check", "keep", "runs_of", "save"]
 
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
@@ -51,23 +51,34 @@ def runs_of(path: Path, workload: str) -> list[Results]:
 
 
 def keep(folder: Path, study: Study) -> None:
-    """Save what is measured, or check that what is there is the same.
+    """Save what is measured, unless that is there already.
 
     Raises:
-        ConfigError: it is another study, or no study; or the file cannot be read or written.
+        ConfigError: the folder has something else; or the file cannot be read or written.
+    """
+    if not check(folder, study):
+        _write(folder / JSON_NAME, _design(study))
+
+
+def check(folder: Path, study: Study) -> bool:
+    """Return whether a folder has this study, or a part of it.
+
+    Raises:
+        ConfigError: it has another study, or results of something else; or they cannot be read.
     """
     path = folder / JSON_NAME
     try:
         before = json.loads(path.read_bytes())
     except FileNotFoundError:
-        _write(path, _design(study))
-        return
+        return False
     except (OSError, ValueError) as error:
         raise ConfigError(f"bench: {path}: {error}") from None
-    if not isinstance(before, dict) or {**before, **_design(study)} != before:
+    design = json.loads(orjson.dumps(_design(study)))  # as it is read back
+    if not isinstance(before, dict) or {**before, **design} != before:
         raise ConfigError(
-            f"bench: --out {folder} has something else than this study; choose another folder"
+            f"bench: --out {folder} contains something other than this study; choose another folder"
         )
+    return True
 
 
 def save(folder: Path, measured: Measured) -> None:
@@ -102,7 +113,9 @@ def _design(study: Study) -> dict[str, Any]:
         "version": _VERSION,
         "sweeps": {sweep.name: study.arguments(sweep) for sweep in study.sweeps},
         "experiment": {"factors": list(study.factors), "options": study.of_experiment},
+        "multigets": study.multigets,
         "repetitions": study.scale.repetitions,
+        "seed": study.seed,
     }
 
 

@@ -1,5 +1,6 @@
 """The report of a study: ``report.html``, with each figure as PNG and each table as CSV."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from memlite.loadtest.multigets.figures import plots_of as multiget_plots
 from memlite.loadtest.multigets.page import tables_of
 from memlite.loadtest.report.factorial_plots import main_effects, variation
 from memlite.loadtest.report.factorial_residuals import residuals
-from memlite.loadtest.report.page import PAGE_NAME, date, draw, render
+from memlite.loadtest.report.page import PAGE_NAME, date, draw, render, run_facts
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.study.figures import sweep_plot, times_plot
@@ -80,7 +81,6 @@ def write(measured: Measured, folder: Path) -> Path:
     for one in found:
         for table in one.tables:
             files.write(folder / "tables" / f"{table.name}.csv", table.csv.encode())
-    first = measured.first
     page = render(
         "study.html.j2",
         title="A study of servers, proxies and nodes",
@@ -91,10 +91,8 @@ def write(measured: Measured, folder: Path) -> Path:
         models=values,
         drawings=drawings,
         bound=percent(BOUND),
-        machine=first.machine,
-        versions=first.versions,
-        sweeps=[(sweep, measured.study.arguments(sweep)) for sweep in measured.sweeps],
-        experiment=" ".join(measured.study.of_experiment),
+        run=run_facts("", measured.first),
+        commands=[shlex.join(["memlite", "bench", *one]) for one in measured.study.commands],
     )
     path = folder / PAGE_NAME
     files.write(path, page.encode())
@@ -129,7 +127,7 @@ def sections(measured: Measured) -> Iterator[Section]:
     yield Section(
         "proxied",
         "One node behind proxies",
-        ["A proxy has at most so many requests in flight to the node; others wait in its queue."],
+        ["A proxy has a limited number of requests in flight; others wait in its queue."],
         [table_of_proxied(proxied)],
         [
             *(

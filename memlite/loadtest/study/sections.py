@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from memlite.loadtest import scaling, selection
-from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.results import Interval, Point, ProxyTimes, Results
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.study.design import Sweep
 from memlite.loadtest.units import duration, grouped, percent
 
-__all__ = ["Line", "lines", "table_of_direct", "table_of_proxied", "table_of_writes"]
+__all__ = ["Line", "lines", "plus_minus", "table_of_direct", "table_of_proxied", "table_of_writes"]
+
+_UNKNOWN: Final = "–"
+_NO_LIMIT: Final = "none was busy"
+_BATCHES: Final = (
+    "The time at a node is a mean over batches of requests, and that in service one over requests: "
+    "the former can be the larger one."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +107,9 @@ def table_of_proxied(found: Sequence[Line]) -> Table:
             [f"{one.sweep.workload}, {one.name}", *_usual(one), *_times(one), *_proxies(one)]
             for one in found
         ],
-        "Times in the queue, of service and at the node are what the proxies measured: before a "
+        "Times in the queue, in service and at the node are what the proxies measured: before a "
         "worker took the request, from then to the node's reply, and from the write to the node to "
-        "its reply. Queue length: as each request found it.",
+        f"its reply. {_BATCHES} Queue length: as each request found it.",
     )
 
 
@@ -128,19 +135,21 @@ def table_of_writes(found: Sequence[Line]) -> Table:
         [Column("", text=True), *(Column(f"{one.sweep.in_flight} in flight") for one in found)],
         [list(row) for row in zip(titles, *columns, strict=True)],
         "Each write goes to all nodes. By the law: the clients, divided by the time that the "
-        "proxies saw, in the queue, in service and between a reply and the next request.",
+        "proxies saw, in the queue, in service and between a reply and the next request. "
+        f"{_BATCHES}",
     )
 
 
 def _usual(one: Line) -> Iterator[str]:
     point = one.saturated
     yield grouped(point.clients)
-    yield _throughput(point.throughput)
+    yield plus_minus(point.throughput)
     yield duration(_mean_time(point))
     yield duration(point.response["all"].p99)
 
 
-def _throughput(one: Interval) -> str:
+def plus_minus(one: Interval) -> str:
+    """Return a number with the half-width of its interval, if it has one: ``41,200 ± 310``."""
     if one.high is None:
         return grouped(one.mean)
     return f"{grouped(one.mean)} ± {grouped(one.high - one.mean)}"
@@ -151,26 +160,24 @@ def _mean_time(point: Point) -> float:
 
 
 def _row(one: Line) -> scaling.Row:
-    (found,) = scaling.rows(one.results)
-    return found
+    (target,) = one.results.targets
+    return scaling.row_of(one.results, target, one.saturated)
 
 
 def _nodes(one: Line) -> Iterator[str]:
     row = _row(one)
-    yield percent(max(row.nodes, default=0.0))
-    yield duration(row.node_demand or 0.0)
-    yield _limit(one, row)
+    yield _known(max(row.nodes, default=None), percent)
+    yield _known(row.node_demand, duration)
+    yield row.limit or _NO_LIMIT
 
 
 def _proxies(one: Line) -> tuple[str, str]:
     row = _row(one)
-    return percent(row.proxy or 0.0), _limit(one, row)
+    return _known(row.proxy, percent), row.limit or _NO_LIMIT
 
 
-def _limit(one: Line, row: scaling.Row) -> str:
-    if machine_doubt([one.saturated]):
-        return "other programs"
-    return row.limit or "none was busy"
+def _known(value: float | None, text: Callable[[float], str]) -> str:
+    return _UNKNOWN if value is None else text(value)
 
 
 def _proxy_times(one: Line) -> list[ProxyTimes]:
@@ -181,7 +188,7 @@ def _times(one: Line) -> Iterator[str]:
     yield _time(one, "queue")
     yield _time(one, "service")
     times = [sum(found.nodes.values()) / len(found.nodes) for found in _proxy_times(one)]
-    yield duration(sum(times) / len(times)) if times else "–"
+    yield duration(sum(times) / len(times)) if times else _UNKNOWN
     yield _length(one)
 
 
@@ -200,9 +207,9 @@ def _by_law(one: Line) -> str:
         for found in _proxy_times(one)
         if found.queue is not None and found.service is not None and found.think is not None
     ]
-    return grouped(clients / (sum(cycles) / len(cycles)) * 1e6) if cycles else "–"
+    return grouped(clients / (sum(cycles) / len(cycles)) * 1e6) if cycles else _UNKNOWN
 
 
 def _mean(values: Iterable[float | None], text: Callable[[float], str]) -> str:
     known = [value for value in values if value is not None]
-    return text(sum(known) / len(known)) if known else "–"
+    return text(sum(known) / len(known)) if known else _UNKNOWN

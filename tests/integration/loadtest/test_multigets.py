@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,11 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.cli.main import main
+from memlite.loadtest.multigets.cluster import TracedCluster
+from memlite.loadtest.multigets.measuring import complete
+from memlite.loadtest.multigets.runs import Settings
+from memlite.loadtest.progress import ProgressDisplay
+from memlite.loadtest.targets import LaunchSettings
 from tests.support.waiting import wait_until
 
 COMMAND = [
@@ -108,3 +114,19 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in text
     assert len(text.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_nodes_with_another_backend_and_values_of_more_than_a_megabyte(tmp_path: Path) -> None:
+    settings = Settings((1, 2), 2, 2, 4, 2_000_000, 0.2, 1, 1, "file", (("durability", "none"),))
+    runs = complete(settings, tmp_path, ProgressDisplay())
+    assert len(runs) == 4
+    assert not any(run.errors or run.misses for run in runs)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("memcached"), reason="memcached is not on the PATH")
+def test_nodes_that_are_memcacheds(tmp_path: Path) -> None:
+    launch = LaunchSettings(tmp_path)
+    with TracedCluster(2, tmp_path / "trace.csv", launch, "memcached") as target:
+        assert {target.named[f"node-{one}"].name() for one in (1, 2)} == {"memcached"}

@@ -104,7 +104,7 @@ def test_a_study(tmp_path: Path) -> None:
         [*command, "--in-flight", "4,8"], capture_output=True, text=True, timeout=60
     )
     assert other.returncode == 64
-    assert "something else than this study; choose another folder" in other.stderr
+    assert "contains something other than this study; choose another folder" in other.stderr
 
     done = subprocess.run([*command, "-q"], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,16 @@ def test_csv_is_read_back() -> None:
     assert rows == [["Target", "Mean, µs"], *map(list, TABLE.rows)]
 
 
+def test_latex_of_signs_that_it_lacks() -> None:
+    table = Table("a", "“σ²” → ∞ · κ’s…", [Column("≥")], [["1\N{NO-BREAK SPACE}s"]])
+    assert (
+        r"\caption{``$\sigma$$^2$'' $\rightarrow$ $\infty$ $\cdot$ $\kappa$'s\ldots{}}"
+        in table.latex
+    )
+    assert r"$\geq$ \\" in table.latex
+    assert r"1~s \\" in table.latex
+
+
 def test_latex() -> None:
     assert TABLE.latex == (
         r"""\begin{table}

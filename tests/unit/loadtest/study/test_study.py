@@ -1,25 +1,32 @@
 """A study: what it measures, and what its tables say of systems that are known."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
 
+from memlite.cli.main import main
 from memlite.core.errors import ConfigError
+from memlite.loadtest.factorial.design import design_of
 from memlite.loadtest.options import parse
 from memlite.loadtest.report.style import LIGHT, png
 from memlite.loadtest.report.tables import Table
-from memlite.loadtest.results import ProxyTimes, Results
+from memlite.loadtest.results import MachineUse, ProxyTimes, Results
+from memlite.loadtest.scaling import row_of
+from memlite.loadtest.selection import highest_throughput
 from memlite.loadtest.study.design import FULL, QUICK, Scale, Sweep, study
 from memlite.loadtest.study.figures import sweep_plot, times_plot
+from memlite.loadtest.study.output import check, keep
 from memlite.loadtest.study.sections import (
     lines,
     table_of_direct,
     table_of_proxied,
     table_of_writes,
 )
+from memlite.loadtest.units import percent
 from tests.unit.loadtest.capacity.systems import system
 
 
@@ -70,6 +77,88 @@ def test_too_little_to_compare(changes: dict[str, tuple[int, ...]], message: str
         study(replace(QUICK, **changes), "memory", [], 1)
 
 
+def test_the_order_of_loads_and_limits_does_not_matter() -> None:
+    given = study(replace(QUICK, clients=(64, 16, 4, 1), in_flight=(64, 8)), "memory", [], 1)
+    assert given == study(QUICK, "memory", [], 1)
+    assert "--clients=64" in given.of_experiment
+    assert "in-flight=8,64" in given.factors
+
+
+def test_each_command_can_be_run_alone() -> None:
+    wanted = study(QUICK, "memory", ["--keys=100"], 5)
+    *sweeps, experiment, gets = wanted.commands
+    assert sweeps == [wanted.arguments(one) for one in wanted.sweeps]
+    parsed = parse(experiment)
+    assert parsed is not None
+    assert parsed.command == "factorial"
+    assert design_of(parsed.factor, parsed.others, parsed.repetitions, parsed.seed) == design_of(
+        wanted.factors, wanted.of_experiment, QUICK.repetitions, 5
+    )
+    parsed = parse(gets)
+    assert parsed is not None
+    assert (parsed.command, parsed.keys, parsed.seed) == ("multigets", 100, 5)
+    assert parsed.sizes == list(QUICK.keys_per_get)
+    # That command has no such nodes.
+    assert study(QUICK, "file", [], 1).commands[-1][0] == "factorial"
+
+
+def test_the_gets_of_several_keys_have_the_options_of_the_study() -> None:
+    usual = study(QUICK, "memory", [], 7).multigets
+    assert (usual.backend, usual.keys, usual.value_size, usual.seed) == ("memory", 10_000, 1024, 7)
+    others = ["--keys", "100", "--value-size=2k", "--server-option", "durability=always"]
+    found = study(QUICK, "file", others, 7).multigets
+    assert (found.backend, found.keys, found.value_size) == ("file", 100, 2048)
+    assert found.options == (("durability", "always"),)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rate", "100"], "study: --rate is not for a study"),
+        (["--pipeline=4"], "study: --pipeline is not for a study"),
+        (["--multiget=4"], "study: --multiget is not for a study"),
+        (["--think-time=1ms"], "study: --think-time is not for a study"),
+        (["--trace", "a.csv"], "study: --trace is not for a study"),
+        (["--find-knee"], "study: --find-knee is not for a study"),
+        (["--target=127.0.0.1:1"], "study: --target is not for a study"),
+        (["--cluster=2"], "study: --cluster is what the study itself sets"),
+        (["--keys=100", "--servers", "2"], "study: --cluster is what the study itself sets"),
+        (["--proxies=2"], "study: --proxies is what the study itself sets"),
+        (["--proxy-option=replicas=2"], "study: --proxy-option is what the study itself sets"),
+        (["--paths=direct"], "study: --paths is what the study itself sets"),
+        (["--backends=file"], "study: --backends is what the study itself sets: use --backend"),
+        (["--workload=ycsb-a"], "study: --workload is what the study itself sets"),
+        (["--mix=get=1"], "study: --mix is what the study itself sets"),
+        (["--value-size=100,1k"], "study: --value-size: one size"),
+        (["--key=100"], "unrecognized arguments: --key=100"),
+    ],
+)
+def test_options_that_are_not_for_a_study(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert main(["bench", "study", "--quick", "--out", str(folder), *options]) == 64
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    assert main(["bench", "study", "--quick", "--out", str(tmp_path)]) == 64
+    assert f"--out {tmp_path} contains something other than this study" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_another_seed_is_another_study(tmp_path: Path) -> None:
+    keep(tmp_path, study(QUICK, "memory", [], 1))
+    assert check(tmp_path, study(QUICK, "memory", [], 1))
+    for other in (study(QUICK, "memory", [], 2), study(QUICK, "file", [], 1)):
+        with pytest.raises(ConfigError, match=f"--out {tmp_path} contains something other"):
+            check(tmp_path, other)
+
+
 def test_servers_of_known_demand() -> None:
     """Of 10 µs each, a server takes 100,000 per second, and two take nearly twice as many."""
     one, two = system(demand=10, nodes=1), system(demand=10, nodes=2)
@@ -83,6 +172,49 @@ def test_servers_of_known_demand() -> None:
     assert first[-1] == "a node"
     assert first[-2] == "10 µs"
     assert png(sweep_plot("direct", "Reads", found).draw(LIGHT)).startswith(b"\x89PNG")
+
+
+def test_a_row_is_of_one_measurement() -> None:
+    """The busiest server is that of the point at which throughput stops growing."""
+    (line,) = lines({sweep("direct"): system(demand=10, nodes=1)}, "direct")
+    points = line.results.points
+    (info,) = line.results.targets
+    assert line.saturated is not highest_throughput(points)
+    busiest = [
+        percent(row_of(line.results, info, point).nodes[0])
+        for point in (line.saturated, highest_throughput(points))
+    ]
+    (row,) = table_of_direct([line]).rows
+    assert row[5] == busiest[0] != busiest[1]
+
+
+def test_other_programs_are_a_doubt_and_not_a_limit() -> None:
+    busy = system(demand=10, nodes=1)
+    points = [
+        replace(
+            point,
+            repetitions=[
+                replace(one, machine=MachineUse(other=0.5, steal=0.0)) for one in point.repetitions
+            ],
+        )
+        for point in busy.points
+    ]
+    found = lines({sweep("direct"): replace(busy, points=points)}, "direct")
+    assert table_of_direct(found).rows[0][-1] == "a node"
+
+
+def test_what_is_unknown_is_not_zero() -> None:
+    def without_processes(results: Results) -> Results:
+        points = [
+            replace(point, repetitions=[replace(one, processes={}) for one in point.repetitions])
+            for point in results.points
+        ]
+        return replace(results, points=points)
+
+    direct = lines({sweep("direct"): without_processes(system(nodes=1))}, "direct")
+    assert table_of_direct(direct).rows[0][5:7] == ["–", "–"]
+    proxied = lines({sweep("proxied", in_flight=8): without_processes(system(nodes=1))}, "proxied")
+    assert table_of_proxied(proxied).rows[0][5:10] == ["–"] * 5
 
 
 def test_times_that_proxies_measured() -> None:
