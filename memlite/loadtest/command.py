@@ -110,8 +110,8 @@ def _plan(options: argparse.Namespace) -> int:
     request = Request(
         options.rate, options.p99 * 1e6, options.keys, options.value_size, options.hit_ratio
     )
-    runs = runs_of(options.results, options.workload)
-    found = answer(runs, request, table, price_table.load(options.prices))
+    prices = price_table.load(options.prices)
+    found = answer(runs_of(options.results, options.workload), request, table, prices)
     if options.json:
         sys.stdout.write(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
     else:

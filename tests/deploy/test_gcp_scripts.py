@@ -155,7 +155,7 @@ class World:
     def run(self, name, *arguments, **environment):
         return subprocess.run(
             [self.checkout / "scripts" / name, *map(str, arguments)],
-            capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.path, timeout=60,
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.path, timeout=180,
             env={"PATH": str(self.programs), "PYTHON": sys.executable, "WORLD": str(self.path),
                  "HOME": str(self.path), "PYTHONPATH": str(ROOT)} | environment,
         )  # fmt: skip

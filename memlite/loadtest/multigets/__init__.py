@@ -1,1 +1,3 @@
 """``memlite bench multigets``: gets of several keys, from several nodes or from one."""
+
+__all__: list[str] = []

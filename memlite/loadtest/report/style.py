@@ -274,7 +274,10 @@ def tell(
         tips: what is said of each.
     """
     for x, y, tip in zip(xs, ys, tips, strict=True):
-        (place,) = axes.plot([x], [y], marker="o", markersize=9, linestyle="", alpha=0.0)
+        colour = axes.get_facecolor()
+        (place,) = axes.plot(
+            [x], [y], marker="o", markersize=9, linestyle="", alpha=0.0, color=colour
+        )
         label(place, series, tip)
 
 

@@ -3,3 +3,5 @@
 It measures sweeps over numbers of clients and an experiment with factors, each of which is kept
 when it is over, and writes one report with all tables and figures.
 """
+
+__all__: list[str] = []

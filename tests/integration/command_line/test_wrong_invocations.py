@@ -34,6 +34,8 @@ COMMANDS = {" ".join(command.words): command for command in _commands()}
 # What a command needs apart from the options tried.
 NEEDED = {
     "bench run": ["127.0.0.1:1"],
+    "bench models": ["/no/such/results"],
+    "bench plan": ["/no/such/results", "--rate", "1k", "--p99", "1ms"],
     "bench report": ["/no/such/results"],
     "cluster add": ["--cluster", "memcached://a", "one"],
     "cluster cancel": ["memcached://a"],
@@ -84,6 +86,9 @@ FINE = {
     ("", "--extended", ""),
     ("bench compare", "--gcs-read-latency", ""),  # none
     ("bench compare", "--gcs-write-latency", ""),
+    ("bench models", "--trace", NOT_TO_BE_FOUND),  # nor are the results there
+    ("bench plan", "--workload", "no-such-choice"),  # a study's, and there is none
+    ("bench plan", "--workload", ""),
     ("bench report", "--prices", NOT_TO_BE_FOUND),  # the results are not there either
     ("bench report", "--prices", "/"),
     ("bench report", "--machines", NOT_TO_BE_FOUND),

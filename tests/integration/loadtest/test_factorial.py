@@ -32,7 +32,7 @@ def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
 

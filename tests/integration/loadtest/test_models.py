@@ -77,7 +77,7 @@ def test_a_fit_finds_the_service_time_and_the_workers(workers: int, tmp_path: Pa
     assert worst(fitted) < 0.3, shown
     service = fitted["fitted"]["service time"]
     # The interval covers it, but for 5% of runs: with some room it is never chance.
-    low, high = service["interval"]
+    low, high = service["low"], service["high"]
     assert low * 0.85 <= MEAN <= high * 1.15, shown
     assert service["value"] == pytest.approx(MEAN, rel=0.25), shown
     # By processor time, the server would do far more than it does.
