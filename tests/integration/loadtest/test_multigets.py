@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.cli.main import main
+from memlite.loadtest.resuming import locked
 from tests.support.waiting import wait_until
 
 COMMAND = [
@@ -108,3 +109,12 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in text
     assert len(text.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_one_process_measures_in_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with locked(tmp_path):
+        assert main(["bench", *COMMAND, "--out", str(tmp_path)]) == 64
+    assert f"--out {tmp_path}: another process measures there" in capsys.readouterr().err
+    assert not (tmp_path / "multigets.json").exists()
