@@ -18,6 +18,7 @@ from memlite.loadtest.multigets.cluster import TracedCluster
 from memlite.loadtest.multigets.measuring import complete
 from memlite.loadtest.multigets.runs import Settings
 from memlite.loadtest.progress import ProgressDisplay
+from memlite.loadtest.resuming import locked
 from memlite.loadtest.targets import LaunchSettings
 from tests.support.waiting import wait_until
 
@@ -130,3 +131,12 @@ def test_nodes_that_are_memcacheds(tmp_path: Path) -> None:
     launch = LaunchSettings(tmp_path)
     with TracedCluster(2, tmp_path / "trace.csv", launch, "memcached") as target:
         assert {target.named[f"node-{one}"].name() for one in (1, 2)} == {"memcached"}
+
+
+def test_one_process_measures_in_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with locked(tmp_path):
+        assert main(["bench", *COMMAND, "--out", str(tmp_path)]) == 64
+    assert f"--out {tmp_path}: another process measures there" in capsys.readouterr().err
+    assert not (tmp_path / "multigets.json").exists()
