@@ -193,6 +193,8 @@ def _main(inputs: Inputs) -> Station:
 
 
 def _time(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "any time"
     return duration(seconds * 1e6) if seconds > _NOTHING else "0 µs"
 
 
