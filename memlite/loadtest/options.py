@@ -1,17 +1,15 @@
 """The command line of ``memlite bench``."""
 
 import argparse
-import contextlib
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn
 
 from memlite.core.errors import ConfigError
+from memlite.loadtest import option_values as values
 from memlite.loadtest.defaults import (
     BACKENDS,
     COMPARED_PATHS,
-    PATHS,
     PROXIED,
     READ_LATENCY,
     WITH_PROXY,
@@ -23,9 +21,6 @@ __all__ = ["PASSWORD_VARIABLE", "CompareOption", "command_line", "compare_option
 PASSWORD_VARIABLE = "MEMLITE_BENCH_PASSWORD"  # noqa: S105 - its name
 
 _NAME = "memlite bench"
-_T = TypeVar("_T")
-_SIZES = {"": 1, "k": 1024, "m": 1024**2}
-_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0}
 
 _EXAMPLES = """\
 examples:
@@ -84,7 +79,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     if options.command in ("compare", "run") and options.clients is None:
         # A search for the knee goes up from a single client, unless it is the rate that goes up.
         one = options.find_knee and not options.rate
-        options.clients = _numbers("1" if one else options.usual_clients)
+        options.clients = values.numbers("1" if one else options.usual_clients)
     if options.command == "compare":
         _complete_comparison(options)
     return options
@@ -139,7 +134,7 @@ def command_line() -> argparse.ArgumentParser:
     add = compare.add_argument
     add(
         "--backends",
-        type=_list,
+        type=values.listed,
         metavar="LIST",
         help="memory, file, gcs (an emulated bucket), memcached (the one on the PATH) or URLs such "
         "as gs://bucket/prefix, each optionally followed by =NAME "
@@ -160,7 +155,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     add(
         "--gcs-read-latency",
-        type=_checked(_latency),
+        type=values.checked(values.latency),
         default=READ_LATENCY,
         metavar="DIST",
         help="read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none "
@@ -168,14 +163,14 @@ def command_line() -> argparse.ArgumentParser:
     )
     add(
         "--gcs-write-latency",
-        type=_checked(_latency),
+        type=values.checked(values.latency),
         default=WRITE_LATENCY,
         metavar="DIST",
         help="its write latency (default: %(default)s)",
     )
     add(
         "--server-option",
-        type=_checked(_given),
+        type=values.checked(values.given),
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -228,7 +223,7 @@ def _add_models(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     add(
         "--servers",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         metavar="NUM",
         help="how many requests a server serves at a time (default: as many as it has threads "
         "that are busy)",
@@ -245,19 +240,25 @@ def _add_multigets(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     add = multigets.add_argument
     options: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
-        ("--sizes", _numbers, "1:9,12,16,24,32", "LIST", "numbers of keys: 4, or first:last:step"),
-        ("--nodes", _positive, "3", "NUM", "nodes, and processes that generate load"),
-        ("--clients", _positive, "6", "NUM", "concurrent clients, over all processes"),
-        ("--keys", _positive, "1000", "NUM", "number of keys of each process"),
-        ("--value-size", _size, "100", "NUM", "bytes of a value, such as 100 or 10k"),
-        ("--duration", _duration, "1s", "TIME", "length of a measurement"),
-        ("--repetitions", _positive, "5", "NUM", "measurements of each size, either way"),
+        (
+            "--sizes",
+            values.numbers,
+            "1:9,12,16,24,32",
+            "LIST",
+            "numbers of keys: 4, or first:last:step",
+        ),
+        ("--nodes", values.positive, "3", "NUM", "nodes, and processes that generate load"),
+        ("--clients", values.positive, "6", "NUM", "concurrent clients, over all processes"),
+        ("--keys", values.positive, "1000", "NUM", "number of keys of each process"),
+        ("--value-size", values.size, "100", "NUM", "bytes of a value, such as 100 or 10k"),
+        ("--duration", values.duration, "1s", "TIME", "length of a measurement"),
+        ("--repetitions", values.positive, "5", "NUM", "measurements of each size, either way"),
         ("--seed", int, "1", "NUM", "random seed, of the order as well"),
     )
     for name, parse_text, default, metavar, text in options:
         add(
             name,
-            type=_checked(parse_text),
+            type=values.checked(parse_text),
             default=default,
             metavar=metavar,
             help=f"{text} (default: %(default)s)",
@@ -291,14 +292,14 @@ def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     add(
         "--repetitions",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         default=3,
         metavar="NUM",
         help="runs of each combination (default: %(default)s)",
     )
     add(
         "--seed",
-        type=_checked(int),
+        type=values.checked(int),
         default=1,
         metavar="NUM",
         help="random seed, of the order of runs as well (default: %(default)s)",
@@ -332,45 +333,45 @@ def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     add(
         "--clients",
-        type=_checked(_numbers),
+        type=values.checked(values.numbers),
         metavar="LIST",
         help="concurrent clients, three numbers or more (default: 1,2,4,8,16,32,64,128; quick: "
         "1,4,16,64)",
     )
     add(
         "--in-flight",
-        type=_checked(_numbers),
+        type=values.checked(values.numbers),
         metavar="LIST",
         help="limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64)",
     )
     add(
         "--duration",
-        type=_checked(_positive_duration),
+        type=values.checked(values.positive_duration),
         metavar="TIME",
         help="length of a repetition (default: 5s; quick: 0.6s)",
     )
     add(
         "--warm-up",
-        type=_checked(_duration),
+        type=values.checked(values.duration),
         metavar="TIME",
         help="unmeasured load before each repetition (default: 1s; quick: 0.15s)",
     )
     add(
         "--repetitions",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         metavar="NUM",
         help="number of repetitions (default: 3)",
     )
     add(
         "--workers",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         default=3,
         metavar="NUM",
         help="load generators: processes that run the clients (default: %(default)s)",
     )
     add(
         "--seed",
-        type=_checked(int),
+        type=values.checked(int),
         default=1,
         metavar="NUM",
         help="random seed of the experiment's order (default: %(default)s)",
@@ -404,28 +405,33 @@ def _add_plan(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     add(
         "--rate",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         required=True,
         metavar="NUM",
         help="operations per second, such as 100k",
     )
     add(
         "--p99",
-        type=_checked(_positive_duration),
+        type=values.checked(values.positive_duration),
         required=True,
         metavar="TIME",
         help="the longest acceptable 99th percentile of response times, such as 2ms",
     )
-    add("--keys", type=_checked(_positive), metavar="NUM", help="number of items, for the memory")
+    add(
+        "--keys",
+        type=values.checked(values.positive),
+        metavar="NUM",
+        help="number of items, for the memory",
+    )
     add(
         "--value-size",
-        type=_checked(_size),
+        type=values.checked(values.size),
         metavar="SIZE",
         help="bytes of a value, such as 1k (default: as measured)",
     )
     add(
         "--hit-ratio",
-        type=_checked(_share),
+        type=values.checked(values.share),
         metavar="SHARE",
         help="share of reads that find an item: 0.9 or 90%% (default: as measured)",
     )
@@ -457,13 +463,13 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add(
         "--cluster",
         "--servers",
-        type=_checked(_numbers),
+        type=values.checked(values.numbers),
         metavar="LIST",
         help="start clusters of so many nodes and compare them: 3, or 1,2,4, or first:last:step",
     )
     add(
         "--paths",
-        type=_checked(_paths),
+        type=values.checked(values.paths),
         metavar="LIST",
         help="how requests reach the nodes: proxied, through memlite proxy; direct, from clients "
         "that know the nodes; or asked, from clients that ask the proxy for them when they connect "
@@ -471,19 +477,19 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--proxies",
-        type=_checked(_numbers),
+        type=values.checked(values.numbers),
         metavar="LIST",
         help="numbers of proxies in front of the nodes; clients are spread over them (default: 1)",
     )
     add(
         "--in-flight",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         metavar="NUM",
         help="most requests of each proxy at the nodes (default: no limit)",
     )
     add(
         "--proxy-option",
-        type=_checked(_given),
+        type=values.checked(values.given),
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -496,7 +502,7 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     add = parser.add_argument
     add(
         "--clients",
-        type=_checked(_numbers),
+        type=values.checked(values.numbers),
         metavar="LIST",
         help="concurrent clients: 50, or 1,10,100, or first:last:step "
         f"(default: {clients}; 1 with --find-knee)",
@@ -511,7 +517,7 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     add("--out", type=Path, metavar="DIR", help="output directory (default: bench-results/<time>)")
     add(
         "--machine",
-        type=_checked(_machine),
+        type=values.checked(values.machine),
         action="append",
         default=[],
         metavar="NAME[:NUM]",
@@ -538,11 +544,15 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         help="of running servers: memcached's, or the classroom's lite dialect, which has only "
         "get and set (default: memcached)",
     )
-    add("--workers", type=_checked(_positive), metavar="NUM", help="worker processes that run the "
-        "clients (default: half the cores)")  # fmt: skip
+    add(
+        "--workers",
+        type=values.checked(values.positive),
+        metavar="NUM",
+        help="worker processes that run the clients (default: half the cores)",
+    )
     add(
         "--timeout",
-        type=_checked(_duration),
+        type=values.checked(values.duration),
         default=5.0,
         metavar="TIME",
         help="longest wait for a reply (default: 5s)",
@@ -550,7 +560,7 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     add("--verify", action="store_true", help="check that every value read is one that was stored")
     add(
         "--seed",
-        type=_checked(int),
+        type=values.checked(int),
         default=1,
         metavar="NUM",
         help="random seed (default: %(default)s)",
@@ -564,8 +574,13 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         help="raise clients (with --rate: the rate) from the first value until throughput stops "
         "growing",
     )
-    add("--slo", type=_checked(_duration), metavar="TIME", help="also stop when p99 exceeds this")
-    add("--most", type=_checked(_number), metavar="NUM", help="highest load to try "
+    add(
+        "--slo",
+        type=values.checked(values.duration),
+        metavar="TIME",
+        help="also stop when p99 exceeds this",
+    )
+    add("--most", type=values.checked(values.number), metavar="NUM", help="highest load to try "
         "(default: 1024 clients, 1000000/s)")  # fmt: skip
 
 
@@ -603,11 +618,16 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
     """Add the options that override a field of the workload; `dest` names the field."""
     overrides = parser.add_argument_group("workload, overriding the preset or file")
     add = overrides.add_argument
-    add("--mix", type=_checked(_mix), metavar="OP=SHARE,...", help="such as get=10,set=1")
+    add(
+        "--mix",
+        type=values.checked(values.mix),
+        metavar="OP=SHARE,...",
+        help="such as get=10,set=1",
+    )
     add(
         "--keys",
         dest="keys.count",
-        type=_checked(_count),
+        type=values.checked(values.count),
         metavar="NUM",
         help="number of keys",
     )
@@ -620,17 +640,23 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
     add(
         "--theta",
         dest="keys.theta",
-        type=_checked(float),
+        type=values.checked(float),
         metavar="NUM",
         help="skew of zipfian and latest",
     )
     add(
         "--value-size",
-        type=_checked(_sizes),
+        type=values.checked(values.sizes),
         metavar="LIST",
         help="bytes: 100, or 100,1k,10k to measure each",
     )
-    add("--ttl", dest="ttl", type=_checked(int), metavar="SECONDS", help="expiry of stored items")
+    add(
+        "--ttl",
+        dest="ttl",
+        type=values.checked(int),
+        metavar="SECONDS",
+        help="expiry of stored items",
+    )
     add(
         "--trace",
         dest="trace",
@@ -640,14 +666,14 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
     add(
         "--pipeline",
         dest="load.pipeline",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         metavar="NUM",
         help="most requests in flight on a connection",
     )
     add(
         "--multiget",
         dest="load.multiget",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         metavar="NUM",
         help="keys per get, 1 to 100",
     )
@@ -660,7 +686,7 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--rate",
-        type=_checked(_rates),
+        type=values.checked(values.rates),
         metavar="LIST",
         help="open loop: operations per second over all clients; a list measures each",
     )
@@ -673,30 +699,30 @@ def _add_workload_overrides(parser: argparse.ArgumentParser) -> None:
     add(
         "--think-time",
         dest="load.think_time",
-        type=_checked(_duration),
+        type=values.checked(values.duration),
         metavar="TIME",
         help="pause between a reply and the next request",
     )
-    add("--operations", dest="load.operations", type=_checked(_count), metavar="NUM",
+    add("--operations", dest="load.operations", type=values.checked(values.count), metavar="NUM",
         help="operations per repetition over all clients, instead of --duration")  # fmt: skip
     add(
         "--duration",
         dest="load.duration",
-        type=_checked(_duration),
+        type=values.checked(values.duration),
         metavar="TIME",
         help="length of a repetition",
     )
     add(
         "--warm-up",
         dest="load.warm_up",
-        type=_checked(_duration),
+        type=values.checked(values.duration),
         metavar="TIME",
         help="unmeasured load before each repetition",
     )
     add(
         "--repetitions",
         dest="load.repetitions",
-        type=_checked(_positive),
+        type=values.checked(values.positive),
         metavar="NUM",
         help="number of repetitions",
     )
@@ -712,155 +738,3 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="price table (default: memlite's own)"
     )
-
-
-def _checked(parse_text: Callable[[str], _T]) -> Callable[[str], _T]:
-    def parse_one(text: str) -> _T:
-        try:
-            return parse_text(text)
-        except ValueError as error:
-            message = str(error)
-            if "literal" in message or "convert" in message:
-                message = f"not a number: {text!r}"
-            raise argparse.ArgumentTypeError(message) from None
-
-    return parse_one
-
-
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _some(text: str) -> list[str]:
-    parts = _list(text)
-    if not parts:
-        raise ValueError("must not be empty")
-    return parts
-
-
-def _machine(text: str) -> tuple[str, int]:
-    name, colon, count = text.partition(":")
-    if not name:
-        raise ValueError(f"not NAME or NAME:NUM: {text!r}")
-    return name, _positive(count) if colon else 1
-
-
-def _given(text: str) -> tuple[str, str]:
-    """Parse an option of a server or a proxy: ``NAME=VALUE``, or the name of a switch."""
-    name, equals, value = (part.strip() for part in text.partition("="))
-    name = name.removeprefix("--")
-    if not name:
-        raise ValueError(f"not NAME=VALUE: {text!r}")
-    return name, value if equals else "on"
-
-
-def _paths(text: str) -> list[str]:
-    paths = list(dict.fromkeys(_some(text)))
-    for path in paths:
-        if path not in PATHS:
-            raise ValueError(f"{path!r} is not one of {', '.join(PATHS)}")
-    return paths
-
-
-def _latency(text: str) -> str:
-    """Check the latency of the emulated bucket, if the emulator is installed."""
-    if text:
-        with contextlib.suppress(ModuleNotFoundError):
-            from memlite.testing.gcs_emulator.latency import (
-                parse_latency,  # takes a tenth of a second
-            )
-
-            parse_latency(text)
-    return text
-
-
-def _positive(text: str) -> int:
-    number = _count(text)
-    if number < 1:
-        raise ValueError("must be 1 or more")
-    return number
-
-
-def _count(text: str) -> int:
-    """Parse a number such as 1000, 10k or 2m."""
-    found = re.fullmatch(r"(\d+)([km]?)", text.strip().lower(), re.ASCII)
-    if found is None:
-        raise ValueError(f"not a number: {text!r}")
-    return int(found[1]) * {"": 1, "k": 1000, "m": 1_000_000}[found[2]]
-
-
-def _number(text: str) -> float:
-    return float(_count(text))
-
-
-def _numbers(text: str) -> list[int]:
-    numbers: list[int] = []
-    for part in _list(text):
-        first, *rest = part.split(":")
-        if not rest:
-            numbers.append(_positive(first))
-            continue
-        if len(rest) > 2:
-            raise ValueError(f"not first:last:step: {part!r}")
-        step = _positive(rest[1]) if len(rest) == 2 else 1
-        start, last = _positive(first), _positive(rest[0])
-        if last < start:
-            raise ValueError(f"{last} is less than {start}")
-        numbers += range(start, last + 1, step)
-    if not numbers:
-        raise ValueError("empty list")
-    return list(dict.fromkeys(numbers))
-
-
-def _rates(text: str) -> list[float]:
-    return [float(_positive(part)) for part in _some(text)]
-
-
-def _sizes(text: str) -> list[int]:
-    sizes = []
-    for part in _some(text):
-        found = re.fullmatch(r"(\d+)([km]?)", part.lower(), re.ASCII)
-        if found is None:
-            raise ValueError(f"not a size: {part!r}")
-        sizes.append(int(found[1]) * _SIZES[found[2]])
-    return sizes
-
-
-def _share(text: str) -> float:
-    """Parse 0.9 or 90%."""
-    share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    if not 0 <= share <= 1:
-        raise ValueError(f"not a share from 0 to 1: {text!r}")
-    return share
-
-
-def _duration(text: str) -> float:
-    """Parse a duration such as 2, 1.5s, 250ms or 2m; returns seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m|)", text.strip(), re.ASCII)
-    if found is None:
-        raise ValueError(f"not a duration such as 250ms or 2s: {text!r}")
-    return float(found[1]) * _TIMES[found[2]]
-
-
-def _positive_duration(text: str) -> float:
-    seconds = _duration(text)
-    if not seconds:
-        raise ValueError("must be more than 0")
-    return seconds
-
-
-def _size(text: str) -> int:
-    size, *others = _sizes(text)
-    if others or not size:
-        raise ValueError(f"not a size: {text!r}")
-    return size
-
-
-def _mix(text: str) -> dict[str, float]:
-    mix = {}
-    for part in _list(text):
-        name, equals, share = part.partition("=")
-        if not equals:
-            raise ValueError(f"not OPERATION=SHARE: {part!r}")
-        mix[name] = float(share)
-    return mix
