@@ -105,7 +105,11 @@ class StoreEngine(MetaEngine):
         if self.observed:
             super().set_framed(key, exptime, wire)
             return
-        self._transaction.changes[key] = self._new_item(exptime, wire)
+        counters = self.counters
+        counters.cmd_set += 1
+        counters.total_items += 1
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
+        self._transaction.changes[key] = FullItem(wire, self.usage.fresh, expires)
 
     def put_framed(self, key: bytes, exptime: int, wire: bytes) -> Awaitable[object] | None:
         """Store like `set_framed`, but without a transaction.
@@ -119,15 +123,11 @@ class StoreEngine(MetaEngine):
         """
         if self.observed or (self._locks and key in self._locks):  # as in `attempt`
             return None
-        return self.backend.put_item(key, self._new_item(exptime, wire))
-
-    def _new_item(self, exptime: int, wire: bytes) -> FullItem:
-        """Return the item that a set stores whatever there is, and count the set."""
         counters = self.counters
         counters.cmd_set += 1
         counters.total_items += 1
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
-        return FullItem(wire, self.usage.fresh, expires)
+        return self.backend.put_item(key, FullItem(wire, self.usage.fresh, expires))
 
     def hit(self, line: bytes) -> bytes | None:
         r"""Return the reply to ``get <key>\r\n`` if that is possible at once; see `Engine`."""
