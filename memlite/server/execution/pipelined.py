@@ -12,7 +12,7 @@ from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
 from memlite.protocol.commands import QUIT, Access, Arguments, Command
 from memlite.protocol.replies import STORED
-from memlite.protocol.text_table import REJECT, SET, SET_FRAMED
+from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.scheduler import Scheduler
@@ -158,17 +158,27 @@ class PipelinedExecutor:
     # Called by parsers
 
     def ready_reply(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` if it can be sent now, and count the hit."""
+        r"""Answer ``get <key>\r\n`` if no other command is in progress; see `Executor`."""
         if self._queue:
             return None
-        try:
-            return self._engine.hit(line)
-        except Exception:  # noqa: BLE001 - get will hit the error again and report it
+        if self._engine.peeks:
+            try:
+                return self._engine.hit(line)
+            except Exception:  # noqa: BLE001 - get will hit the error again and report it
+                return None
+        key = line[4:-2]
+        if not key or b" " in key or b"\n" in key or line[-2:] != b"\r\n":
             return None
+        request = _Request(GET, ([key],), (key,), Access.CACHED, None)
+        self._queue.append(request)
+        self._keys += 1
+        self._last[key] = request
+        self._scheduler.spawn(self._get(request, key))
+        return b""
 
     def hit(self, line: bytes) -> bool:
         """Answer ``get <key>`` if its reply is ready."""
-        reply = self.ready_reply(line)
+        reply = self.ready_reply(line) if self._engine.peeks else None
         if reply is None:
             return False
         self._out.append(reply)
@@ -325,6 +335,16 @@ class PipelinedExecutor:
             if self._last.get(key) is request:
                 del self._last[key]
         self._finish(request, reply)
+
+    async def _get(self, request: _Request, key: bytes) -> None:
+        """Carry out ``get`` for one key, which has nothing to wait for except its read."""
+        try:
+            reply = await self._engine.get(key, partial(self._run, request))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
+            reply = self._refusal(request, error)
+        if self._last.get(key) is request:
+            del self._last[key]
+        self._finish(request, ([reply], None) if isinstance(reply, bytes) else reply)
 
     def _submit_alone(self, request: _Request) -> None:
         self.ended = self.ended or request.command is QUIT
