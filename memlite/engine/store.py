@@ -18,7 +18,7 @@ from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.engine.transaction import Transaction
 from memlite.memory import Item
-from memlite.memory.item import FullItem, line_of
+from memlite.memory.item import FullItem, line_of, wire_form
 from memlite.protocol.commands import Access
 from memlite.telemetry.counters import Counters
 
@@ -110,6 +110,24 @@ class StoreEngine(MetaEngine):
         counters.total_items += 1
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
         self._transaction.changes[key] = FullItem(wire, self.usage.fresh, expires)
+
+    def put_framed(self, key: bytes, exptime: int, wire: bytes) -> Awaitable[object] | None:
+        """Store like `set_framed`, but without a transaction.
+
+        Returns:
+            What to await before the command is answered; None if nothing was done, and `attempt`
+            must be used.
+
+        Raises:
+            CommandError: the command failed.
+        """
+        if self.observed or (self._locks and key in self._locks):  # as in `attempt`
+            return None
+        counters = self.counters
+        counters.cmd_set += 1
+        counters.total_items += 1
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
+        return self.backend.put_item(key, FullItem(wire, self.usage.fresh, expires))
 
     def hit(self, line: bytes) -> bytes | None:
         r"""Return the reply to ``get <key>\r\n`` if that is possible at once; see `Engine`."""
@@ -234,6 +252,30 @@ class StoreEngine(MetaEngine):
         self._observe_present(key, item)
 
     # With waiting
+
+    async def get(self, key: bytes, run: Callable[[], _Result]) -> bytes | _Result:
+        """Carry out ``get`` for one key that must be read from the backend.
+
+        A hit needs no transaction and no item: the record becomes the reply at once.
+
+        Args:
+            key: the key, which the text protocol can express.
+            run: carries out the command on what was read, if it is not such a hit.
+
+        Returns:
+            The reply to a hit, which has been counted; otherwise the result of `run`.
+
+        Raises:
+            CommandError: the item could not be read.
+        """
+        found = await self.backend.get_cached(key)
+        if found is not None and found.meta_flags is None and not self.observed:
+            expires = found.expires
+            if not expires or expires > self.clock.now():
+                self.counters.hits += 1
+                return wire_form(key, found.flags, found.value)
+        self._transaction.begin({} if found is None else {key: found})
+        return run()
 
     async def carry_out(
         self, access: Access, keys: Sequence[bytes], run: Callable[[], _Result]

@@ -41,13 +41,15 @@ class Index:
     Attributes:
         get: returns the item of a line, or None; replaced whenever `tidy` returns True.
         single: whether there is a single dict, which has the items in insertion order.
+        only: that dict, to store items in without a call of `put`; None if there are several.
     """
 
-    __slots__ = ("_dicts", "_few", "_filled", "_finds", "_next", "get", "single")
+    __slots__ = ("_dicts", "_few", "_filled", "_finds", "_next", "get", "only", "single")
 
     def __init__(self, few: int = FEW) -> None:
         self._few = few
-        self._dicts: list[dict[bytes, Item]] = [{}]
+        self.only: dict[bytes, Item] | None = {}
+        self._dicts: list[dict[bytes, Item]] = [self.only]
         self._finds: list[Callable[[bytes], Item | None]] = []
         self._next = 0  # the dict to check next
         self._filled = 0  # dicts that may have items, while `popitem` empties them
@@ -143,7 +145,7 @@ class Index:
             return finds[hash(line) % _MANY](line)
 
         self._dicts, self._finds, self.get = dicts, finds, get
-        self.single = False
+        self.single, self.only = False, None
 
 
 def _tidy(one: dict[bytes, Item]) -> int:

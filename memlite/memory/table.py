@@ -227,19 +227,30 @@ class ItemTable:
             OutOfMemoryError: it does not fit and nothing may be evicted; `old` is still stored.
         """
         line = b"get %b\r\n" % key
-        size = weigh(line, new)
-        more = size - weigh(line, old)
         if (new.state ^ old.state) & MAIN:
             new.state = shared(new.state ^ MAIN)
-        if more > 0 and self.used + more > self._room:
-            if not self._evict or size > self._room:
-                raise OutOfMemoryError
-            self.delete(key)
-            self.put(key, new)
+        if not (  # most overwrites change neither the size nor the kind of an item
+            len(new.wire) == len(old.wire)
+            and type(new) is FullItem
+            and type(old) is FullItem
+            and bool(new.expires) == bool(old.expires)
+            and isinstance(new.extra, int)
+            and isinstance(old.extra, int)
+            and bool(new.extra) == bool(old.extra)
+        ):
+            size = weigh(line, new)
+            more = size - weigh(line, old)
+            if more > 0 and self.used + more > self._room:
+                if not self._evict or size > self._room:
+                    raise OutOfMemoryError
+                self.delete(key)
+                self.put(key, new)
+                return new
+            self._resize(new, more)
+        if self._items.only is not None:
+            self._items.only[line] = new
         else:
             self._items.put(line, new)
-            self.used += more
-            self._policy.resize(new, more)
         return new
 
     def update_metadata(

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from typing import Any, Protocol
 
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.gcs import startup
@@ -27,8 +28,11 @@ __all__ = ["GcsBackend", "make"]
 
 _log = logging.getLogger("memlite")
 
-_LONG_AGO = 1.0
 _SCANNED_AT_ONCE = 16
+
+
+class _Get(Protocol):
+    def __call__(self, key: bytes) -> Coroutine[Any, Any, Record | None]: ...
 
 
 class GcsBackend(Backend):
@@ -49,7 +53,8 @@ class GcsBackend(Backend):
         self._client = BucketClient(options, self._breaker)
         self._epoch = Epoch(self._client, context.clock)
         self._clock = context.clock
-        self._objects = Objects(self._client, options.prefix)
+        self._objects = Objects(self._client, self._epoch, options.prefix)
+        self.get_cached = self._objects.get
         self._writer = Writer(self._objects, self._client, self._epoch, strict=options.strict)
         self._overwrites = Overwrites()
         self._tombstones = Tombstones(self._client, self._objects)
@@ -95,29 +100,19 @@ class GcsBackend(Backend):
 
     # Reading
 
-    async def get(self, key: bytes, call: Call | None = None) -> Record | None:
-        """Return the record of `key`.
+    get_cached: _Get  # `Objects.get` itself, as there is nothing to add
 
-        Args:
-            key: the key.
-            call: the operation of which this is a part; None if it is one itself.
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record of `key`.
 
         Raises:
             StorageError: also if the object is damaged, or was not written by memlite.
         """
-        found = await self._objects.read(call or Call(self._client.deadline), key)
-        if found is None:
-            return None
-        record, origin = found
-        as_of = self._epoch.now(origin.epoch)
-        expires = _LONG_AGO if origin.epoch < as_of else record.expires
-        return record._replace(expires=expires, token=origin._replace(as_of=as_of))
-
-    get_cached = get
+        return await self._objects.get(key)
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
         """Return the records of `keys`, with bounded concurrency."""
-        return await self._get_each(keys, self.get, self._options.concurrency)
+        return await self._get_each(keys, self._objects.get, self._options.concurrency)
 
     async def _get_each(
         self,
@@ -223,7 +218,7 @@ class GcsBackend(Backend):
         """
         record = read if isinstance(read, Record) else None
         if record is None or not isinstance(record.token, Origin):
-            record = await self.get(key, call)
+            record = await self._objects.get(key, call)
             if record is None or record.version != read.version:
                 raise VersionConflict
         origin = record.token

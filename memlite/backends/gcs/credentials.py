@@ -38,6 +38,10 @@ class Authorization:
         credentials: from google-auth; None for no authorization.
         patience: seconds to wait for a token if there is none.
         clock: returns seconds, never decreasing.
+
+    Attributes:
+        current: the headers; what `headers` returns without waiting.
+        renew_at: until when that is so, in seconds of the clock.
     """
 
     def __init__(
@@ -50,8 +54,8 @@ class Authorization:
         self._patience = patience
         self._credentials = credentials
         self._clock = clock
-        self._headers: Mapping[str, str] = {}
-        self._renew_at = self._valid_until = _FOREVER if credentials is None else 0.0
+        self.current: Mapping[str, str] = {}
+        self.renew_at = self._valid_until = _FOREVER if credentials is None else 0.0
         self._renewal: asyncio.Task[None] | None = None
 
     async def headers(self) -> Mapping[str, str]:
@@ -61,8 +65,8 @@ class Authorization:
             NoTokenError: there is no token, and none can be obtained now.
         """
         now = self._clock()
-        if now < self._renew_at:
-            return self._headers
+        if now < self.renew_at:
+            return self.current
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
         if now >= self._valid_until:
@@ -70,12 +74,12 @@ class Authorization:
             await asyncio.wait([self._renewal], timeout=self._patience)
             if self._clock() >= self._valid_until:
                 raise NoTokenError
-        return self._headers
+        return self.current
 
     def reject(self, headers: Mapping[str, str]) -> None:
         """Report that these headers were rejected (401)."""
-        if headers is self._headers and self._credentials is not None:
-            self._renew_at = self._valid_until = 0.0
+        if headers is self.current and self._credentials is not None:
+            self.renew_at = self._valid_until = 0.0
 
     async def close(self) -> None:
         """Wait for the thread, if there is one."""
@@ -87,11 +91,11 @@ class Authorization:
             lifetime = await asyncio.to_thread(self._fetch)
         except GoogleAuthError as error:
             _log.warning("no access token for the bucket: %s", " ".join(str(error).split()))
-            self._renew_at = min(self._clock() + _RETRY_SECONDS, self._valid_until)
+            self.renew_at = min(self._clock() + _RETRY_SECONDS, self._valid_until)
         else:
             now = self._clock()
             self._valid_until = now + max(1.0, lifetime - _MARGIN_SECONDS)
-            self._renew_at = now + max(1.0, lifetime - _RENEW_SECONDS)
+            self.renew_at = now + max(1.0, lifetime - _RENEW_SECONDS)
         finally:
             self._renewal = None
 
@@ -103,7 +107,7 @@ class Authorization:
         self._credentials.refresh(request)
         headers: dict[str, str] = {}
         self._credentials.apply(headers)
-        self._headers = headers
+        self.current = headers
         expiry = self._credentials.expiry
         if expiry is None:
             return _FOREVER

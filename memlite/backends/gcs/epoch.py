@@ -75,12 +75,16 @@ class Epoch:
     Args:
         client: gives access to the object.
         clock: tells when a delayed flush is due.
+
+    Attributes:
+        known: what `now` returns for a record of no later epoch; -1 if that has to be computed, as
+            there is a delayed flush.
     """
 
     def __init__(self, client: BucketClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._number = 0
+        self._number = self.known = 0
         self._schedule = Schedule()
         self._generation = 0
         self._asked = monotonic()
@@ -93,6 +97,7 @@ class Epoch:
             seen = max(seen, self._schedule.epoch_at(self._clock.now()))
         if seen > self._number:
             self._number = seen
+            self.known = -1 if self._schedule.at else seen
         return self._number
 
     @property
@@ -161,3 +166,4 @@ class Epoch:
     def _set(self, schedule: Schedule, generation: int) -> None:
         self._schedule, self._generation = schedule, generation
         self._number = max(self._number, schedule.epoch_at(self._clock.now()))
+        self.known = -1 if schedule.at else self._number

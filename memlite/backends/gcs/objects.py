@@ -1,4 +1,4 @@
-"""Keys and their objects: records are read and written, and the last known states remembered."""
+"""Records by key: they are read and written, and the last known states remembered."""
 
 import contextlib
 import itertools
@@ -14,6 +14,7 @@ from memlite.backends.gcs.codec import (
     encode,
     name_of,
 )
+from memlite.backends.gcs.epoch import Epoch
 from memlite.backends.gcs.requests import Call, Reply
 from memlite.backends.record import Record
 from memlite.core.errors import StorageError
@@ -22,6 +23,7 @@ __all__ = ["DamagedObjectError", "Objects", "State"]
 
 # States that are remembered from one tick to the next; each takes about 250 bytes.
 _STATES = 16_384
+_LONG_AGO = 1.0
 
 
 class DamagedObjectError(StorageError):
@@ -56,37 +58,49 @@ class Objects:
 
     Args:
         client: the objects of the bucket.
+        epoch: tells which records were flushed.
         prefix: that of their names, for messages.
     """
 
-    def __init__(self, client: BucketClient, prefix: str) -> None:
+    def __init__(self, client: BucketClient, epoch: Epoch, prefix: str) -> None:
         self._client = client
+        self._epoch = epoch
         self._prefix = prefix
         # The fields of the last known states of the keys that were read or written last.
         self._states: dict[bytes, tuple[int, bytes, bool]] = {}
 
-    async def read(self, call: Call, key: bytes) -> tuple[Record, Origin] | None:
-        """Return the record of `key` and its origin, or None if it has none.
+    async def get(self, key: bytes, call: Call | None = None) -> Record | None:
+        """Return the record of `key`, whose token is its `Origin`; None if it has none.
+
+        A record that was flushed has an `expires` in the past.
+
+        Args:
+            key: the key.
+            call: the operation of which this is a part; None if it is one itself.
 
         Raises:
             DamagedObjectError: the object is damaged, or was not written by memlite.
             StorageError: the bucket cannot be read.
         """
         name = name_of(key)
-        reply = await self._client.read(call, name)
+        reply = await self._client.read(call or Call(self._client.deadline), name)
         states = self._states
         states.pop(key, None)
         if reply.status == 404:
             states[key] = 0, b"", True
             return None
         try:
-            record, origin = decode(key, reply.body, reply.generation)
+            record, (epoch, trail, _) = decode(key, reply.body, reply.generation)
         except DamagedError:
             states[key] = reply.generation, b"", False
             raise DamagedObjectError(self._prefix + name) from None
         deleted = record.expires == TOMBSTONE_EXPIRES
-        states[key] = reply.generation, origin.trail_data, deleted
-        return None if deleted else (record, origin)
+        states[key] = reply.generation, trail, deleted
+        if deleted:
+            return None
+        as_of = epoch if epoch == self._epoch.known else self._epoch.now(epoch)
+        expires = _LONG_AGO if epoch < as_of else record.expires
+        return record._replace(expires=expires, token=Origin(epoch, trail, as_of))
 
     async def look(self, call: Call, key: bytes) -> State:
         """Return the current state of a key, also of a damaged object.
@@ -95,7 +109,7 @@ class Objects:
             StorageError: the bucket cannot be read.
         """
         with contextlib.suppress(DamagedObjectError):
-            await self.read(call, key)
+            await self.get(key, call)
         return State(*self._states[key])
 
     def known(self, key: bytes) -> State | None:

@@ -211,12 +211,14 @@ class Requests:
         try:
             if self._breaker.is_open and not self._breaker.lets_through():
                 raise call.error("unavailable")
-            authorized = await self._authorization.headers()
+            authorization = self._authorization
+            fresh = monotonic() < authorization.renew_at
+            authorized = authorization.current if fresh else await authorization.headers()
             due = min(monotonic() + self._timeout, call.due)
             sent = {**authorized, **headers} if headers else authorized
             reply = await self._limits.run(self._send(method, url, data, sent), due)
             if reply.status == 401:
-                self._authorization.reject(authorized)
+                authorization.reject(authorized)
         except (aiohttp.ClientError, TimeoutError, NoTokenError) as error:
             reply = Reply(_NO_REPLY)
             call.trouble = _reason(error)

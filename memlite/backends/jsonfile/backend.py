@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from orjson import dumps
+
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile import format as lines
@@ -315,7 +317,11 @@ class FileBackend(Backend):
     ) -> asyncio.Future[None]:
         """Store an item, which has its version at once; the future is done once it is written."""
         old = self._current(key, replacing)
-        item.version = self._version + 1
+        version = self._version + 1
+        if item.extra:
+            item.version = version
+        else:  # the same without a call, as it has no meta flags
+            item.extra = version
         try:
             # May evict; that is journaled first, and takes versions.
             if old is None:
@@ -327,8 +333,10 @@ class FileBackend(Backend):
                 # An unconditional set removes what it could not replace.
                 self.delete(key)
             raise
-        self._version = item.version = self._version + 1
-        return self._journal.append(lines.put_entry(key, item), key, old)
+        if self._version >= version:
+            item.version = version = self._version + 1
+        self._version = version
+        return self._journal.append(_put_entry(key, item, version), key, old)
 
     def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> asyncio.Future[None]:
         """Remove the record of `key`; see `Backend.delete`."""
@@ -568,6 +576,19 @@ class FileBackend(Backend):
             "compacting": int(self._compaction is not None),
             "last_write_error": self._journal.failure or "none",
         }
+
+
+def _put_entry(key: bytes, item: FullItem, version: int) -> bytes:
+    """Return the entry for an item that was stored, faster than `put_entry` for most."""
+    if not item.expires and len(item.wire) <= lines.LONGEST_PLAIN and isinstance(item.extra, int):
+        value, flags, stored, _ = item.content()
+        if not flags:
+            try:
+                texts = dumps(key.decode()), dumps(value.decode())
+            except UnicodeDecodeError:
+                return lines.put_entry(key, item)
+            return lines.PLAIN_PUT % (version, *texts, stored)
+    return lines.put_entry(key, item)
 
 
 class _AbandonedError(Exception):

@@ -20,7 +20,9 @@ from memlite.memory.item import FullItem
 __all__ = [
     "FORMAT",
     "JOURNAL_FORMAT",
+    "LONGEST_PLAIN",
     "MARKER",
+    "PLAIN_PUT",
     "DamageError",
     "Entry",
     "Header",
@@ -190,6 +192,16 @@ def _count(fields: dict[str, Any], name: str) -> int:
 
 
 # The journal. These functions return entries without checksums; `checked_lines` adds them.
+
+
+PLAIN_PUT: Final = b'{"n":%d,"op":"set","key":%b,"value":%b,"stored":%d}'
+"""What `put_entry` returns for a text without flags, expiry and meta flags.
+
+To be formatted with the version, key and value as JSON strings, and the second. That takes a sixth
+less time than `put_entry`, except for values of more than `LONGEST_PLAIN` bytes, which are copied
+once more.
+"""
+LONGEST_PLAIN: Final = 4096
 
 
 def put_entry(key: bytes, item: FullItem) -> bytes:

@@ -64,7 +64,14 @@ class Executor(Protocol):
         """Carry out a command like `execute`, and notify `observer`."""
 
     def ready_reply(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` if it can be sent now, and count the hit."""
+        r"""Answer ``get <key>\r\n`` without the parser, if that is possible.
+
+        Args:
+            line: a read that begins with ``get``; it may be anything else.
+
+        Returns:
+            The reply; empty if it follows; None if nothing was done, and the line must be parsed.
+        """
 
     def detach(self) -> None:
         """Disconnect from a lost connection; commands under way are still carried out."""

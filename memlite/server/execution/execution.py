@@ -38,8 +38,7 @@ class Execution(Protocol):
 
     Attributes:
         fast_gets: for the fast path of connections; None if they must use the executor.
-        longest_ready: bytes of the longest get to which an executor may have the reply ready; 0 if
-            it never has.
+        longest_ready: bytes of the longest get to ask `Executor.ready_reply` for; 0 for none.
         waits: whether commands may be answered later.
     """
 
@@ -109,6 +108,7 @@ class PipelinedExecution:
     """
 
     fast_gets = None
+    longest_ready = LONGEST_GET
     waits = True
 
     def __init__(
@@ -122,7 +122,6 @@ class PipelinedExecution:
         self._admin = admin
         self._scheduler = scheduler
         self._instrumentation = instrumentation
-        self.longest_ready = LONGEST_GET if engine.peeks else 0
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> Executor:
         """Return a `PipelinedExecutor` around a protocol's command set; see `Execution`."""

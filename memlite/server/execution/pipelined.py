@@ -11,7 +11,8 @@ from memlite.core.errors import CommandError, OutOfMemoryError, StorageError, Ve
 from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
 from memlite.protocol.commands import QUIT, Access, Arguments, Command
-from memlite.protocol.text_table import REJECT, SET, SET_FRAMED
+from memlite.protocol.replies import STORED
+from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.scheduler import Scheduler
@@ -157,17 +158,27 @@ class PipelinedExecutor:
     # Called by parsers
 
     def ready_reply(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` if it can be sent now, and count the hit."""
+        r"""Answer ``get <key>\r\n`` if no other command is in progress; see `Executor`."""
         if self._queue:
             return None
-        try:
-            return self._engine.hit(line)
-        except Exception:  # noqa: BLE001 - get will hit the error again and report it
+        if self._engine.peeks:
+            try:
+                return self._engine.hit(line)
+            except Exception:  # noqa: BLE001 - get will hit the error again and report it
+                return None
+        key = line[4:-2]
+        if not key or b" " in key or b"\n" in key or line[-2:] != b"\r\n":
             return None
+        request = _Request(GET, ([key],), (key,), Access.CACHED, None)
+        self._queue.append(request)
+        self._keys += 1
+        self._last[key] = request
+        self._scheduler.spawn(self._get(request, key))
+        return b""
 
     def hit(self, line: bytes) -> bool:
         """Answer ``get <key>`` if its reply is ready."""
-        reply = self.ready_reply(line)
+        reply = self.ready_reply(line) if self._engine.peeks else None
         if reply is None:
             return False
         self._out.append(reply)
@@ -178,8 +189,24 @@ class PipelinedExecutor:
         self.execute(SET, (key, flags, exptime, value, noreply))
 
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
-        """Carry out ``set`` with a value already in the form of a get's reply."""
-        self.execute(SET_FRAMED, (key, exptime, framed, noreply))
+        """Carry out ``set`` with a value already in the form of a get's reply.
+
+        It reads nothing and replaces whatever there is. Unless it has to wait for other commands,
+        it needs neither a transaction nor the command set.
+        """
+        arguments = (key, exptime, framed, noreply)
+        if self._barrier is None and key not in self._last:
+            request = _Request(SET_FRAMED, arguments, (key,), Access.BLIND, None)
+            try:
+                write = self._engine.put_framed(key, exptime, framed)
+            except Exception as error:  # noqa: BLE001 - see `_attempt`
+                self._submit(request, (), Attempt(self._refusal(request, error), (), None))
+                return
+            if write is not None:
+                reply: list[Part] = [] if noreply else [STORED]
+                self._submit(request, (), Attempt((reply, None), (write,), None))
+                return
+        self.execute(SET_FRAMED, arguments)
 
     def reject(self, reply: bytes, noreply: bool) -> None:
         """Answer a malformed command, in order."""
@@ -214,11 +241,17 @@ class PipelinedExecutor:
         attempt = None
         if not before and (self._engine.peeks or not access.reads):
             attempt = self._attempt(request)
-            if attempt is not None and not (attempt.writes or self._queue):
-                self._answer(request, attempt)
-                return
+        self._submit(request, before, attempt)
+
+    def _submit(
+        self, request: _Request, before: Sequence[_Request], attempt: _Attempt | None
+    ) -> None:
+        """Answer a command, or queue it until those it waits for, and its writes, are done."""
+        if attempt is not None and not (attempt.writes or self._queue):
+            self._answer(request, attempt)
+            return
         self._queue.append(request)
-        self._keys += len(keys)
+        self._keys += len(request.keys)
         if attempt is not None:
             writes = attempt.writes
             if not writes:
@@ -228,7 +261,7 @@ class PipelinedExecutor:
                 # The change is visible and only being made durable; later commands need not wait.
                 writes[0].add_done_callback(partial(self._written, request, attempt))
                 return
-        last.update(dict.fromkeys(keys, request))
+        self._last.update(dict.fromkeys(request.keys, request))
         self._scheduler.spawn(self._carry_out(request, before, attempt))
 
     def _answer(self, request: _Request, attempt: _Attempt) -> None:
@@ -302,6 +335,16 @@ class PipelinedExecutor:
             if self._last.get(key) is request:
                 del self._last[key]
         self._finish(request, reply)
+
+    async def _get(self, request: _Request, key: bytes) -> None:
+        """Carry out ``get`` for one key, which has nothing to wait for except its read."""
+        try:
+            reply = await self._engine.get(key, partial(self._run, request))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
+            reply = self._refusal(request, error)
+        if self._last.get(key) is request:
+            del self._last[key]
+        self._finish(request, ([reply], None) if isinstance(reply, bytes) else reply)
 
     def _submit_alone(self, request: _Request) -> None:
         self.ended = self.ended or request.command is QUIT

@@ -420,7 +420,7 @@ async def test_requests_carry_a_token(monkeypatch):
         assert await value(one, b"key") == b"1"
         assert tokens.refreshed == 1
         # A rejected token is replaced, and the request repeated.
-        one._client.requests._authorization._headers = {}
+        one._client.requests._authorization.current = {}
         assert await value(one, b"key") == b"1"
         assert tokens.refreshed == 2
 
@@ -474,7 +474,7 @@ async def test_a_missing_token_is_a_storage_error(monkeypatch):
         opened(emulator, "&timeout=1&deadline=1.5") as one,
     ):
         tokens.error = RefreshError("no network")
-        one._client.requests._authorization._headers = {}
+        one._client.requests._authorization.current = {}
         with pytest.raises(StorageError, match="no access token from Google"):
             await one.get(b"key")
 

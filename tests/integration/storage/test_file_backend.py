@@ -13,8 +13,10 @@ import pytest
 
 from memlite.backends import UNKNOWN, Record
 from memlite.backends.jsonfile import FileBackend
+from memlite.backends.jsonfile.format import LONGEST_PLAIN, put_entry
 from memlite.core.clock import Clock
 from memlite.core.errors import StartError, StorageError
+from memlite.core.meta_flags import MetaFlags
 from memlite.memory.item import FREQUENCY, line_of
 from memlite.testing.backend_contract import TestedServer
 from tests.support.filestore import (
@@ -545,3 +547,26 @@ async def test_the_cost_of_a_durable_set_does_not_depend_on_the_number_of_items(
         large = await cost(backend)
         assert len(backend.table) == 200_000
     assert large < 5 * small
+
+
+async def test_the_journal_describes_items_of_every_kind(path):
+    records = [
+        Record(b"text", 'näme "quoted" \\ \x00\n'.encode()),
+        Record(b"empty", b""),
+        Record("schlüssel".encode(), b"value"),
+        Record(b"binary", b"\xff\xfe"),
+        Record(b"\xff\xfe", b"value"),
+        Record(b"flags", b"value", flags=7),
+        Record(b"expires", b"value", expires=START * 2),
+        Record(b"long", b"x" * 4 * LONGEST_PLAIN),
+        Record(b"stale", b"value", meta_flags=MetaFlags(stale=True)),
+        Record(b"with space", b"value"),
+    ]
+    async with opened(path, kill=True) as backend:
+        for record in records:
+            await backend.put(record._replace(value=b"old", meta_flags=None))
+            await backend.put(record)
+        expected = [put_entry(one.key, backend.table.get(one.key)) for one in records]
+        written = path.with_name(path.name + ".journal.1").read_bytes().splitlines()[2::2]
+        entries = [re.sub(rb"^.*?,|,\"synced\":\d+(?=}$)", b"", line) for line in written]
+        assert [b"{" + entry for entry in entries] == expected

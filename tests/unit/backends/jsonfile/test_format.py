@@ -1,3 +1,4 @@
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,16 @@ def journal(entries):
         line, crc = lines.checked_lines([entry], crc)
         result.append(line)
     return result, crcs
+
+
+@given(
+    st.text(max_size=60).map(str.encode), st.text(max_size=500).map(str.encode), VERSIONS, STORED
+)
+def test_the_template_of_plain_texts_gives_the_same_entry(key, value, version, second):
+    texts = orjson.dumps(key.decode()), orjson.dumps(value.decode())
+    entry = lines.put_entry(*stored(Record(key, value, version=version, accessed=second)))
+    if b" " not in key and b"\n" not in key:  # other items have meta flags
+        assert lines.PLAIN_PUT % (version, *texts, second) == entry
 
 
 @given(RECORDS)
