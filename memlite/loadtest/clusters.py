@@ -19,6 +19,7 @@ from memlite.loadtest.defaults import ASKED, PROXIED, WITH_PROXY
 from memlite.loadtest.results import ClusterInfo, TargetInfo
 from memlite.loadtest.server_options import Given, proxy_launch
 from memlite.loadtest.targets import MEMCACHED, LaunchedServer, LaunchSettings, Target, last_line
+from memlite.loadtest.together import together
 from memlite.testing import process
 
 __all__ = ["Cluster", "clusters"]
@@ -66,9 +67,9 @@ class Cluster(Target):
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(together(self._nodes))
             nodes = {}
             for number, node in enumerate(self._nodes, 1):
-                stack.enter_context(node)
                 (nodes[f"node-{number}"],) = node.processes
             topology = replace(
                 self._launch.topology,
@@ -110,8 +111,8 @@ class Cluster(Target):
         folder = tempfile.TemporaryDirectory(dir=self._settings.folder, prefix=".")
         file = Path(stack.enter_context(folder)) / "topology.toml"
         file.write_text("".join(_lines(topology)), encoding="utf-8")
-        for _ in range(self._info.proxies):
-            launched = process.server(
+        launched = [
+            process.server(
                 f"--topology={file}",
                 *self._launch.flags,
                 command=_PROXY,
@@ -119,11 +120,13 @@ class Cluster(Target):
                 max_item_size=self._settings.item_size,
                 environment=os.environ,
             )
-            try:
-                self._proxies.append(stack.enter_context(launched))
-            except process.ServerStartError as error:
-                text = f"bench: {self.name}: a proxy: {last_line(error.output)}"
-                raise StartError(text) from None
+            for _ in range(self._info.proxies)
+        ]
+        try:
+            self._proxies = stack.enter_context(together(launched))
+        except process.ServerStartError as error:
+            text = f"bench: {self.name}: a proxy: {last_line(error.output)}"
+            raise StartError(text) from None
 
     def __exit__(self, *details: object) -> None:
         self._stack.close()

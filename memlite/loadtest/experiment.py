@@ -2,9 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from memlite.core.errors import StartError
 from memlite.loadtest.knee import KneeSearch, find_knee
@@ -28,6 +29,8 @@ __all__ = ["Plan", "run"]
 
 # The most connections of a worker while keys are preloaded.
 _PRELOAD_CONNECTIONS = 64
+# The repetitions of a target at a level.
+_Measured: TypeAlias = dict[tuple[str, Level], list[Repetition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,23 @@ class Plan:
         return self.most_clients * max(target.connections_per_client for target in self.targets)
 
 
-def run(plan: Plan, display: ProgressDisplay) -> Results:
+def run(
+    plan: Plan,
+    display: ProgressDisplay,
+    pool: Pool | None = None,
+    on_level: Callable[[Results], None] | None = None,
+) -> Results:
     """Run a plan.
 
     If it ends early, because the user interrupts it or a target fails, the results so far are
     returned, marked as partial.
+
+    Args:
+        plan: the plan.
+        display: shows the progress.
+        pool: workers that run already, and go on running; None to start some for this run.
+        on_level: called when a load level has been measured, with the results of that level alone;
+            not with a search for the knee. None to call nothing.
 
     Raises:
         TooManyClientsError: a target does not serve that many clients; nothing was measured.
@@ -91,32 +106,51 @@ def run(plan: Plan, display: ProgressDisplay) -> Results:
         ConfigError: the workload is invalid.
         KeyboardInterrupt: the user interrupted the run before anything was measured.
     """
-    return _Run(plan, display).run()
+    return _Run(plan, display, on_level).run(pool)
+
+
+class _Clock:
+    """When something began, as unix time, and how many seconds ago."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._began, 3)
+
+
+def _of_level(found: _Measured, level: Level) -> _Measured:
+    return {key: repetitions for key, repetitions in found.items() if key[1] == level}
 
 
 class _Run:
-    def __init__(self, plan: Plan, display: ProgressDisplay) -> None:
+    def __init__(
+        self, plan: Plan, display: ProgressDisplay, on_level: Callable[[Results], None] | None
+    ) -> None:
         self._plan = plan
         self._display = display
-        self._steady: dict[tuple[str, Level], list[Repetition]] = {}
-        self._bursts: dict[tuple[str, Level], list[Repetition]] = {}
+        self._on_level = on_level
+        self._infos: list[TargetInfo] = []
+        self._steady: _Measured = {}
+        self._bursts: _Measured = {}
         self._knees: list[Knee] = []
         self._task_seed = plan.seed
         self._next_client = 0
 
     _pool: Pool
 
-    def run(self) -> Results:
-        plan, started, clock = self._plan, time.time(), time.monotonic()
-        infos: list[TargetInfo] = []
+    def run(self, pool: Pool | None) -> Results:
+        plan, clock = self._plan, _Clock()
         partial, failure = False, ""
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
             raise_file_limit(plan.most_connections, plan.workers)
-            self._pool = stack.enter_context(Pool(plan.workers))
+            self._pool = pool or stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
-                infos.append(replace(target.info(), machines=plan.machines))
+                self._infos.append(replace(target.info(), machines=plan.machines))
                 if plan.knee is None:
                     target.check_clients(plan.most_clients)
             try:
@@ -129,11 +163,16 @@ class _Run:
                 partial, failure = True, str(error).removeprefix("bench: ")
                 if not self._measured:
                     raise
+        found = self._results(clock, self._steady, self._bursts)
+        return replace(found, partial=partial, failure=failure, knees=self._knees)
+
+    def _results(self, clock: "_Clock", steady: _Measured, bursts: _Measured) -> Results:
+        plan = self._plan
         return Results(
             title=plan.title,
-            started=round(started, 3),
-            seconds=round(time.monotonic() - clock, 3),
-            partial=partial,
+            started=round(clock.started, 3),
+            seconds=clock.seconds,
+            partial=False,
             command=plan.command,
             seed=plan.seed,
             client=plan.client,
@@ -141,11 +180,9 @@ class _Run:
             machine=machine(),
             versions=versions(),
             workload=as_dict(plan.workload),
-            targets=infos,
-            points=self._points(self._steady, plan.workload),
-            bursts=self._points(self._bursts, load_workload("concurrent")),
-            knees=self._knees,
-            failure=failure,
+            targets=self._infos,
+            points=self._points(steady, plan.workload),
+            bursts=self._points(bursts, load_workload("concurrent")),
         )
 
     @property
@@ -165,6 +202,7 @@ class _Run:
         self._display.expect_measurements(rounds * (2 if plan.bursts else 1))
         preloaded_size = None
         for level in plan.levels:
+            clock = _Clock()
             if level.value_size != preloaded_size:
                 preloaded_size = level.value_size
                 self._preload(preloaded_size)
@@ -173,6 +211,9 @@ class _Run:
                     if plan.bursts:
                         self._measure_burst(target, level, number)
                     self._measure_steady(target, level, number)
+            if self._on_level is not None:
+                alone = (_of_level(found, level) for found in (self._steady, self._bursts))
+                self._on_level(self._results(clock, *alone))
 
     # One measurement
 
@@ -269,9 +310,7 @@ class _Run:
             self._next_client += connections
         return tasks
 
-    def _points(
-        self, measured: dict[tuple[str, Level], list[Repetition]], workload: Workload
-    ) -> list[Point]:
+    def _points(self, measured: _Measured, workload: Workload) -> list[Point]:
         order = {target.name: number for number, target in enumerate(self._plan.targets)}
         return [
             point(

@@ -324,7 +324,7 @@ def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     study.usage = f"{_NAME} study [--quick] [options] [options of compare]"
     add = study.add_argument
-    add("--quick", action="store_true", help="measure for minutes, not for an hour and a half")
+    add("--quick", action="store_true", help="measure for 5 minutes, not for 80")
     add(
         "--backend",
         choices=("memory", "file", "memcached"),
@@ -342,25 +342,25 @@ def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "--in-flight",
         type=values.checked(values.numbers),
         metavar="LIST",
-        help="limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64)",
+        help="limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64 for one node)",
     )
     add(
         "--duration",
         type=values.checked(values.positive_duration),
         metavar="TIME",
-        help="length of a repetition (default: 5s; quick: 0.6s)",
+        help="length of a repetition (default: 5s; quick: 0.5s)",
     )
     add(
         "--warm-up",
         type=values.checked(values.duration),
         metavar="TIME",
-        help="unmeasured load before each repetition (default: 1s; quick: 0.15s)",
+        help="unmeasured load before each repetition (default: 1s; quick: 0.1s)",
     )
     add(
         "--repetitions",
         type=values.checked(values.positive),
         metavar="NUM",
-        help="number of repetitions (default: 3)",
+        help="number of repetitions (default: 3; quick: 2 of the experiment)",
     )
     add(
         "--workers",

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import functools
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -64,6 +65,7 @@ def server_options() -> Mapping[str, bool]:
     }
 
 
+@functools.cache  # a study and an experiment ask many times
 def proxy_options() -> Mapping[str, bool]:
     """Return the options of a proxy that can be given, and whether each takes a value."""
     # Imported here, as it takes a while.

@@ -12,6 +12,7 @@ from memlite.loadtest.factorial.progress import RunProgress
 from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
+from memlite.loadtest.pool import Pool
 from memlite.loadtest.results import Point, Results
 from memlite.loadtest.resuming import locked
 from memlite.loadtest.workload_files import as_dict
@@ -53,8 +54,17 @@ def check(design: Design, folder: Path) -> None:
             )
 
 
-def measure(design: Design, folder: Path, progress: RunProgress) -> list[Measured]:
+def measure(
+    design: Design, folder: Path, progress: RunProgress, pool: Pool | None = None
+) -> list[Measured]:
     """Measure what has not been measured yet; return all runs in their order.
+
+    Args:
+        design: the experiment.
+        folder: where it is kept.
+        progress: shows how far it is.
+        pool: load generators for all runs, as many as the runs have; None to start those of each
+            run with it.
 
     Raises:
         ConfigError: what has been measured is something else.
@@ -71,7 +81,7 @@ def measure(design: Design, folder: Path, progress: RunProgress) -> list[Measure
                 for name, level in zip(design.names, design.chosen(one.levels), strict=True)
             )
             progress.start_run(described)
-            found[one] = _measured(design, one, folder, progress)
+            found[one] = _measured(design, one, folder, progress, pool)
             progress.finish_run()
     return [Measured(one, results) for one, results in found.items() if results is not None]
 
@@ -85,8 +95,10 @@ def missing_of(design: Design, folder: Path) -> list[Run]:
     return [one for one in design.runs if _loaded(design, one, folder) is None]
 
 
-def _measured(design: Design, one: Run, folder: Path, progress: RunProgress) -> Results:
-    results = with_checks(run(_plan(design, one, folder), progress.display))
+def _measured(
+    design: Design, one: Run, folder: Path, progress: RunProgress, pool: Pool | None
+) -> Results:
+    results = with_checks(run(_plan(design, one, folder), progress.display, pool))
     if results.partial and not results.failure:
         raise KeyboardInterrupt
     problem = results.failure or problem_of(results)

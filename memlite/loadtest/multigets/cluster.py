@@ -15,6 +15,7 @@ from memlite.client.address import Address
 from memlite.cluster.topology import Node, Topology
 from memlite.core.errors import StartError
 from memlite.loadtest.targets import LaunchedServer, LaunchSettings, Target, last_line
+from memlite.loadtest.together import together
 from memlite.testing import process
 
 __all__ = ["SAMPLE", "TAG", "TracedCluster", "prefixes"]
@@ -52,8 +53,8 @@ class TracedCluster(Target):
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(together(self._nodes))
             for number, node in enumerate(self._nodes, 1):
-                stack.enter_context(node)
                 (self.named[f"node-{number}"],) = node.processes
             self._proxy = self._start_proxy(stack)
             self.named = {"proxy": psutil.Process(self._proxy.process.pid), **self.named}

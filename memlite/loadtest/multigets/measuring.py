@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import StartError
@@ -23,9 +24,10 @@ from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.targets import LaunchSettings
 from memlite.loadtest.workload import Keys, Load, Values, Workload
 
-__all__ = ["complete", "missing"]
+__all__ = ["WARM_UP", "complete", "missing"]
 
-_WARM_UP = 0.25  # seconds
+WARM_UP: Final = 0.25
+"""How long load is not measured before each measurement, in seconds."""
 _TRACE = "trace.csv"
 # What an item takes besides its value, so that values of a megabyte can be measured.
 _ITEM_OVERHEAD = 4096
@@ -172,7 +174,7 @@ class _Measuring:
     def _tasks(self, of_process: Sequence[str], size: int) -> list[Task]:
         settings = self._settings
         workers = self._pool.count
-        load = Load(multiget=size, duration=settings.duration, warm_up=_WARM_UP, repetitions=1)
+        load = Load(multiget=size, duration=settings.duration, warm_up=WARM_UP, repetitions=1)
         tasks = []
         for worker, prefix in enumerate(of_process):
             workload = Workload(

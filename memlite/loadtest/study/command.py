@@ -1,8 +1,10 @@
 """Carries out ``memlite bench study``."""
 
 import argparse
+import contextlib
 import sys
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +17,17 @@ from memlite.loadtest.factorial.design import keep as keep_design
 from memlite.loadtest.factorial.output import save_analysis
 from memlite.loadtest.factorial.runs import check, goes_on, locked, missing_of
 from memlite.loadtest.factorial.runs import measure as measure_experiment
+from memlite.loadtest.limits import raise_file_limit
 from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.multigets.analysis import compare_sizes
 from memlite.loadtest.multigets.measuring import complete
 from memlite.loadtest.multigets.measuring import missing as missing_multigets
 from memlite.loadtest.planning import new_folder, prepare
+from memlite.loadtest.pool import Pool
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
+from memlite.loadtest.study.expected import expected_seconds, start_seconds
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.output import SWEEPS, keep, save
 from memlite.loadtest.study.output import check as check_folder
@@ -64,6 +69,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     prepare(folder)
     for name in (SWEEPS, _MULTIGETS, _EXPERIMENT):
         (folder / name).mkdir(exist_ok=True)
+    began = time.monotonic()
     try:
         with locked(folder):
             keep(folder, wanted)
@@ -79,7 +85,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
         raise StartError(f"{problem}; {goes_on(folder)}") from None
     sentences = [*doubts(measured), *answer(measured)]
     out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
-    out.write(f"\nreport: {page}\n")
+    out.write(f"\nreport: {page}\ntime: {_minutes(time.monotonic() - began)}\n")
     if measured.failed or any(run.errors for run in measured.gets):
         sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
         return _ERRORS
@@ -90,9 +96,11 @@ def _study(options: argparse.Namespace, others: Sequence[str]) -> Study:
     given: dict[str, Any] = {
         "clients": options.clients and tuple(options.clients),
         "in_flight": options.in_flight and tuple(options.in_flight),
+        "of_writes": options.in_flight and tuple(options.in_flight),
         "duration": options.duration,
         "warm_up": options.warm_up,
         "repetitions": options.repetitions,
+        "of_experiment": options.repetitions,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     scale = replace(QUICK if options.quick else FULL, **changes)
@@ -101,7 +109,7 @@ def _study(options: argparse.Namespace, others: Sequence[str]) -> Study:
 
 
 def _design(wanted: Study) -> Design:
-    return design_of(wanted.factors, wanted.of_experiment, wanted.scale.repetitions, wanted.seed)
+    return design_of(wanted.factors, wanted.of_experiment, wanted.scale.of_experiment, wanted.seed)
 
 
 def _write(measured: Measured, folder: Path) -> Path:
@@ -113,22 +121,36 @@ def _write(measured: Measured, folder: Path) -> Path:
 
 def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Measured:
     wanted, there = sweeps.study, sweeps.there()
-    of_experiment = folder / _EXPERIMENT
+    of_experiment, of_multigets = folder / _EXPERIMENT, folder / _MULTIGETS
     keep_design(of_experiment / DESIGN_NAME, design)
-    left = sweeps.missing(there)
-    left += len(missing_of(design, of_experiment))
-    left += missing_multigets(wanted.multigets, folder / _MULTIGETS)
+    runs = len(missing_of(design, of_experiment))
+    gets = missing_multigets(wanted.multigets, of_multigets)
     with progress_display(quiet=quiet) as bar:
+        left = sweeps.missing(there) + runs + gets
+        if left:
+            expected = expected_seconds(sweeps, there, runs, gets, start_seconds(folder))
+            bar.message(f"{left} measurements and the report: about {_minutes(expected)}")
         bar.expect_measurements(left)
         progress = StudyProgress(bar)
-        found = sweeps.measure(there, progress)
-        progress.run = "multi-gets"
-        multigets = complete(wanted.multigets, folder / _MULTIGETS, progress)
-        runs = measure_experiment(design, of_experiment, ExperimentProgress(progress))
-    analyses = analyse(design, runs)
-    save_analysis(of_experiment, design, runs, analyses)
+        with _generators(sweeps) if left else contextlib.nullcontext() as pool:
+            found = sweeps.measure(there, progress, pool)
+            progress.run = "multi-gets"
+            multigets = complete(wanted.multigets, of_multigets, progress)
+            measured = measure_experiment(design, of_experiment, ExperimentProgress(progress), pool)
+        bar.start_step("models")
+        models = _models(found)
+    analyses = analyse(design, measured)
+    save_analysis(of_experiment, design, measured, analyses)
     compared = compare_sizes(multigets)
-    return Measured(wanted, found, design, runs, analyses, multigets, compared, _models(found))
+    return Measured(wanted, found, design, measured, analyses, multigets, compared, models)
+
+
+def _generators(sweeps: Sweeps) -> Pool:
+    """Return the processes that generate load, for all sweeps and the experiment."""
+    plans = sweeps.plans().values()
+    (workers,) = {plan.workers for plan in plans}
+    raise_file_limit(max(plan.most_connections for plan in plans), workers)
+    return Pool(workers)
 
 
 def _models(found: Mapping[Sweep, Results]) -> dict[str, TargetModels]:
@@ -141,3 +163,9 @@ def _models(found: Mapping[Sweep, Results]) -> dict[str, TargetModels]:
         "writes to the whole system": lines(limited, "writes")[0],
     }
     return {title: model_targets(line.results)[0] for title, line in chosen.items()}
+
+
+def _minutes(seconds: float) -> str:
+    """Return a time of minutes or hours like ``4 min 51 s``."""
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

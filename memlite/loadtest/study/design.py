@@ -11,7 +11,6 @@ from memlite.loadtest.study.common import parse_common
 __all__ = ["FULL", "QUICK", "Scale", "Study", "Sweep", "study"]
 
 _NODES: Final = 3
-_KEYS: Final = 10_000
 _VALUE_SIZE: Final = 1024
 _PROXIES: Final = 2
 
@@ -22,24 +21,40 @@ class Scale:
 
     Attributes:
         clients: the numbers of clients of a sweep.
-        in_flight: the limits of the proxies.
+        in_flight: the limits of the proxies before one node, two of which are the experiment's.
+        of_writes: the limits of the proxies of writes to the whole system.
         keys_per_get: the sizes of multi-gets.
         duration: of a repetition, in seconds.
         warm_up: before it, likewise.
-        repetitions: of each measurement.
+        repetitions: of each measurement but those of the experiment.
+        of_experiment: the repetitions of the experiment.
+        keys: how many there are.
     """
 
     clients: tuple[int, ...]
     in_flight: tuple[int, ...]
+    of_writes: tuple[int, ...]
     keys_per_get: tuple[int, ...]
     duration: float
     warm_up: float
     repetitions: int
+    of_experiment: int
+    keys: int
 
 
-QUICK: Final = Scale((1, 4, 16, 64), (8, 64), (1, 3, 6, 9), 0.6, 0.15, 3)
+_LIMITS: Final = (8, 16, 32, 64)
+# Few keys, as storing them takes as long as a measurement: it is done more than 50 times.
+QUICK: Final = Scale((1, 4, 16, 64), (8, 64), _LIMITS, (1, 3, 6, 9), 0.5, 0.1, 3, 2, 2000)
 FULL: Final = Scale(
-    (1, 2, 4, 8, 16, 32, 64, 128), (8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16), 5.0, 1.0, 3
+    (1, 2, 4, 8, 16, 32, 64, 128),
+    _LIMITS,
+    _LIMITS,
+    (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16),
+    5.0,
+    1.0,
+    3,
+    3,
+    10_000,
 )
 
 
@@ -99,9 +114,11 @@ class Study:
         Gets of several keys are among them if their nodes are as that command starts them.
         """
         factors = [f"--factor={one}" for one in self.factors]
-        often = [f"--repetitions={self.scale.repetitions}", f"--seed={self.seed}"]
+        scale = self.scale
+        seed = f"--seed={self.seed}"
         found = [self.arguments(sweep) for sweep in self.sweeps]
-        found.append(["factorial", *factors, *self.of_experiment, *often])
+        often = f"--repetitions={scale.of_experiment}"
+        found.append(["factorial", *factors, *self.of_experiment, often, seed])
         gets = self.multigets
         if gets.backend == "memory" and not gets.options:
             found.append(
@@ -113,7 +130,8 @@ class Study:
                     f"--keys={gets.keys}",
                     f"--value-size={gets.value_size}",
                     f"--duration={gets.duration:g}s",
-                    *often,
+                    f"--repetitions={scale.repetitions}",
+                    seed,
                 ]
             )
         return found
@@ -143,7 +161,10 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
         ConfigError: the scale leaves nothing to compare, or an option is not for a study.
     """
     scale = replace(
-        scale, clients=tuple(sorted(scale.clients)), in_flight=tuple(sorted(scale.in_flight))
+        scale,
+        clients=tuple(sorted(scale.clients)),
+        in_flight=tuple(sorted(scale.in_flight)),
+        of_writes=tuple(sorted(scale.of_writes)),
     )
     middle = scale.clients[len(scale.clients) // 2]
     if len(scale.clients) < 3:
@@ -154,6 +175,9 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
         raise ConfigError("bench: --in-flight: a study needs two limits or more")
     low, high = scale.in_flight[0], scale.in_flight[:3][-1]
     common = parse_common(backend, others)
+    keys = getattr(common, "keys.count")
+    if keys is None:
+        others = [f"--keys={scale.keys}", *others]
     return Study(
         scale,
         tuple(_sweeps(scale)),
@@ -168,7 +192,7 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
             scale.keys_per_get,
             _NODES,
             middle,
-            getattr(common, "keys.count") or _KEYS,
+            keys or scale.keys,
             common.value_size[0] if common.value_size else _VALUE_SIZE,
             scale.duration,
             scale.repetitions,
@@ -203,7 +227,7 @@ def _sweeps(scale: Scale) -> Iterator[Sweep]:
                     f"--workload={workload}",
                 ),
             )
-    for limit in scale.in_flight:
+    for limit in scale.of_writes:
         yield Sweep(
             f"writes-{limit}",
             "writes",

@@ -11,6 +11,7 @@ from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
+from memlite.loadtest.pool import Pool
 from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
@@ -67,43 +68,64 @@ class Sweeps:
         )
 
     def measure(
-        self, there: Mapping[Load, Results], progress: StudyProgress
+        self, there: Mapping[Load, Results], progress: StudyProgress, pool: Pool | None
     ) -> dict[Sweep, Results]:
         """Measure what is not there yet; return everything, in the order of the study.
 
         Args:
             there: the loads that have been measured.
             progress: shows how far it is.
+            pool: the load generators; None to start some for each sweep.
 
         Raises:
             StartError: a sweep cannot begin, or has failed.
             KeyboardInterrupt: the user has interrupted it.
         """
-        return {sweep: self._complete(sweep, there, progress) for sweep in self.study.sweeps}
+        return {sweep: self._complete(sweep, there, progress, pool) for sweep in self.study.sweeps}
 
     def _complete(
-        self, sweep: Sweep, there: Mapping[Load, Results], progress: StudyProgress
+        self,
+        sweep: Sweep,
+        there: Mapping[Load, Results],
+        progress: StudyProgress,
+        pool: Pool | None,
     ) -> Results:
-        loads = [(sweep, clients) for clients in self.study.scale.clients]
-        path = self.folder / sweep.name
-        if all(one in there for one in loads) and (path / JSON_NAME).exists():
+        path, clients = self.folder / sweep.name, self.study.scale.clients
+        parts = {one: there[sweep, one] for one in clients if (sweep, one) in there}
+        missing = [one for one in clients if one not in parts]
+        if not missing and (path / JSON_NAME).exists():
             return load(path)
-        parts = [there.get(one) or self._measured(*one, progress) for one in loads]
-        results = with_saturation(with_checks(combined(parts, self.study.arguments(sweep))))
+        if missing:
+            progress.run = sweep.name
+            parts |= self._measured(sweep, missing, progress, pool)
+        arguments = self.study.arguments(sweep)
+        results = with_saturation(with_checks(combined([parts[one] for one in clients], arguments)))
         save(results, path)
         return results
 
-    def _measured(self, sweep: Sweep, clients: int, progress: StudyProgress) -> Results:
-        """Measure one load, so that no more than that is lost when the user interrupts it."""
-        progress.run = sweep.name
-        results = run(self._plan(sweep, [clients]), progress)
-        if results.partial and not results.failure:
+    def _measured(
+        self, sweep: Sweep, clients: Sequence[int], progress: StudyProgress, pool: Pool | None
+    ) -> dict[int, Results]:
+        """Measure some loads, and save each of them when it is complete.
+
+        No more than one is lost when the user interrupts it.
+        """
+        found: dict[int, Results] = {}
+
+        def keep(results: Results) -> None:
+            if problem := _problem(results):
+                raise StartError(f"bench: {problem}")
+            number = results.points[0].clients
+            command = ("memlite", "bench", *self.study.arguments(sweep, [number]))
+            found[number] = replace(results, command=command)
+            save(found[number], self._path(sweep, number))
+
+        results = run(self._plan(sweep, clients), progress, pool, keep)
+        if results.failure:
+            raise StartError(f"bench: {sweep.name}: {results.failure}")
+        if results.partial:
             raise KeyboardInterrupt
-        problem = results.failure or _problem(results)
-        if problem:
-            raise StartError(f"bench: {sweep.name}: {problem}")
-        save(results, self._path(sweep, clients))
-        return results
+        return found
 
     def _path(self, sweep: Sweep, clients: int) -> Path:
         return self.folder / sweep.name / str(clients)
