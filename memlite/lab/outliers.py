@@ -1,5 +1,7 @@
 """Values unlike the others, to be looked at rather than left out."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -101,7 +103,10 @@ class Stall:
 def find_stalls(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple[Stall, ...]:
     """Return the stalls of a time series of throughput.
 
-    They are intervals that are outliers and have less than half of the median.
+    They are successive intervals, each with less than half of the median. Either one of them is an
+    outlier, or their mean is: the mean of k intervals varies by 1/√k of what one does. In a series
+    that varies much, a single interval without any work may be chance, and a whole second is not.
+    The mean does not count at the beginning and at the end, where throughput may grow or fall.
 
     Args:
         values: what was done in intervals of equal length.
@@ -111,14 +116,18 @@ def find_stalls(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple
         ValueError: see `find_outliers`.
     """
     series = checked(values, 0)
-    usual = float(np.median(series)) if len(series) else 0.0
-    low = [one for one in find_outliers(values, threshold) if series[one] < _STALLED * usual]
-    stalls: list[Stall] = []
-    for position in low:
-        lost = usual - float(series[position])
-        last = stalls[-1] if stalls else None
-        if last is not None and position == last.start + last.length:
-            stalls[-1] = Stall(last.start, last.length + 1, last.lost + lost)
-        else:
-            stalls.append(Stall(position, 1, lost))
+    outliers = {*find_outliers(values, threshold)}
+    if len(series) < _FEWEST:
+        return ()
+    usual, scores = float(np.median(series)), _scores(series)
+    stalls = []
+    for low, positions in itertools.groupby(
+        range(len(series)), key=lambda one: bool(series[one] < _STALLED * usual)
+    ):
+        run = [*positions]
+        inside = run[0] > 0 and run[-1] < len(series) - 1
+        below = -float(scores[run].mean()) * math.sqrt(len(run)) if inside else 0.0
+        if low and (below > threshold or not outliers.isdisjoint(run)):
+            lost = len(run) * usual - float(series[run].sum())
+            stalls.append(Stall(run[0], len(run), lost))
     return tuple(stalls)

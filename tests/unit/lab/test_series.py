@@ -181,6 +181,29 @@ def test_a_known_stall() -> None:
     assert find_stalls([]) == ()
 
 
+@pytest.mark.parametrize("length", [6, 12, 30])
+def test_a_long_stall_in_a_noisy_series(length: int) -> None:
+    """Replies come in batches of eight; most of the time there are two to five."""
+    random = np.random.default_rng(length)
+    exact = 0
+    for _ in range(50):
+        values = 8 * random.integers(2, 6, 80)
+        assert not find_stalls([*values])
+        values[25 : 25 + length] = 0
+        stall = max(find_stalls([*values]), key=lambda one: one.length)
+        # What is beside it may be less than half of the usual by chance.
+        assert stall.start <= 25
+        assert 25 + length <= stall.start + stall.length
+        exact += stall.length == length
+    assert exact >= 45
+
+
+def test_chance_hardly_ever_looks_like_a_stall() -> None:
+    random = np.random.default_rng(2)
+    found = sum(bool(find_stalls([*random.poisson(mean, 100)])) for mean in [1, 3, 10] * 200)
+    assert found <= 12  # of 600
+
+
 def test_a_trend_of_which_only_the_values_left_out_are_above_0() -> None:
     assert find_trend([4500.0, *[0.0] * 44]).change == 0
 
