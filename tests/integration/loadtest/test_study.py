@@ -94,7 +94,7 @@ def test_an_interrupted_sweep_keeps_the_loads_that_are_complete(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # This is a single test, as a study takes half a minute.
     folder = tmp_path / "out"
@@ -137,7 +137,7 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def completed(command: Sequence[str], chance: str) -> subprocess.CompletedProcess[str]:
     """Complete a study. On a busy machine, 100 ms can pass without a reply; then it goes on."""
     for _ in range(5):
-        done = subprocess.run([*command, "-q"], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([*command, "-q"], capture_output=True, text=True, timeout=1500)
         if not done.stderr.endswith(f"{chance}\n"):
             break
     return done
