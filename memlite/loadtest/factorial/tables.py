@@ -26,39 +26,40 @@ def print_table(design: Design, analysis: Analysis, out: TextIO) -> None:
     out.write(f"\n{response.words}, {response.unit} ({kind})\n")
     head = "low to high" if design.two_levels else "change"
     rows: list[Row] = [("", head, "95% interval", "variation", "p")]
-    rows += change_rows(design, result)
+    rows += change_rows(design, analysis)
     errors = wording.share(result.error_variation) if result.error_freedom else "unknown"
     rows.append(("errors", "", "", errors, ""))
     _print_rows(rows, out)
 
 
-def change_rows(design: Design, result: FactorialResult) -> Iterator[Row]:
+def change_rows(design: Design, analysis: Analysis) -> Iterator[Row]:
     """Yield what each effect does: name, change, its interval, share of variation, chance.
 
     A factor has a row for each level after the first, and changes are those from the first.
     """
+    result, unit = analysis.result, analysis.response.unit
     levels = {one.name: one.levels for one in design.factors}
     for effect in result.effects:
-        known = wording.share(effect.variation), wording.chance(effect.p_value)
+        known: tuple[str, str] = wording.share(effect.variation), wording.chance(effect.p_value)
         if len(effect.factors) > 1:
-            yield (" × ".join(effect.factors), *_together(effect, result), *known)
+            yield (" × ".join(effect.factors), *_together(effect, result, unit), *known)
             continue
         (name,) = effect.factors
         first, *others = levels[name]
         for number, level in enumerate(others, 1):
             found = result.change(name, 0, number)
-            cells = wording.change(found, result), wording.interval(found, result)
+            cells = wording.change(found, result, unit), wording.interval(found, result, unit)
             yield (f"{name} {first} → {level}", *cells, *known)
             known = "", ""
 
 
-def _together(effect: Effect, result: FactorialResult) -> tuple[str, str]:
+def _together(effect: Effect, result: FactorialResult, unit: str) -> tuple[str, str]:
     """Return what factors with two levels do together; two empty texts for more levels."""
     if not effect.two_levels:
         return "", ""
     low, high = effect.interval
     both = Estimate(*map(result.scaled, (2 * effect.value, 2 * low, 2 * high)))
-    return wording.change(both, result), wording.interval(both, result)
+    return wording.change(both, result, unit), wording.interval(both, result, unit)
 
 
 def _print_rows(rows: Sequence[Row], out: TextIO) -> None:

@@ -1,11 +1,15 @@
 """How changes, intervals, shares and probabilities are written."""
 
 import math
+from typing import Final
 
 from memlite.lab import Estimate, FactorialResult
+from memlite.loadtest.cells import Cell, Number, between
 from memlite.loadtest.units import grouped
 
 __all__ = ["amount", "chance", "change", "interval", "number", "ratio", "share"]
+
+_RATIO: Final = "ratio"
 
 
 def ratio(value: float) -> str:
@@ -24,26 +28,28 @@ def number(value: float) -> str:
     return amount(value) if value < 0 else f"+{amount(value)}"
 
 
-def change(found: Estimate, result: FactorialResult) -> str:
-    """Return a change, like ``× 3.39`` or ``+12,300``."""
-    return f"× {ratio(found.value)}" if result.multiplicative else number(found.value)
+def change(found: Estimate, result: FactorialResult, unit: str = "") -> Cell:
+    """Return a change, like ``× 3.39`` or ``+12,300``; the unit is that of differences."""
+    text = f"× {ratio(found.value)}" if result.multiplicative else number(found.value)
+    return Cell(text, Number(found.value, _RATIO if result.multiplicative else unit))
 
 
-def interval(found: Estimate, result: FactorialResult) -> str:
+def interval(found: Estimate, result: FactorialResult, unit: str = "") -> str:
     """Return the interval of a change, like ``2.94 to 3.92``; empty if nothing tells."""
     if math.isinf(found.high):
         return ""
     write = ratio if result.multiplicative else number
-    return f"{write(found.low)} to {write(found.high)}"
+    text = f"{write(found.low)} to {write(found.high)}"
+    return between(text, found.low, found.high, _RATIO if result.multiplicative else unit)
 
 
-def share(value: float) -> str:
+def share(value: float) -> Cell:
     """Return a share of variation, like ``97.9%``."""
-    return f"{value:.1%}"
+    return Cell(f"{value:.1%}", Number(value * 100, "%"))
 
 
 def chance(probability: float | None) -> str:
     """Return a probability, like ``0.042``; empty if it is unknown."""
     if probability is None:
         return ""
-    return "<0.001" if probability < 0.001 else f"{probability:.3f}"
+    return Cell("<0.001" if probability < 0.001 else f"{probability:.3f}", Number(probability))

@@ -11,6 +11,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from memlite.loadtest.cells import UNKNOWN, Cell, Number, between, count, share
 from memlite.loadtest.models.assess import BOUND, Assessment, Check
 from memlite.loadtest.models.build import REST
 from memlite.loadtest.models.study import TargetModels
@@ -74,10 +75,14 @@ def stations(target: TargetModels) -> Iterator[dict[str, str]]:
         use = most.utilisations.get(one.name)
         yield {
             "name": "elsewhere" if one.name == REST else one.name,
-            "servers": str(one.servers) if one.servers else "no queue",
-            "demand": _time(estimate.value),
-            "interval": f"{_time(low)} to {_time(high)}" if known else "–",
-            "busy": "–" if use is None else percent(use),
+            "servers": count(one.servers) if one.servers else "no queue",
+            "demand": Cell(_time(estimate.value), Number(estimate.value * 1e6, "µs")),
+            "interval": (
+                between(f"{_time(low)} to {_time(high)}", low * 1e6, high * 1e6, "µs")
+                if known
+                else UNKNOWN
+            ),
+            "busy": share(use),
             "source": target.inputs.sources[one.name],
         }
 

@@ -1,10 +1,12 @@
 """The page about models: ``models.html``, with its figures, and their numbers beside it."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from memlite.loadtest import files
+from memlite.loadtest.cells import PER_SECOND, UNKNOWN, Cell, Number
 from memlite.loadtest.models.assess import BOUND, Check
 from memlite.loadtest.models.figures import plots_of
 from memlite.loadtest.models.output import as_csv, as_json, error_text, stations
@@ -106,7 +108,7 @@ def _table(target: TargetModels, quantity: str, number: int) -> Table:
         load.throughput.mean if quantity == "throughput" else load.response_time.mean
         for load in loads
     ]
-    rows = [["measured", *(_value(quantity, one) for one in measured)]]
+    rows: list[list[str]] = [["measured", *(_value(quantity, one) for one in measured)]]
     for one in target.assessments:
         checks = {each.clients: each for each in one.checks if each.quantity == quantity}
         if checks:
@@ -122,10 +124,15 @@ def _table(target: TargetModels, quantity: str, number: int) -> Table:
 
 def _cell(check: Check | None) -> str:
     if check is None:
-        return "–"
-    predicted = "–" if check.predicted is None else _value(check.quantity, check.predicted)
-    return f"{predicted} {error_text(check)}"
+        return UNKNOWN
+    error = Number(None if math.isinf(check.error) else check.error * 100, "%", "error")
+    if check.predicted is None:
+        return Cell(f"{UNKNOWN} {error_text(check)}", error)
+    predicted = _value(check.quantity, check.predicted)
+    return Cell(f"{predicted} {error_text(check)}", *predicted.numbers, error)
 
 
-def _value(quantity: str, value: float) -> str:
-    return short(value) if quantity == "throughput" else duration(value * 1e6)
+def _value(quantity: str, value: float) -> Cell:
+    if quantity == "throughput":
+        return Cell(short(value), Number(value, PER_SECOND))
+    return Cell(duration(value * 1e6), Number(value * 1e6, "µs"))

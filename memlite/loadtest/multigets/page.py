@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from memlite.loadtest import files
+from memlite.loadtest.cells import Cell, count, microseconds, with_interval
 from memlite.loadtest.multigets.analysis import (
     PERCENTILES,
     Comparison,
@@ -73,7 +74,7 @@ def _sides(found: Sequence[Comparison]) -> Iterator[tuple[Comparison, str, Side]
 
 def tables_of(found: Sequence[Comparison]) -> list[Table]:
     """Return the comparison, and the percentiles, as tables."""
-    numbers = ("Sharded, mean", "One node, mean", "Ratio (95% interval)", "Ratio of p99")
+    numbers = ("Sharded, mean", "One node, mean", "Ratio", "Ratio of p99")
     rates = ("Sharded, gets per second", "One node, gets per second")
     return [
         Table(
@@ -82,18 +83,19 @@ def tables_of(found: Sequence[Comparison]) -> list[Table]:
             [Column("Keys"), *map(Column, (*numbers, *rates)), Column("Sharding", text=True)],
             [
                 [
-                    str(one.size),
-                    duration(one.sharded.mean.mean),
-                    duration(one.together.mean.mean),
+                    count(one.size),
+                    _time(one.sharded.mean),
+                    _time(one.together.mean),
                     _ratio(one.ratio),
                     _ratio(one.tail),
-                    grouped(one.sharded.requests.mean),
-                    grouped(one.together.requests.mean),
+                    _rate(one.sharded.requests),
+                    _rate(one.together.requests),
                     one.decision,
                 ]
                 for one in found
             ],
-            "Ratio: the mean response time of sharded gets, divided by that of gets from one node.",
+            "Ratio: the mean response time of sharded gets, divided by that of gets from one node, "
+            "with its 95% confidence interval.",
         ),
         Table(
             "multigets-percentiles",
@@ -105,7 +107,7 @@ def tables_of(found: Sequence[Comparison]) -> list[Table]:
                 *(Column(f"p{one}") for one in PERCENTILES),
             ],
             [
-                [str(one.size), way, where, *map(duration, values)]
+                [count(one.size), way, where, *map(microseconds, values)]
                 for one, way, side in _sides(found)
                 for where, values in (("clients", side.client), ("proxy", side.proxy))
                 if values
@@ -114,10 +116,19 @@ def tables_of(found: Sequence[Comparison]) -> list[Table]:
     ]
 
 
-def _ratio(value: Interval) -> str:
-    if value.low is None or value.high is None:
-        return f"{value.mean:.2f}"
-    return f"{value.mean:.2f} ({value.low:.2f} to {value.high:.2f})"
+def _time(value: Interval) -> Cell:
+    return with_interval(duration(value.mean), value, "µs")
+
+
+def _rate(value: Interval) -> Cell:
+    return with_interval(grouped(value.mean), value)
+
+
+def _ratio(value: Interval) -> Cell:
+    text = f"{value.mean:.2f}"
+    if value.low is not None and value.high is not None:
+        text += f" ({value.low:.2f} to {value.high:.2f})"
+    return with_interval(text, value)
 
 
 def _percentile_rows(found: Sequence[Comparison]) -> str:
@@ -147,6 +158,6 @@ def _bucket_rows(found: Sequence[Comparison]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["keys", "way", "where", "from_us", "to_us", "requests"])
     for (keys, way, where, _), own in zip(places, counts, strict=True):
-        for low, high, count in zip(bounds[:-1], bounds[1:], own, strict=True):
-            writer.writerow([keys, way, where, f"{low:.6g}", f"{high:.6g}", round(count)])
+        for low, high, number in zip(bounds[:-1], bounds[1:], own, strict=True):
+            writer.writerow([keys, way, where, f"{low:.6g}", f"{high:.6g}", round(number)])
     return text.getvalue()

@@ -5,13 +5,22 @@ from collections.abc import Sequence
 
 from memlite.lab.saturation import LoadState
 from memlite.loadtest import units
+from memlite.loadtest.cells import (
+    PER_SECOND,
+    UNKNOWN,
+    Cell,
+    Number,
+    count,
+    microseconds,
+    plain,
+    share,
+    with_interval,
+)
 from memlite.loadtest.checking import doubts
-from memlite.loadtest.results import LawCheck, Point, Repetition, Results, SeriesCheck
+from memlite.loadtest.results import Interval, LawCheck, Point, Repetition, Results, SeriesCheck
 from memlite.loadtest.sweep import Sweep, between, sweeps
 
 __all__ = ["check_rows", "sweep_rows"]
-
-_UNKNOWN = "–"
 
 
 def check_rows(results: Results) -> list[dict[str, str]]:
@@ -30,11 +39,11 @@ def _check_row(point: Point) -> dict[str, str]:
     outliers = point.checks.outliers if point.checks is not None else ()
     return {
         "target": point.target,
-        "server": _share([_busiest(one) for one in point.repetitions]),
-        "generator": _share([one.generator_share for one in point.repetitions]),
+        "server": _busy([_busiest(one) for one in point.repetitions]),
+        "generator": _busy([one.generator_share for one in point.repetitions]),
         **_law_cells(laws, point),
         **_series_cells(series),
-        "outliers": ", ".join(map(str, outliers)) or _UNKNOWN,
+        "outliers": ", ".join(map(str, outliers)) or UNKNOWN,
         "doubts": ", ".join([*(["generator"] if point.generator_limited else []), *doubts(point)]),
     }
 
@@ -45,22 +54,22 @@ def _busiest(one: Repetition) -> float | None:
     return one.server.thread_share or one.server.cpu_share
 
 
-def _share(shares: Sequence[float | None]) -> str:
+def _busy(shares: Sequence[float | None]) -> str:
     known = [one for one in shares if one is not None]
-    return units.percent(sum(known) / len(known)) if known else _UNKNOWN
+    return share(sum(known) / len(known) if known else None)
 
 
 def _law_cells(laws: Sequence[LawCheck], point: Point) -> dict[str, str]:
     if not laws:
         names = ("throughput", "response", "think", "predicted", "difference")
-        return {"clients": f"{point.clients:,}", **dict.fromkeys(names, _UNKNOWN)}
-    count = len(laws)
+        return {"clients": count(point.clients), **dict.fromkeys(names, UNKNOWN)}
+    number = len(laws)
     return {
-        "clients": f"{laws[0].clients:,}",
-        "throughput": units.grouped(sum(one.throughput for one in laws) / count),
-        "response": units.duration(sum(one.response_time for one in laws) / count),
-        "think": units.duration(sum(one.think_time for one in laws) / count),
-        "predicted": units.duration(sum(one.predicted for one in laws) / count),
+        "clients": count(laws[0].clients),
+        "throughput": plain(sum(one.throughput for one in laws) / number, unit=PER_SECOND),
+        "response": microseconds(sum(one.response_time for one in laws) / number),
+        "think": microseconds(sum(one.think_time for one in laws) / number),
+        "predicted": microseconds(sum(one.predicted for one in laws) / number),
         "difference": _difference([one for one in laws if one.holds is not None]),
     }
 
@@ -74,7 +83,7 @@ def _difference(tested: Sequence[LawCheck]) -> str:
 def _series_cells(series: Sequence[SeriesCheck]) -> dict[str, str]:
     if not series:
         names = ("warm_up", "cool_down", "trend", "within", "stalls")
-        return dict.fromkeys(names, _UNKNOWN)
+        return dict.fromkeys(names, UNKNOWN)
     stalls = [stall for one in series for stall in one.stalls]
     return {
         "warm_up": _longest([one.warm_up for one in series]),
@@ -82,15 +91,20 @@ def _series_cells(series: Sequence[SeriesCheck]) -> dict[str, str]:
         "trend": _signed(max((one.trend for one in series), key=abs), 1),
         "within": max((_half_width(one), _within(one)) for one in series)[1],
         "stalls": (
-            f"{len(stalls)}, {units.duration(sum(stall.seconds for stall in stalls) * 1e6)}"
+            _stalls(len(stalls), sum(stall.seconds for stall in stalls) * 1e6)
             if stalls
-            else _UNKNOWN
+            else UNKNOWN
         ),
     }
 
 
+def _stalls(number: int, microseconds: float) -> Cell:
+    text = f"{number}, {units.duration(microseconds)}"
+    return Cell(text, Number(number), Number(microseconds, "µs", "together"))
+
+
 def _longest(lengths: Sequence[float]) -> str:
-    return units.duration(max(lengths) * 1e6) if any(lengths) else _UNKNOWN
+    return microseconds(max(lengths) * 1e6 if any(lengths) else None)
 
 
 def _half_width(one: SeriesCheck) -> float:
@@ -98,11 +112,14 @@ def _half_width(one: SeriesCheck) -> float:
 
 
 def _within(one: SeriesCheck) -> str:
-    return f"{'' if one.independent else '~'}±{_half_width(one):.1%}"
+    half = _half_width(one)
+    text = f"{'' if one.independent else '~'}±{half:.1%}"
+    return Cell(text, Number(half * 100, "%"))
 
 
-def _signed(share: float, decimals: int) -> str:
-    return f"{share:+.{decimals}%}".replace("-", "−")
+def _signed(value: float, decimals: int) -> str:
+    text = f"{value:+.{decimals}%}".replace("-", "−")
+    return Cell(text, Number(value * 100, "%"))
 
 
 def sweep_rows(results: Results) -> list[dict[str, str]]:
@@ -117,7 +134,7 @@ def sweep_rows(results: Results) -> list[dict[str, str]]:
 def _sweep_row(sweep: Sweep) -> dict[str, str]:
     found, law = sweep.saturation, sweep.law
     names = ("contention", "coherency", "peak", "highest")
-    cells = dict.fromkeys(names, _UNKNOWN)
+    cells: dict[str, str] = dict.fromkeys(names, UNKNOWN)
     if law is not None:
         estimates = (
             (law.contention, law.contention_interval),
@@ -125,14 +142,18 @@ def _sweep_row(sweep: Sweep) -> dict[str, str]:
             (law.peak_clients, law.peak_clients_interval),
             (law.peak_throughput, law.peak_throughput_interval),
         )
-        forms = (_small, _small, _whole, _rate)
+        forms = ((_small, ""), (_small, ""), (_whole, ""), (_rate, PER_SECOND))
         cells = {
-            name: f"{form(value)} ({form(low)} to {form(high)})"
-            for name, form, (value, (low, high)) in zip(names, forms, estimates, strict=True)
+            name: with_interval(
+                f"{form(value)} ({form(low)} to {form(high)})", Interval(value, low, high), unit
+            )
+            for name, (form, unit), (value, (low, high)) in zip(
+                names, forms, estimates, strict=True
+            )
         }
     return {
         "target": sweep.target,
-        "size": units.size(sweep.value_size),
+        "size": plain(sweep.value_size, units.size, "B"),
         "under": _loads(sweep, LoadState.UNDER),
         "saturated": _loads(sweep, LoadState.SATURATED),
         "over": _loads(sweep, LoadState.OVER),
@@ -144,7 +165,7 @@ def _sweep_row(sweep: Sweep) -> dict[str, str]:
 
 def _loads(sweep: Sweep, state: LoadState) -> str:
     loads = [load for load in sweep.saturation.loads if load.state == state]
-    return ", ".join(f"{load.clients:g}{'' if load.certain else '?'}" for load in loads) or _UNKNOWN
+    return ", ".join(f"{load.clients:g}{'' if load.certain else '?'}" for load in loads) or UNKNOWN
 
 
 def _small(value: float) -> str:

@@ -77,7 +77,7 @@ def _response(design: Design, analysis: Analysis, plots: Sequence[Plot]) -> dict
         "answer": list(answer(design, analysis)),
         "why": why_this_model(analysis),
         "multiplicative": result.multiplicative,
-        "changes": changes(design, result),
+        "changes": changes(design, analysis),
         "variance": variance(result),
         "signs": sign_table(design, result),
         "plots": plots,

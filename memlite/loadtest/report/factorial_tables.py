@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from memlite.lab import FactorialResult
 from memlite.lab.factorial_result import Levels
+from memlite.loadtest.cells import count, plain
 from memlite.loadtest.factorial import wording
 from memlite.loadtest.factorial.analysis import Analysis
 from memlite.loadtest.factorial.design import Design
@@ -18,10 +19,10 @@ __all__ = ["changes", "combinations", "sign_table", "variance"]
 _MOST_SIGNED = 5  # factors: 32 rows and 32 columns
 
 
-def changes(design: Design, result: FactorialResult) -> list[dict[str, str]]:
+def changes(design: Design, analysis: Analysis) -> list[dict[str, str]]:
     """Return what each factor does, a row for each change."""
     names = ("factor", "change", "interval", "variation", "chance")
-    found = (dict(zip(names, row, strict=True)) for row in change_rows(design, result))
+    found = (dict(zip(names, row, strict=True)) for row in change_rows(design, analysis))
     return [{name: text or "–" for name, text in row.items()} for row in found]
 
 
@@ -31,15 +32,15 @@ def variance(result: FactorialResult) -> list[dict[str, str]]:
         {
             "source": " × ".join(one.factors),
             "variation": wording.share(one.variation),
-            "freedom": str(one.freedom),
-            "statistic": "–" if one.f_statistic is None else _statistic(one.f_statistic),
+            "freedom": count(one.freedom),
+            "statistic": plain(one.f_statistic, _statistic),
             "chance": wording.chance(one.p_value) or "–",
             "differs": "yes" if one.significant else "no" if result.error_freedom else "–",
         }
         for one in result.effects
     ]
-    errors = wording.share(result.error_variation) if result.error_freedom else "unknown"
-    freedom = str(result.error_freedom)
+    errors: str = wording.share(result.error_variation) if result.error_freedom else "unknown"
+    freedom = count(result.error_freedom)
     return [
         *rows,
         {

@@ -1,13 +1,21 @@
 """The HTML page: one self-contained file that needs no network."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from memlite.loadtest import files, scaling, selection, units
+from memlite.loadtest.cells import (
+    PER_SECOND,
+    UNKNOWN,
+    count,
+    microseconds,
+    plain,
+    share,
+    with_interval,
+)
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.efficiency import Efficiency, efficiencies
@@ -137,55 +145,59 @@ class _Row:
             warnings.append("machine")
         return cls(
             target=point.target,
-            clients=f"{point.clients:,}",
-            rate=units.grouped(point.rate) if point.rate else "–",
-            value_size=units.size(point.value_size),
-            throughput=_with_interval(point.throughput, 1, units.grouped),
-            seconds=_with_interval(point.seconds, 1e6, units.duration),
+            clients=count(point.clients),
+            rate=plain(point.rate or None, unit=PER_SECOND),
+            value_size=plain(point.value_size, units.size, "B"),
+            throughput=_rate(point.throughput),
+            seconds=_with_interval(point.seconds, 1e6, units.duration, "µs"),
             mean=_mean_time(point),
             times=_times(point.response.get("all")),
             hits=_hit_rate(point),
-            errors=f"{failed:,}",
+            errors=count(failed),
             kinds=", ".join(f"{kind}: {count:,}" for kind, count in errors.items()),
-            cpu=units.percent(sum(use.cpu_share for use in used) / len(used)) if used else "–",
+            cpu=share(sum(use.cpu_share for use in used) / len(used) if used else None),
             demand=_demand(point),
-            memory=units.size(max(use.memory_bytes for use in used)) if used else "–",
+            memory=plain(max((use.memory_bytes for use in used), default=None), units.size, "B"),
             warnings=tuple(warnings),
         )
 
 
 def _times(latency: Latency | None) -> tuple[str, ...]:
     if latency is None or not latency.count:
-        return ("–",) * 3
-    return tuple(units.duration(value) for value in (latency.p50, latency.p99, latency.p999))
+        return (UNKNOWN,) * 3
+    return tuple(microseconds(value) for value in (latency.p50, latency.p99, latency.p999))
 
 
 def _mean_time(point: Point) -> str:
     means = [one.response["all"].mean for one in point.repetitions if "all" in one.response]
-    return _with_interval(interval(means), 1, units.duration) if means else "–"
+    return _with_interval(interval(means), 1, units.duration, "µs") if means else UNKNOWN
 
 
 def _hit_rate(point: Point) -> str:
     hits, misses = (
         sum(getattr(one, name) for one in point.repetitions) for name in ("hits", "misses")
     )
-    return units.percent(hits / (hits + misses)) if hits + misses else "–"
+    return share(hits / (hits + misses) if hits + misses else None)
 
 
 def _demand(point: Point) -> str:
     """Return the server's processor time per operation."""
     known = [one for one in point.repetitions if one.server is not None and one.operations]
     if not known:
-        return "–"
+        return UNKNOWN
     seconds = sum(one.server.cpu_seconds for one in known if one.server is not None)
-    return units.duration(seconds * 1e6 / sum(one.operations for one in known))
+    return microseconds(seconds * 1e6 / sum(one.operations for one in known))
 
 
-def _with_interval(value: Interval, factor: float, unit: Any) -> str:
-    text: str = unit(value.mean * factor)
+def _rate(value: Interval) -> str:
+    return _with_interval(value, 1, units.grouped, "")
+
+
+def _with_interval(value: Interval, factor: float, write: Callable[[float], str], unit: str) -> str:
+    text = write(value.mean * factor)
     if value.high is not None and value.mean:
         text += f" ± {(value.high - value.mean) / value.mean:.0%}"
-    return text
+    return with_interval(text, value, unit, factor)
 
 
 # The other tables
@@ -195,20 +207,22 @@ def _choice(choice: Choice, prices: Prices) -> dict[str, str]:
     promise = choice.promise
     return {
         "target": choice.target,
-        "throughput": _with_interval(choice.point.throughput, 1, units.grouped),
-        "p99": units.duration(choice.p99) if choice.p99 else "–",
+        "throughput": _rate(choice.point.throughput),
+        "p99": microseconds(choice.p99 or None),
         "crash": "yes" if promise.survives_crash else "no",
         "machine": "yes" if promise.survives_machine else "no",
         "shared": "yes" if promise.shared else "no",
-        "cost": "–" if choice.cost is None else units.money(choice.cost, prices.currency),
+        "cost": _money(choice.cost, prices.currency),
     }
 
 
 def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
     amounts = {
-        name: units.money(amount, prices.currency).removesuffix(f" {prices.currency}")
-        if amount
-        else "–"
+        name: plain(
+            amount or None,
+            lambda value: units.money(value, prices.currency).removesuffix(f" {prices.currency}"),
+            prices.currency,
+        )
         for name, amount in (
             ("machine", cost.machine),
             ("disk", cost.disk),
@@ -223,31 +237,27 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
     return amounts | {
         "target": cost.target,
         "load": load,
-        "throughput": units.grouped(cost.throughput),
+        "throughput": plain(cost.throughput),
     }
 
 
+def _money(amount: float | None, currency: str) -> str:
+    return plain(amount, lambda value: units.money(value, currency), currency)
+
+
 def _cluster(row: Row) -> dict[str, str]:
-    nodes = (
-        [units.percent(share) for share in (max(row.nodes), sum(row.nodes) / len(row.nodes))]
-        if row.nodes
-        else ["–"] * 2
-    )
-    demands = [
-        "–" if one is None else units.duration(one) for one in (row.proxy_demand, row.node_demand)
-    ]
     return {
         "target": row.target,
-        "size": units.size(row.point.value_size),
-        "clients": f"{row.point.clients:,}",
-        "throughput": _with_interval(row.point.throughput, 1, units.grouped),
-        "proxy": "–" if row.proxy is None else units.percent(row.proxy),
-        "busiest": nodes[0],
-        "mean": nodes[1],
-        "proxy_demand": demands[0],
-        "node_demand": demands[1],
-        "machine": "–" if row.machine is None else units.percent(row.machine),
-        "limit": row.limit or "–",
+        "size": plain(row.point.value_size, units.size, "B"),
+        "clients": count(row.point.clients),
+        "throughput": _rate(row.point.throughput),
+        "proxy": share(row.proxy),
+        "busiest": share(max(row.nodes, default=None)),
+        "mean": share(sum(row.nodes) / len(row.nodes) if row.nodes else None),
+        "proxy_demand": microseconds(row.proxy_demand),
+        "node_demand": microseconds(row.node_demand),
+        "machine": share(row.machine),
+        "limit": row.limit or UNKNOWN,
     }
 
 
@@ -256,11 +266,11 @@ def _efficiency(one: Efficiency, table: MachineTable) -> dict[str, str]:
     return {
         "target": one.target,
         "machines": ", ".join(names),
-        "throughput": units.grouped(one.throughput),
-        "watts": "–" if one.watts is None else f"{units.grouped(one.watts)} W",
-        "per_joule": "–" if one.per_joule is None else units.grouped(one.per_joule),
-        "hour": "–" if one.hour is None else units.money(one.hour, table.currency),
-        "per_money": "–" if one.per_money is None else units.short(one.per_money),
+        "throughput": plain(one.throughput),
+        "watts": plain(one.watts, lambda watts: f"{units.grouped(watts)} W", "W"),
+        "per_joule": plain(one.per_joule),
+        "hour": _money(one.hour, table.currency),
+        "per_money": plain(one.per_money, units.short),
         "currency": table.currency,
     }
 
@@ -271,6 +281,6 @@ def _target(target: TargetInfo) -> dict[str, str]:
         "name": target.name,
         "kind": target.kind,
         "address": target.address,
-        "server": target.server or "–",
-        "details": details or "–",
+        "server": target.server or UNKNOWN,
+        "details": details or UNKNOWN,
     }

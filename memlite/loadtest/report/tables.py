@@ -2,12 +2,17 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
+
+from memlite.loadtest.cells import PER_SECOND, UNKNOWN, Cell
 
 __all__ = ["Column", "Table", "as_table"]
+
+Value: TypeAlias = str | float | None
 
 _LATEX: Final = {
     "\\": r"\textbackslash{}",
@@ -55,7 +60,7 @@ class Table:
         name: unique on the page; letters, digits and dashes.
         title: its title.
         columns: the columns; the first one names the row.
-        rows: the cells of each row.
+        rows: the cells of each row; those of numbers are `Cell`.
         note: how to read it; may be empty.
     """
 
@@ -67,12 +72,39 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """The table as CSV (RFC 4180, with lines that end in a newline alone)."""
+        """The table as CSV (RFC 4180, with lines that end in a newline alone).
+
+        Each number has a cell of its own, as in `values`; unknown ones are empty.
+        """
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([column.heading for column in self.columns])
-        writer.writerows(self.rows)
+        writer.writerows(self.values)
         return stream.getvalue()
+
+    @property
+    def values(self) -> list[list[Value]]:
+        """The headings and the rows for programs: one number in a cell, units in the headings.
+
+        If the rows have different units, they are in a column of their own.
+        """
+        columns = [_column(cells) for cells in zip(*self.rows, strict=True)]
+        by_row = any(len(units) > 1 for column in columns for units in column.values())
+        head: list[Value] = []
+        for shown, column in zip(self.columns, columns, strict=False):
+            head += [_heading(shown.heading, of, units, by_row) for of, units in column.items()]
+        rows = [
+            [
+                value
+                for cell, column, shown in zip(row, columns, self.columns, strict=True)
+                for value in _values(cell, column, text=shown.text)
+            ]
+            for row in self.rows
+        ]
+        if by_row:
+            head.insert(1, "Unit")
+            for shown_row, row in zip(self.rows, rows, strict=True):
+                row.insert(1, _unit(shown_row))
+        return [head or [column.heading for column in self.columns], *rows]
 
     @property
     def latex(self) -> str:
@@ -110,8 +142,54 @@ def as_table(
         re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
         title,
         [Column(heading, text="n" not in style.split()) for heading, _, style in columns],
-        [[str(row[member]) for _, member, _ in columns] for row in rows],
+        [[_text(row[member]) for _, member, _ in columns] for row in rows],
     )
+
+
+def _text(cell: object) -> str:
+    return cell if isinstance(cell, str) else str(cell)
+
+
+def _column(cells: Sequence[str]) -> dict[str, set[str]]:
+    """Return the numbers that a column has, and the units of each; for text alone, one without."""
+    found: dict[str, set[str]] = {}
+    for cell in cells:
+        if isinstance(cell, Cell):
+            for number in cell.numbers:
+                found.setdefault(number.of, set()).add(number.unit)
+    return found or {"": set()}
+
+
+def _heading(heading: str, of: str, units: set[str], by_row: bool) -> str:
+    text = ", ".join(filter(None, (heading, of)))
+    unit = "" if by_row else "".join(units)
+    named = not unit or (unit == PER_SECOND and "per second" in heading)
+    return text if named else f"{text} ({unit})"
+
+
+def _values(cell: str, column: Mapping[str, set[str]], *, text: bool) -> list[Value]:
+    """Return the numbers of a cell, one for each that its column has, or its words."""
+    if text and not isinstance(cell, Cell):
+        return [str(cell), *[None] * (len(column) - 1)]
+    if isinstance(cell, Cell):
+        numbers = {one.of: one.value for one in cell.numbers}
+        return [_rounded(numbers.get(of)) for of in column]
+    words = None if cell == UNKNOWN else cell or None
+    return [words, *[None] * (len(column) - 1)]
+
+
+def _rounded(value: float | None) -> Value:
+    """Return a number with six significant digits: no measurement has more."""
+    if value is None or math.isnan(value):
+        return None
+    rounded = float(f"{value:.6g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def _unit(row: Sequence[str]) -> str:
+    """Return the unit of a row's numbers."""
+    units = {number.unit for cell in row if isinstance(cell, Cell) for number in cell.numbers}
+    return ", ".join(sorted(units))
 
 
 def _latex_row(cells: Sequence[str]) -> str:

@@ -97,8 +97,8 @@ def save(folder: Path, measured: Measured) -> None:
         "tables": {
             table.name: {
                 "title": table.title,
-                "columns": [column.heading for column in table.columns],
-                "rows": [list(row) for row in table.rows],
+                "columns": table.values[0],
+                "rows": table.values[1:],
             }
             for table in tables
         },

@@ -176,9 +176,8 @@ def _present(plot: Plot | None) -> Iterator[Plot]:
 
 
 def _experiment(measured: Measured) -> Section:
-    tables, text = [], []
+    tables = []
     for analysis in measured.analyses:
-        text += list(of_experiment(measured.design, analysis))
         result = analysis.result
         how = "factors multiply" if result.multiplicative else "factors add"
         tables.append(
@@ -189,7 +188,8 @@ def _experiment(measured: Measured) -> Section:
                     Column("Factors", text=True),
                     *map(Column, ("Change", "95% interval", "Share of the variation", "p")),
                 ],
-                list(change_rows(measured.design, result)),
+                list(change_rows(measured.design, analysis)),
+                " ".join(of_experiment(measured.design, analysis)),
             )
         )
     levels = ", ".join(f"{one.name} {' or '.join(one.levels)}" for one in measured.design.factors)
@@ -197,10 +197,7 @@ def _experiment(measured: Measured) -> Section:
     return Section(
         "experiment",
         "What matters: an experiment with factors",
-        [
-            f"All combinations of {levels}, {repetitions} times each, in random order.",
-            *text,
-        ],
+        [f"All combinations of {levels}, {repetitions} times each, in random order."],
         tables,
         [variation(measured.design, measured.analyses), *_of_throughput(measured)],
     )

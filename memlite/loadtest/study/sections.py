@@ -1,19 +1,20 @@
 """What a study says of its sweeps: a table and figures for each section of the report."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from memlite.loadtest import scaling, selection
+from memlite.loadtest.cells import PER_SECOND, count, microseconds, plain, share, with_interval
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.results import Interval, Point, ProxyTimes, Results
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.study.design import Sweep
-from memlite.loadtest.units import duration, grouped, percent
+from memlite.loadtest.units import duration, grouped
 
 __all__ = ["Line", "lines", "plus_minus", "table_of_direct", "table_of_proxied", "table_of_writes"]
 
-_UNKNOWN: Final = "–"
+_CLOCK: Final = 0.1  # microseconds
 _NO_LIMIT: Final = "none was busy"
 _BATCHES: Final = (
     "The time at a node is a mean over batches of requests, and that in service one over requests: "
@@ -142,10 +143,10 @@ def table_of_writes(found: Sequence[Line]) -> Table:
 
 def _usual(one: Line) -> Iterator[str]:
     point = one.saturated
-    yield grouped(point.clients)
-    yield plus_minus(point.throughput)
-    yield duration(_mean_time(point))
-    yield duration(point.response["all"].p99)
+    yield count(point.clients)
+    yield with_interval(plus_minus(point.throughput), point.throughput, PER_SECOND)
+    yield microseconds(_mean_time(point))
+    yield microseconds(point.response["all"].p99)
 
 
 def plus_minus(one: Interval) -> str:
@@ -166,18 +167,14 @@ def _row(one: Line) -> scaling.Row:
 
 def _nodes(one: Line) -> Iterator[str]:
     row = _row(one)
-    yield _known(max(row.nodes, default=None), percent)
-    yield _known(row.node_demand, duration)
+    yield share(max(row.nodes, default=None))
+    yield microseconds(row.node_demand)
     yield row.limit or _NO_LIMIT
 
 
 def _proxies(one: Line) -> tuple[str, str]:
     row = _row(one)
-    return _known(row.proxy, percent), row.limit or _NO_LIMIT
-
-
-def _known(value: float | None, text: Callable[[float], str]) -> str:
-    return _UNKNOWN if value is None else text(value)
+    return share(row.proxy), row.limit or _NO_LIMIT
 
 
 def _proxy_times(one: Line) -> list[ProxyTimes]:
@@ -185,31 +182,27 @@ def _proxy_times(one: Line) -> list[ProxyTimes]:
 
 
 def _times(one: Line) -> Iterator[str]:
-    yield _time(one, "queue")
-    yield _time(one, "service")
-    times = [sum(found.nodes.values()) / len(found.nodes) for found in _proxy_times(one)]
-    yield duration(sum(times) / len(times)) if times else _UNKNOWN
-    yield _length(one)
+    found = _proxy_times(one)
+    yield plain(_mean(each.queue for each in found), _short_time, "µs")
+    yield microseconds(_mean(each.service for each in found))
+    yield microseconds(_mean(sum(each.nodes.values()) / len(each.nodes) for each in found))
+    yield plain(_mean(each.queue_length for each in found), lambda mean: f"{mean:.1f}")
 
 
-def _time(one: Line, name: str) -> str:
-    return _mean((getattr(found, name) for found in _proxy_times(one)), duration)
-
-
-def _length(one: Line) -> str:
-    return _mean((found.queue_length for found in _proxy_times(one)), lambda mean: f"{mean:.1f}")
+def _short_time(microseconds: float) -> str:
+    """Return a time; what is shorter than clocks can tell is not spelt out."""
+    return duration(microseconds) if not 0 < microseconds < _CLOCK else f"<{_CLOCK:g} µs"
 
 
 def _by_law(one: Line) -> str:
-    clients = one.saturated.clients
-    cycles = [
-        found.queue + found.service + found.think
-        for found in _proxy_times(one)
-        if found.queue is not None and found.service is not None and found.think is not None
-    ]
-    return grouped(clients / (sum(cycles) / len(cycles)) * 1e6) if cycles else _UNKNOWN
+    cycle = _mean(
+        each.queue + each.service + each.think
+        for each in _proxy_times(one)
+        if each.queue is not None and each.service is not None and each.think is not None
+    )
+    return plain(None if cycle is None else one.saturated.clients / cycle * 1e6, unit=PER_SECOND)
 
 
-def _mean(values: Iterable[float | None], text: Callable[[float], str]) -> str:
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return text(sum(known) / len(known)) if known else _UNKNOWN
+    return sum(known) / len(known) if known else None

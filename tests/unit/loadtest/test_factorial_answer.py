@@ -26,6 +26,7 @@ from memlite.loadtest.report.factorial_plots import interactions, main_effects, 
 from memlite.loadtest.report.factorial_residuals import residuals
 from memlite.loadtest.report.style import DARK, LIGHT
 from memlite.loadtest.results import Checks, LawCheck, RepetitionCheck
+from tests.support.copied import copied_tables, without_numbers
 from tests.unit.loadtest.experiments import Experiment, experiment
 
 FACTORS = ["clients=2,8,32", "value-size=100,10k"]
@@ -246,6 +247,13 @@ def test_the_page_is_complete_and_text_is_escaped(tmp_path: Path) -> None:
         assert part in text
     for outside in ("http://", "https://", "<script src", "src="):
         assert outside not in text.replace("http://www.w3.org/", "")
+    tables = copied_tables(text)
+    first, *_ = tables["throughput-what-each-factor-does"]
+    assert float(first["Change (ratio)"]) == pytest.approx(2, rel=0.05)
+    low, high = first["95% interval, low (ratio)"], first["95% interval, high (ratio)"]
+    assert float(low) < float(first["Change (ratio)"]) < float(high)
+    tables.pop("factors")
+    assert [without_numbers(rows) for rows in tables.values()] == [[]] * len(tables)
 
 
 def test_plots_show_what_was_found(multiplying: Experiment, adding: Experiment) -> None:

@@ -20,6 +20,7 @@ from memlite.loadtest.report.compare import combine, comparison_warnings, names
 from memlite.loadtest.report.figures import figures
 from memlite.loadtest.report.plots import PlotData
 from memlite.loadtest.report.style import DARK, LIGHT, css_variables, png, svg, target_styles
+from tests.support.copied import copied_tables, without_numbers
 from tests.unit.loadtest.samples import KNEE, results
 
 STEADY = ["throughput", "response-time", "percentiles", "cost"]
@@ -220,6 +221,14 @@ def test_the_page_and_its_images_are_written(tmp_path):
         name for plot in [*STEADY, "timeline"] for name in (f"{plot}.png", f"{plot}-dark.png")
     ]
     assert sorted(folder.iterdir()) == sorted(files)
+    tables = copied_tables(files[0].read_text())
+    assert {"checks-of-each-measurement", "where-targets-saturate", "targets"} < set(tables)
+    assert tables.pop("targets")
+    assert [without_numbers(rows) for rows in tables.values()] == [[]] * len(tables)
+    first, second = tables["checks-of-each-measurement"][:2]
+    assert (first["N"], second["N"]) == ("10", "20")
+    assert float(first["Server, CPU (%)"]) > 0
+    assert first["X"] == ""  # the sample has no times from which it follows
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from memlite.loadtest.models.sweep import Sweep, sweeps
 from memlite.loadtest.models.traces import Traced
 from memlite.loadtest.results import Point
 from memlite.loadtest.statistics import point
+from tests.support.copied import copied_tables, without_numbers
 from tests.unit.loadtest.models.synthetic import CLIENTS, SECONDS, points, results
 
 SERVER, DELAY = Station("server", 80e-6), Station("network", 150e-6, 0)
@@ -230,6 +231,15 @@ def test_doubts_come_first(tmp_path: Path) -> None:
     assert page.count("b: the load generator was the limit at") == 1
     at = page.index("b: the load generator was the limit at 1, 2 clients")
     assert 0 < at < page.index('id="answer"') < page.index("<table")
+    tables = copied_tables(page)
+    assert set(tables) == {
+        f"{name}-{number}"
+        for name in ("stations", "throughput", "response-time")
+        for number in (0, 1)
+    }
+    assert [without_numbers(rows) for rows in tables.values()] == [[]] * 6
+    assert float(tables["stations-0"][0]["Demand of a request (µs)"]) == pytest.approx(80, rel=0.1)
+    assert {"1 client (1/s)", "1 client, error (%)"} < set(tables["throughput-0"][0])
 
 
 def test_thousands_of_clients_are_fitted() -> None:

@@ -27,6 +27,7 @@ from memlite.loadtest.multigets.runs import (
 from memlite.loadtest.results import Latency
 from memlite.loadtest.statistics import latency, new_histogram
 from memlite.proxy.traced import COLUMNS
+from tests.support.copied import copied_tables, without_numbers
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 SETTINGS = Settings(SIZES, 3, 6, 1000, 100, 1.0, 4, 1)
@@ -177,3 +178,9 @@ def test_doubts_come_first(tmp_path: Path) -> None:
     assert out.getvalue().index("Sharding pays from 2 keys on") < out.getvalue().index("ratio")
     page = write_multigets(SETTINGS, doubts(measured), found, tmp_path).read_text()
     assert 0 < page.index("99% of a core") < page.index('id="answer"') < page.index("<table")
+    tables = copied_tables(page)
+    assert set(tables) == {"multigets", "multigets-percentiles"}
+    assert [without_numbers(rows) for rows in tables.values()] == [[], []]
+    two = next(row for row in tables["multigets"] if row["Keys"] == "2")
+    assert float(two["Ratio"]) == pytest.approx(0.5, rel=0.1)
+    assert float(two["Ratio, 95% low"]) < float(two["Ratio"]) < float(two["Ratio, 95% high"])

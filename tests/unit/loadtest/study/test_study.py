@@ -18,8 +18,10 @@ from memlite.loadtest.results import MachineUse, ProxyTimes, Results
 from memlite.loadtest.scaling import row_of
 from memlite.loadtest.selection import highest_throughput
 from memlite.loadtest.study.design import FULL, QUICK, Scale, Sweep, study
+from memlite.loadtest.study.expected import expected_seconds
 from memlite.loadtest.study.figures import sweep_plot, times_plot
 from memlite.loadtest.study.output import check, keep
+from memlite.loadtest.study.runs import Sweeps
 from memlite.loadtest.study.sections import (
     lines,
     table_of_direct,
@@ -58,7 +60,8 @@ def test_all_runs_are_possible(scale: Scale) -> None:
         parsed = parse(wanted.arguments(one))
         assert parsed is not None
         assert parsed.clients == list(scale.clients)
-    assert {one.in_flight for one in wanted.sweeps} == {0, *scale.in_flight}
+    assert {one.in_flight for one in wanted.sweeps} == {0, *scale.in_flight, *scale.of_writes}
+    assert [one.in_flight for one in wanted.sweeps if one.section == "writes"] == [8, 16, 32, 64]
     assert [one.partition("=")[0] for one in wanted.factors] == [
         *("servers", "proxies", "in-flight", "workload"),
     ]
@@ -77,6 +80,31 @@ def test_too_little_to_compare(changes: dict[str, tuple[int, ...]], message: str
         study(replace(QUICK, **changes), "memory", [], 1)
 
 
+def test_three_load_generators_one_or_two_proxies_and_one_to_three_nodes() -> None:
+    wanted = study(QUICK, "memory", ["--workers=3"], 1)
+    plans = Sweeps(wanted, Path()).plans()
+    assert {plan.workers for plan in plans.values()} == {3}
+    clusters = {target.name for plan in plans.values() for target in plan.targets}
+    assert clusters == {
+        *("1 node, direct", "2 nodes, direct", "1 node, proxied", "1 node, 2 proxies"),
+        *("3 nodes, 2 proxies", "3 nodes, proxied"),
+    }
+    in_flight = "--in-flight=8", "--in-flight=64"
+    assert all(any(one in sweep.options for sweep in wanted.sweeps) for one in in_flight)
+
+
+def test_how_long_a_study_takes() -> None:
+    sweeps = Sweeps(study(QUICK, "memory", ["--workers=3"], 1), Path())
+    assert sweeps.missing({}) == 228
+    whole = expected_seconds(sweeps, (), 32, 24, start=0.3)
+    # Load alone takes 228 and 32 times 0.6 s, and 24 times 0.75 s.
+    assert 174 < whole < 330
+    loads = [(sweep, one) for sweep in sweeps.study.sweeps for one in QUICK.clients]
+    report = expected_seconds(sweeps, loads, 0, 0, start=0.3)
+    assert report < 30
+    assert report < expected_seconds(sweeps, loads[1:], 0, 0, start=0.3) < report + 10
+
+
 def test_the_order_of_loads_and_limits_does_not_matter() -> None:
     given = study(replace(QUICK, clients=(64, 16, 4, 1), in_flight=(64, 8)), "memory", [], 1)
     assert given == study(QUICK, "memory", [], 1)
@@ -92,7 +120,7 @@ def test_each_command_can_be_run_alone() -> None:
     assert parsed is not None
     assert parsed.command == "factorial"
     assert design_of(parsed.factor, parsed.others, parsed.repetitions, parsed.seed) == design_of(
-        wanted.factors, wanted.of_experiment, QUICK.repetitions, 5
+        wanted.factors, wanted.of_experiment, QUICK.of_experiment, 5
     )
     parsed = parse(gets)
     assert parsed is not None
@@ -104,7 +132,8 @@ def test_each_command_can_be_run_alone() -> None:
 
 def test_the_gets_of_several_keys_have_the_options_of_the_study() -> None:
     usual = study(QUICK, "memory", [], 7).multigets
-    assert (usual.backend, usual.keys, usual.value_size, usual.seed) == ("memory", 10_000, 1024, 7)
+    assert (usual.backend, usual.keys, usual.value_size, usual.seed) == ("memory", 2000, 1024, 7)
+    assert "--keys=2000" in study(QUICK, "memory", [], 7).common
     others = ["--keys", "100", "--value-size=2k", "--server-option", "durability=always"]
     found = study(QUICK, "file", others, 7).multigets
     assert (found.backend, found.keys, found.value_size) == ("file", 100, 2048)
@@ -171,6 +200,15 @@ def test_servers_of_known_demand() -> None:
     assert float(second[1].split()[0].replace(",", "")) > 150_000
     assert first[-1] == "a node"
     assert first[-2] == "10 µs"
+    head, *values = table_of_direct(found).values
+    assert head == [
+        *("Workload and servers", "Clients", "Operations per second"),
+        *("Operations per second, 95% low", "Operations per second, 95% high"),
+        *("Mean response time (µs)", "p99 (µs)", "Busiest server (%)", "Time per operation (µs)"),
+        "Limited by",
+    ]
+    assert values[0][2] == pytest.approx(found[0].saturated.throughput.mean, rel=1e-5)
+    assert values[0][-2] == pytest.approx(10)
     assert png(sweep_plot("direct", "Reads", found).draw(LIGHT)).startswith(b"\x89PNG")
 
 
@@ -222,14 +260,15 @@ def test_times_that_proxies_measured() -> None:
         sweep("proxied", "read-only", limit): timed(
             system(demand=6, proxy=10, nodes=1), queue, 300.0, 40.0
         )
-        for limit, queue in ((8, 250.0), (64, 0.0))
+        for limit, queue in ((8, 250.0), (32, 0.02), (64, 0.0))
     }
     found = lines(measured, "proxied")
-    assert [one.name for one in found] == ["1 proxy, 8 in flight", "1 proxy, 64 in flight"]
+    assert [one.name for one in found] == [f"1 proxy, {one} in flight" for one in (8, 32, 64)]
     rows = cells(table_of_proxied(found))
     eight = rows["read-only, 1 proxy, 8 in flight"]
     assert eight[4:8] == ["250 µs", "300 µs", "150 µs", "2.5"]
     assert eight[-1] == "the proxy"
+    assert rows["read-only, 1 proxy, 32 in flight"][4] == "<0.1 µs"
     assert rows["read-only, 1 proxy, 64 in flight"][4] == "0 µs"
     plot = times_plot("times", "Where the time goes", found)
     assert plot is not None
@@ -248,6 +287,14 @@ def test_throughput_by_the_law() -> None:
     clients = int(rows["Clients"][0])
     by_law = float(rows["Operations per second, by the law N / (R + Z)"][0].replace(",", ""))
     assert by_law == pytest.approx(clients / 640e-6, rel=0.01)
+    # The rows have different units.
+    head, *values = table_of_writes(found).values
+    limit = "8 in flight"
+    assert head == ["", "Unit", limit, f"{limit}, 95% low", f"{limit}, 95% high"]
+    in_csv = {row[0]: row[1:] for row in values}
+    assert in_csv["Clients"] == ["", clients, None, None]
+    assert in_csv["Limited by"] == ["", "the proxy", None, None]
+    assert in_csv["Time in the queue"] == ["µs", 200, None, None]
 
 
 def test_without_times_of_proxies_there_is_no_such_figure() -> None:
