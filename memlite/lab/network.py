@@ -125,9 +125,9 @@ def exact_mva(
 ) -> list[NetworkState]:
     """Solve a closed network exactly.
 
-    Takes time in proportion to the square of the number of clients, for each station. Stations with
-    several servers, or whose speed depends on their load, are solved by convolution, which stays
-    precise where the recursion of mean value analysis does not.
+    Takes time in proportion to the number of clients, for each pair of stations and each of their
+    servers. It is done by convolution, which stays precise for stations with several servers, or
+    whose speed depends on their load, where the recursion of mean value analysis does not.
 
     Args:
         stations: of the network.
@@ -141,34 +141,20 @@ def exact_mva(
         ValueError: an argument is out of range, or nothing takes any time.
     """
     _check(stations, clients, think_time)
-    constants = [_constants(station, clients) for station in stations]
-    thinking = _constants(Station("think time", think_time, 0), clients)
-    whole = functools.reduce(_convolve, constants, thinking)
-    throughput = np.exp(whole[:-1] - whole[1:])  # with 1, 2 … clients
-    lengths = []
-    for index, station in enumerate(stations):
-        if not station.servers:
-            lengths.append(throughput * station.demand)
-            continue
-        others = thinking
-        for other, one in enumerate(constants):
-            if other != index:
-                others = _convolve(others, one)
-        number = np.arange(clients + 1)
-        length = np.empty(clients)
-        for total in range(1, clients + 1):
-            here = constants[index][: total + 1] + others[total::-1] - whole[total]
-            length[total - 1] = float(np.exp(here) @ number[: total + 1])
-        lengths.append(length)
+    delays = _delays(stations, clients, think_time)
+    queues = [one for one in stations if one.servers]
+    throughput = _throughputs(functools.reduce(_with_station, queues, delays))
+    lengths = [
+        _lengths(one, [other for other in queues if other is not one], delays)
+        if one.servers
+        else throughput * one.demand
+        for one in stations
+    ]
     return [
-        _state(
-            stations,
-            total,
-            think_time,
-            float(throughput[total - 1]),
-            [float(length[total - 1]) for length in lengths],
+        _state(stations, total, think_time, rate, of_total)
+        for total, (rate, of_total) in enumerate(
+            zip(throughput.tolist(), np.transpose(lengths).tolist(), strict=True), 1
         )
-        for total in range(1, clients + 1)
     ]
 
 
@@ -186,11 +172,10 @@ def exact_throughputs(
         ValueError: an argument is out of range, or nothing takes any time.
     """
     _check(stations, clients, think_time)
-    thinking = _constants(Station("think time", think_time, 0), clients)
-    constants = [_constants(station, clients) for station in stations]
-    whole = functools.reduce(_convolve, constants, thinking)
-    found: _Floats = np.exp(whole[:-1] - whole[1:])
-    return found
+    queues = [one for one in stations if one.servers]
+    return _throughputs(
+        functools.reduce(_with_station, queues, _delays(stations, clients, think_time))
+    )
 
 
 def approximate_mva(
@@ -253,22 +238,88 @@ def _check(stations: Sequence[Station], clients: int, think_time: float) -> None
         raise ValueError("a network in which nothing takes any time has no throughput")
 
 
-def _constants(station: Station, clients: int) -> _Floats:
-    """Return the logarithms of a station's weights with 0, 1 … `clients` requests there."""
-    with np.errstate(divide="ignore"):  # a demand of 0 has the weight 0 with any request
-        steps = np.log(station.demand / station.speeds(clients))
-    return np.concatenate(([0.0], np.cumsum(steps)))
+# Normalisation constants, as logarithms: they differ by more than a float can express. That of a
+# network with n clients is the sum over all ways to spread them over the stations, a convolution.
+# From some number of requests on, a station is no faster with one more, so that its weights are a
+# geometric series, with which to convolve is a running sum.
 
 
-def _convolve(first: _Floats, second: _Floats) -> _Floats:
-    """Convolve two sequences of which the logarithms are given; return the result's logarithms."""
-    size = len(first)
-    result = np.empty(size)
-    for total in range(size):
-        terms = first[: total + 1] + second[total::-1]
-        most = terms.max()
-        result[total] = most + math.log(np.exp(terms - most).sum()) if most > -math.inf else most
-    return result
+def _delays(stations: Sequence[Station], clients: int, think_time: float) -> _Floats:
+    """Return the constants with 0, 1 … clients of what has no queues; they are one delay."""
+    delay = think_time + math.fsum(one.demand for one in stations if not one.servers)
+    if not delay:
+        return _shifted(np.zeros(1), 0, clients + 1)
+    factors = math.log(delay) - np.log(np.arange(1.0, clients + 1))
+    return np.concatenate(([0.0], np.cumsum(factors)))
+
+
+def _throughputs(constants: _Floats) -> _Floats:
+    """Return the throughputs with 1, 2 … clients."""
+    found: _Floats = np.exp(constants[:-1] - constants[1:])
+    return found
+
+
+def _with_station(others: _Floats, station: Station) -> _Floats:
+    """Return the constants of a network with one more station."""
+    if not station.demand:
+        return others
+    weights, ratio = _weights(station, len(others) - 1)
+    found = _shifted(_geometric(others, ratio) + weights[-1], len(weights) - 1)
+    for number, weight in enumerate(weights[:-1]):
+        found = np.logaddexp(found, _shifted(others + weight, number))
+    return found
+
+
+def _lengths(station: Station, queues: Sequence[Station], delays: _Floats) -> _Floats:
+    """Return the mean number of requests at a station, with 1, 2 … clients.
+
+    Args:
+        station: the station.
+        queues: the others that have queues.
+        delays: the constants of those that have none.
+    """
+    clients = len(delays) - 1
+    if not station.demand:
+        return np.zeros(clients)
+    others = functools.reduce(_with_station, queues, delays)
+    weights, ratio = _weights(station, clients)
+    # Each number of requests there counts as often as it is large; with j more than the first of
+    # the geometric series, that is once for the first and j times more.
+    first = len(weights) - 1
+    series = _geometric(others, ratio)
+    more = _shifted(_geometric(series, ratio) + ratio, 1)
+    with np.errstate(divide="ignore"):
+        counted = np.log(np.arange(float(first + 1)))
+    found = np.logaddexp(series + counted[first], more) + weights[-1]
+    found = _shifted(found, first)
+    for number in range(1, first):
+        found = np.logaddexp(found, _shifted(others + weights[number] + counted[number], number))
+    lengths: _Floats = np.exp(found - _with_station(others, station))[1:]
+    return lengths
+
+
+def _weights(station: Station, clients: int) -> tuple[_Floats, float]:
+    """Return a station's weights with 0, 1 … requests, and the ratio of further ones to the last.
+
+    All are logarithms.
+    """
+    count = min(len(station.rates) or station.servers, clients)
+    steps = np.log(station.demand / station.speeds(count))
+    return np.concatenate(([0.0], np.cumsum(steps[:-1]))), float(steps[-1])
+
+
+def _geometric(values: _Floats, ratio: float) -> _Floats:
+    """Convolve with 1, r, r² …; all are logarithms."""
+    powers = ratio * np.arange(len(values))
+    found: _Floats = np.logaddexp.accumulate(values - powers) + powers
+    return found
+
+
+def _shifted(values: _Floats, by: int, size: int = 0) -> _Floats:
+    """Return the values behind so many logarithms of 0; as many as there were, or `size`."""
+    found = np.full(size or len(values), -np.inf)
+    found[by : by + len(values)] = values[: len(found) - by]
+    return found
 
 
 def _state(

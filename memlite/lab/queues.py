@@ -6,8 +6,11 @@ of their arrival, and none is given up.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from memlite.core.errors import MemliteError
 
@@ -145,7 +148,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
         raise ValueError(f"capacity must be at least the number of servers, not {capacity}")
     if not arrival_rate:
         return Queue(0.0, 0.0, 1 / service_rate, 0.0, 0.0, 0.0)
-    arrivals = [math.log(arrival_rate)] * capacity
+    arrivals = np.full(capacity, math.log(arrival_rate))
     return _birth_death(arrivals, service_rate, servers, rejects=True)
 
 
@@ -174,7 +177,7 @@ def closed_mmm(clients: int, think_time: float, service_rate: float, servers: in
         response = clients / throughput
         waiting = response - 1 / service_rate
         return Queue(busy / servers, throughput, response, waiting, clients, throughput * waiting)
-    arrivals = [math.log(clients - number) - math.log(think_time) for number in range(clients)]
+    arrivals = np.log(np.arange(clients, 0, -1)) - math.log(think_time)
     return _birth_death(arrivals, service_rate, servers, rejects=False)
 
 
@@ -232,7 +235,7 @@ def _erlang_c(load: float, servers: int) -> float:
 
 
 def _birth_death(
-    arrivals: Sequence[float], service_rate: float, servers: int, *, rejects: bool
+    arrivals: npt.NDArray[np.float64], service_rate: float, servers: int, *, rejects: bool
 ) -> Queue:
     """Solve a queue whose arrivals depend on the number of requests there.
 
@@ -242,18 +245,16 @@ def _birth_death(
         servers: how many.
         rejects: whether requests still arrive while there are the most.
     """
-    logarithms = [0.0]  # of the states' weights: they differ by more than a float can express
-    for number, rate in enumerate(arrivals, 1):
-        served = math.log(min(number, servers)) + math.log(service_rate)
-        logarithms.append(logarithms[-1] + rate - served)
-    most = max(logarithms)
-    weights = [math.exp(one - most) for one in logarithms]
-    total = math.fsum(weights)
-    states = [one / total for one in weights]
-    busy = math.fsum(min(number, servers) * one for number, one in enumerate(states))
-    in_system = math.fsum(number * one for number, one in enumerate(states))
+    number = np.arange(len(arrivals) + 1)
+    serving = np.minimum(number, servers)
+    steps = arrivals - np.log(serving[1:]) - math.log(service_rate)
+    # Of the states' weights, which differ by more than a float can express.
+    logarithms = np.concatenate(([0.0], np.cumsum(steps)))
+    states = np.exp(logarithms - logarithms.max())
+    states /= states.sum()
+    busy, in_system = float(states @ serving), float(states @ number)
     throughput = busy * service_rate
-    in_queue = math.fsum(max(number - servers, 0) * one for number, one in enumerate(states))
+    in_queue = float(states @ (number - serving))
     return Queue(
         busy / servers,
         throughput,
@@ -261,5 +262,5 @@ def _birth_death(
         in_queue / throughput,
         in_system,
         in_queue,
-        states[-1] if rejects else 0.0,
+        float(states[-1]) if rejects else 0.0,
     )

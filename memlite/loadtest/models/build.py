@@ -34,6 +34,7 @@ _FEWEST_TO_FIT: Final = 4  # loads, for two times and a number of servers
 _SERVERS: Final = (*range(1, 9), 12, 16, 24, 32, 48, 64)
 _NOTHING: Final = 1e-8  # seconds
 _MEASURED: Final = "processor time"
+_TRACED: Final = "trace with the fewest clients"
 _FITTED: Final = "fitted to throughput"
 _CALIBRATED: Final = "response time with the fewest clients"
 
@@ -131,7 +132,7 @@ def inputs_of(sweep: Sweep) -> Inputs | None:
     ]
     unknown = [one.name for one in sweep.resources if one.demand is None]
     demands = {one.name: one.demand for one in sweep.resources if one.demand is not None}
-    sources = dict.fromkeys(demands, _MEASURED)
+    sources = {one.name: _TRACED if one.traced else _MEASURED for one in sweep.resources}
     loads = sweep.loads if unknown else sweep.loads[:1]
     if len({one.clients for one in loads}) < len(unknown) + 1:
         return None

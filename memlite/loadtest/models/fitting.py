@@ -43,6 +43,12 @@ def best_queue(loads: Sequence[Load], servers: Sequence[int]) -> QueueFit:
     The logarithms of throughputs are fitted. Unlike a network of stations, a single queue takes
     time that grows with the number of clients alone, so that thousands of them are no problem.
 
+    An interval is the wider of two: by how far the loads' means are from the fit, and by how much
+    repetitions of a load differ. A few loads may happen to lie close to the curve although each is
+    uncertain; and a queue that does not fit may be off by more than repetitions differ. (Draper and
+    Smith, *Applied Regression Analysis*, third edition (1998), section 2.1: lack of fit and pure
+    error.)
+
     Args:
         loads: three or more.
         servers: the numbers of servers to try; more than there are clients are no different.
@@ -77,6 +83,7 @@ def _fit(loads: Sequence[Load], servers: int) -> QueueFit:
     with warnings.catch_warnings():
         # Intervals are infinite then, which says it.
         warnings.simplefilter("ignore", OptimizeWarning)
+        # With the covariance of points whose standard deviation is 1.
         found, covariance = curve_fit(
             predicted,
             np.array([one.clients for one in loads], float),
@@ -85,16 +92,31 @@ def _fit(loads: Sequence[Load], servers: int) -> QueueFit:
             bounds=(lowest, highest),
             xtol=1e-10,
             ftol=1e-12,
+            absolute_sigma=True,
         )
-    freedom = len(loads) - 2
     missed = predicted(measured, *found) - measured
-    reach = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2)) * np.sqrt(np.diag(covariance))
+    freedom = len(loads) - 2
+    deviation = math.sqrt(float((missed**2).sum()) / freedom)
+    widths = [
+        float(stdtrit(degrees, (1 + _CONFIDENCE) / 2)) * error
+        for error, degrees in ((deviation, freedom), _between_repetitions(loads))
+        if degrees
+    ]
+    reach = max(widths) * np.sqrt(np.diag(covariance))
     service, elsewhere = (
         Estimate(math.exp(value), _exp(value - width), _exp(value + width))
         for value, width in zip(found.tolist(), reach.tolist(), strict=True)
     )
-    deviation = math.sqrt(float((missed**2).sum()) / freedom)
     return QueueFit(servers, service, elsewhere, deviation)
+
+
+def _between_repetitions(loads: Sequence[Load]) -> tuple[float, int]:
+    """Return the standard error of a load's mean, as a share of it, and its degrees of freedom."""
+    repeated = [np.log(one.rates) for one in loads if len(one.rates) > 1]
+    if not repeated:
+        return 0.0, 0
+    variances = [float(one.var(ddof=1)) / len(one) for one in repeated]
+    return math.sqrt(math.fsum(variances) / len(variances)), sum(len(one) - 1 for one in repeated)
 
 
 def _exp(value: float) -> float:

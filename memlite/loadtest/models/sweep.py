@@ -10,6 +10,7 @@ from memlite.lab import Estimate, service_demand
 from memlite.loadtest import selection
 from memlite.loadtest.checking import check
 from memlite.loadtest.doubt import machine_doubt
+from memlite.loadtest.models.node_demands import node_demands
 from memlite.loadtest.models.traces import Traced
 from memlite.loadtest.results import Interval, Point, Repetition, Results, ServerUse, TargetInfo
 from memlite.loadtest.statistics import interval
@@ -36,11 +37,14 @@ class Resource:
         servers: how many requests it can serve at a time.
         demand: processor time that a request takes there, in seconds, with the load that had the
             highest throughput; None if not measured.
+        traced: whether the demand is instead the time there by proxies' traces, with the fewest
+            clients.
     """
 
     name: str
     servers: int
     demand: Estimate | None
+    traced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Load:
     Attributes:
         clients: how many requests there were at a time: clients, times what each has in flight.
         throughput: requests per second.
+        rates: those of each repetition.
         response_time: the mean.
         think_time: from a reply to the client's next request: the measured mean. Where it was not
             measured, the mean of N/X - R over such loads.
@@ -64,6 +69,7 @@ class Load:
 
     clients: int
     throughput: Interval
+    rates: tuple[float, ...]
     response_time: Interval
     think_time: float
     utilisations: Mapping[str, float]
@@ -151,6 +157,7 @@ def sweeps(
             name,
             of_target,
             _servers(infos.get(name), of_target, servers),
+            servers or 1,
             results,
             pipeline,
             traces,
@@ -163,6 +170,7 @@ def _sweep(
     name: str,
     points: Sequence[Point],
     counts: Mapping[str, int],
+    servers: int,
     results: Results,
     pipeline: int,
     traces: Mapping[int, Mapping[str, Traced]],
@@ -173,6 +181,7 @@ def _sweep(
         name: the target's.
         points: its points, in order of the number of clients.
         counts: its resources, and how many requests each can serve at a time.
+        servers: how many requests a node that traces show can serve at a time.
         results: the whole run.
         pipeline: how many requests a client has in flight.
         traces: what proxies' traces have of a point, by its identity.
@@ -191,6 +200,11 @@ def _sweep(
         # A worker of a proxy is busy for as long as a node takes, with its queue.
         resources = [one for one in resources if not one.name.startswith(_NODE)]
         loads = [_with_proxies(load, queues) for load in loads]
+    elif not any(one.name.startswith(_NODE) for one in resources):
+        queues = _nodes(loads, servers)
+        loads = [_with_nodes(load, queues) for load in loads]
+        if queues and resources[0].demand is None:
+            resources = resources[1:]
     local = all(one.server is not None for point in points for one in point.repetitions)
     return Sweep(
         name,
@@ -219,8 +233,31 @@ def _proxies(loads: Sequence[Load]) -> list[Resource]:
         reach = _NORMAL * math.sqrt(times.variance / times.count)
         low, high = max(times.mean - reach, 0.0), times.mean + reach
         demand = Estimate(times.mean * visits, low * visits, high * visits)
-        found.append(Resource(name, workers, demand))
+        found.append(Resource(name, workers, demand, traced=True))
     return found
+
+
+def _nodes(loads: Sequence[Load], servers: int) -> list[Resource]:
+    """Return the nodes, if the traces show their service times.
+
+    Where the time at a node with the fewest clients would keep it busy for more than all of the
+    time at another load, it is not the service time that limits the node.
+    """
+    demands = node_demands([one.traced for one in loads])
+    most = max(one.throughput.mean for one in loads)
+    if any(one.interval[0] * most > servers for one in demands.values()):
+        return []
+    return [Resource(name, servers, one, traced=True) for name, one in demands.items()]
+
+
+def _with_nodes(load: Load, nodes: Sequence[Resource]) -> Load:
+    """Add the nodes' utilisations, by the utilisation law."""
+    busy = {
+        one.name: min(load.throughput.mean * one.demand.value / one.servers, 1.0)
+        for one in nodes
+        if one.demand
+    }
+    return replace(load, utilisations={**load.utilisations, **busy})
 
 
 def _with_proxies(load: Load, queues: Sequence[Resource]) -> Load:
@@ -351,6 +388,7 @@ def _load(
     return Load(
         clients,
         rate,
+        tuple(rates),
         time,
         max(clients / rate.mean - time.mean, 0.0) if think_time is None else think_time,
         {name: used / servers[name] for name, used in mean.items()},

@@ -1,0 +1,52 @@
+"""Options of ``bench multigets``."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from memlite.loadtest import option_values as values
+from memlite.loadtest.options.parser import Commands, add_command
+
+__all__ = ["add_multigets"]
+
+
+def add_multigets(commands: Commands) -> None:
+    """Add the command."""
+    multigets = add_command(
+        commands,
+        "multigets",
+        "compare gets of several keys that are spread over the nodes behind a proxy with gets from "
+        "one of them",
+    )
+    add = multigets.add_argument
+    options: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
+        (
+            "--sizes",
+            values.numbers,
+            "1:9,12,16,24,32",
+            "LIST",
+            "numbers of keys: 4, or first:last:step",
+        ),
+        ("--nodes", values.positive, "3", "NUM", "nodes, and processes that generate load"),
+        ("--clients", values.positive, "6", "NUM", "concurrent clients, over all processes"),
+        ("--keys", values.positive, "1000", "NUM", "number of keys of each process"),
+        ("--value-size", values.size, "100", "NUM", "bytes of a value, such as 100 or 10k"),
+        ("--duration", values.duration, "1s", "TIME", "length of a measurement"),
+        ("--repetitions", values.positive, "5", "NUM", "measurements of each size, either way"),
+        ("--seed", int, "1", "NUM", "random seed, of the order as well"),
+    )
+    for name, parse_text, default, metavar, text in options:
+        add(
+            name,
+            type=values.checked(parse_text),
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: %(default)s)",
+        )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with measurements of the same options is completed "
+        "(default: bench-results/<time>)",
+    )
+    add("-q", "--quiet", action="store_true", help="do not show progress")

@@ -1,0 +1,36 @@
+"""The parser of the command line, and of its commands."""
+
+import argparse
+from typing import NoReturn, TypeAlias
+
+from memlite.core.errors import ConfigError
+
+__all__ = ["NAME", "Commands", "Parser", "add_command"]
+
+NAME = "memlite bench"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises an error for a wrong command line, in place of leaving the program."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"bench: {message} ({self.prog} --help lists the options)")
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+"""What commands are added to."""
+
+
+def add_command(commands: Commands, name: str, help_text: str) -> argparse.ArgumentParser:
+    """Add a command."""
+    return commands.add_parser(
+        name,
+        help=help_text,
+        description=help_text[0].upper() + help_text[1:] + ".",
+        allow_abbrev=False,
+    )

@@ -1,0 +1,80 @@
+"""Options of ``bench study``."""
+
+from pathlib import Path
+
+from memlite.loadtest import option_values as values
+from memlite.loadtest.options.parser import NAME, Commands, add_command
+
+__all__ = ["add_study"]
+
+
+def add_study(commands: Commands) -> None:
+    """Add the command."""
+    study = add_command(
+        commands,
+        "study",
+        "measure servers, proxies and clusters of both, and write a report with all tables and "
+        "figures; other options are those of compare",
+    )
+    study.usage = f"{NAME} study [--quick] [options] [options of compare]"
+    add = study.add_argument
+    add("--quick", action="store_true", help="measure for 5 minutes, not for 80")
+    add(
+        "--backend",
+        choices=("memory", "file", "memcached"),
+        default="memory",
+        help="of the nodes; memcached: the one on the PATH (default: %(default)s)",
+    )
+    add(
+        "--clients",
+        type=values.checked(values.numbers),
+        metavar="LIST",
+        help="concurrent clients, three numbers or more (default: 1,2,4,8,16,32,64,128; quick: "
+        "1,4,16,64)",
+    )
+    add(
+        "--in-flight",
+        type=values.checked(values.numbers),
+        metavar="LIST",
+        help="limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64 for one node)",
+    )
+    add(
+        "--duration",
+        type=values.checked(values.positive_duration),
+        metavar="TIME",
+        help="length of a repetition (default: 5s; quick: 0.5s)",
+    )
+    add(
+        "--warm-up",
+        type=values.checked(values.duration),
+        metavar="TIME",
+        help="unmeasured load before each repetition (default: 1s; quick: 0.1s)",
+    )
+    add(
+        "--repetitions",
+        type=values.checked(values.positive),
+        metavar="NUM",
+        help="number of repetitions (default: 3; quick: 2 of the experiment)",
+    )
+    add(
+        "--workers",
+        type=values.checked(values.positive),
+        default=3,
+        metavar="NUM",
+        help="load generators: processes that run the clients (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=values.checked(int),
+        default=1,
+        metavar="NUM",
+        help="random seed of the experiment's order (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with a part of the same study is completed "
+        "(default: bench-results/<time>)",
+    )
+    add("-q", "--quiet", action="store_true", help="do not show progress")

@@ -1,0 +1,291 @@
+"""Real processes of which it is known what they do: what models, fits and checks say of them.
+
+Each writes down how long its services really took. That is the truth; the load tester sees only
+requests and replies, and what it says must be true within the intervals that it states.
+"""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
+
+from memlite.loadtest.files import load
+from memlite.loadtest.models.assess import BOUND, Assessment, Outcome
+from memlite.loadtest.models.study import TargetModels, model_targets
+from memlite.loadtest.results import Results
+from tests.support import in_step, station
+from tests.support.patience import patiently
+from tests.support.proxies import proxy
+from tests.support.servers import RunningServer, running
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+WORKERS = (1, 2, 4)
+SERVICE = 0.02
+# A trace cannot tell a service from the way to the node, on which processes wait for a core.
+NODE_SERVICE = 0.04
+STALL = 1.0
+PARALLEL, SERIAL, PAIR = 0.008, 0.002, 0.0001
+GETS = ["--mix", "get=1", "--value-size", "1", "--workers", "1", "--no-report", "-q"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a system wrote down, and what was measured from outside."""
+
+    folder: Path
+    results: Results
+    logs: Sequence[Path]
+    ports: Sequence[int]
+
+    @property
+    def periods(self) -> list[tuple[float, float]]:
+        return [
+            (one.started, one.started + one.seconds)
+            for point in self.results.points
+            for one in point.repetitions
+        ]
+
+    def jobs(self, log: Path) -> list[station.Job]:
+        return station.jobs_between(station.served(log), self.periods)
+
+    def first_service(self, log: Path) -> float:
+        """Return the mean service time with one client: no timer is quite as late at all loads."""
+        (count,) = (len(one.repetitions) for one in self.results.points if one.clients == 1)
+        return station.mean_service(station.jobs_between(station.served(log), self.periods[:count]))
+
+
+@contextlib.contextmanager
+def started(module: str, log: Path, *arguments: object) -> Iterator[RunningServer]:
+    command = [sys.executable, "-m", f"tests.support.{module}", str(log), *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield RunningServer(module, process, int(process.stdout.readline()))
+        finally:
+            process.terminate()
+
+
+def bench(server: RunningServer, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "memlite", "bench", "run", f"127.0.0.1:{server.port}"),
+            *(*arguments, *GETS, "--out", str(folder)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+SWEEP = ["--clients", "1,2,4,8,16", "--keys", "1", "--repetitions", "3", "--warm-up", "200ms"]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
+    """All systems, measured at the same time: they sleep, and so leave each other the cores."""
+    folder = tmp_path_factory.mktemp("known")
+    logs = {
+        **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
+        "network": [folder / "one.csv", folder / "two.csv"],
+        "proxy": [folder / "behind.csv"],
+        "in step": [folder / "in-step.csv"],
+    }
+    with contextlib.ExitStack() as stack:
+        runs = {}
+        for count in WORKERS:
+            name = f"{count} workers"
+            server = stack.enter_context(
+                started("station", logs[name][0], "--mean", SERVICE, "--workers", count)
+            )
+            runs[name] = bench(server, folder / name, *SWEEP, "--duration", "1200ms")
+        nodes = [
+            stack.enter_context(started("station", log, "--mean", NODE_SERVICE, "--seed", seed))
+            for seed, log in enumerate(logs["network"])
+        ]
+        front = stack.enter_context(
+            proxy(nodes, "--trace", str(folder / "trace.csv"), "--deadline", "30")
+        )
+        runs["network"] = bench(
+            front,
+            folder / "network",
+            *("--clients", "1,2,4,8", "--keys", "100", "--repetitions", "3"),
+            *("--warm-up", "300ms", "--duration", "1500ms"),
+        )
+        node = stack.enter_context(
+            started("station", *logs["proxy"], "--mean", NODE_SERVICE, "--workers", 4)
+        )
+        limits = ("--in-flight", "2", "--trace", str(folder / "queue.csv"), "--deadline", "30")
+        runs["proxy"] = bench(
+            stack.enter_context(proxy([node], *limits)),
+            folder / "proxy",
+            *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
+            *("--warm-up", "300ms", "--duration", "1500ms"),
+        )
+        parts = ("--parallel", PARALLEL, "--serial", SERIAL, "--pair", PAIR)
+        server = stack.enter_context(started("in_step", logs["in step"][0], *parts))
+        runs["in step"] = bench(
+            server,
+            folder / "in step",
+            *("--clients", "1,2,4,6,8,12", "--keys", "1", "--repetitions", "3"),
+            *("--warm-up", "200ms", "--duration", "1s"),
+        )
+        for one in runs.values():
+            output, _ = stack.enter_context(one).communicate(timeout=200)
+            assert one.returncode == 0, output
+    ports = [node.port for node in nodes]
+    return {name: Measured(folder / name, load(folder / name), logs[name], ports) for name in runs}
+
+
+def assessed(target: TargetModels, name: str) -> Assessment:
+    return next(one for one in target.assessments if one.model.name == name)
+
+
+def holds(target: TargetModels, found: Assessment, wrong: Assessment) -> None:
+    """Check that a model holds, or that the machine was so busy that the load tester says so.
+
+    On a busy machine, too, it is nearer to what was measured than a wrong one.
+    """
+    assert found.fits or target.sweep.doubt, found
+    assert worst(found) < worst(wrong), found
+
+
+def fails(target: TargetModels, found: Assessment) -> None:
+    """Check that a model is said not to hold; on a busy machine there may be too much noise."""
+    assert found.outcome is Outcome.FAILS or target.doubts, found
+    assert not found.fits or target.sweep.doubt, found
+    assert worst(found) > 2 * BOUND, found
+
+
+def worst(found: Assessment) -> float:
+    return max(abs(check.error) for check in found.checks if check.tests)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_fit_finds_the_service_time(measured: dict[str, Measured], workers: int) -> None:
+    system = measured[f"{workers} workers"]
+    truth = station.mean_service(system.jobs(*system.logs))
+    (target,) = model_targets(system.results, servers=workers)
+    fitted = assessed(target, f"fitted M/M/{workers}")
+    low, high = fitted.model.fitted["service time"].interval
+    assert low <= truth <= high
+    (other,) = model_targets(system.results, servers=workers * 8)
+    holds(target, fitted, assessed(other, f"fitted M/M/{workers * 8}"))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_wrong_number_of_workers_does_not_fit(
+    measured: dict[str, Measured], workers: int
+) -> None:
+    (target,) = model_targets(measured[f"{workers} workers"].results, servers=workers * 8)
+    wrong = assessed(target, f"fitted M/M/{workers * 8}")
+    fails(target, wrong)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_processor_time_does_not_explain_a_server_that_sleeps(
+    measured: dict[str, Measured], workers: int
+) -> None:
+    (target,) = model_targets(measured[f"{workers} workers"].results, servers=workers)
+    wrong = assessed(target, f"closed M/M/{workers}")
+    fails(target, wrong)
+    assert any("wait for something that is not measured" in one for one in wrong.reasons)
+
+
+def test_a_network_of_two_nodes(measured: dict[str, Measured]) -> None:
+    """The stations are found by the proxy's trace, and their network by mean value analysis."""
+    system = measured["network"]
+    trace = system.folder.parent / "trace.csv"
+    (target,) = model_targets(system.results, [trace])
+    jobs = [system.jobs(log) for log in system.logs]
+    total = sum(map(len, jobs))
+    truths = [
+        len(one) / total * system.first_service(log)
+        for log, one in zip(system.logs, jobs, strict=True)
+    ]
+    found = [target.inputs.demands[f"node 127.0.0.1:{port}"].interval for port in system.ports]
+    for truth, (low, high) in zip(truths, found, strict=True):
+        assert low <= truth <= high
+    holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
+    # With four servers at each node, it would be another system.
+    (wrong,) = model_targets(system.results, [trace], servers=4)
+    fails(wrong, assessed(wrong, "network"))
+    fails(target, assessed(target, "M/M/1"))
+
+
+def test_the_workers_of_a_proxy(measured: dict[str, Measured]) -> None:
+    """They are a station, which is busy for as long as the node takes."""
+    system = measured["proxy"]
+    (target,) = model_targets(system.results, [system.folder.parent / "queue.csv"])
+    assert target.inputs.bottleneck == "proxy's workers"
+    workers = target.inputs.stations[0]
+    assert (workers.name, workers.servers) == ("proxy's workers", 2)
+    low, high = target.inputs.demands[workers.name].interval
+    assert low <= system.first_service(*system.logs) <= high
+    holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
+    # Its arrivals know nothing of the number of clients.
+    fails(target, assessed(target, "M/M/1"))
+
+
+def test_the_scalability_law(measured: dict[str, Measured]) -> None:
+    system = measured["in step"]
+    (log,) = system.logs
+    truth = in_step.truth(
+        [
+            one
+            for one in in_step.rounds(log)
+            if any(begin <= one.ended < end for begin, end in system.periods)
+        ]
+    )
+    (found,) = system.results.saturation
+    assert found.usl is not None
+    for estimate, true in (
+        (found.usl.rate, truth.rate),
+        (found.usl.contention, truth.contention),
+        (found.usl.coherency, truth.coherency),
+    ):
+        assert estimate.low is not None
+        assert estimate.high is not None
+        assert estimate.low <= true <= estimate.high
+
+
+@patiently
+def test_a_stall_is_found_at_its_time(tmp_path: Path) -> None:
+    """A server is stopped, and continues a second later."""
+    with running("memlite") as server:
+        arguments = ("--clients", "4", "--think-time", "2ms", "--keys", "10", "--warm-up", "0s")
+        with bench(server, tmp_path, *arguments, "--repetitions", "1", "--duration", "4s") as run:
+            assert wait_until(
+                lambda: int(server.stats()["cmd_get"]) > 400 or run.poll() is not None
+            )
+            server.pause()
+            stopped = time.time()
+            time.sleep(STALL)
+            continued = time.time()
+            server.process.send_signal(signal.SIGCONT)
+            output, _ = run.communicate(timeout=60)
+        assert run.returncode == 0, output
+    (point,) = load(tmp_path).points
+    (repetition,) = point.repetitions
+    assert point.checks is not None
+    assert repetition.intervals is not None
+    (check,) = point.checks.repetitions
+    assert check.series is not None
+    assert check.series.stalls
+    stall = max(check.series.stalls, key=lambda one: one.seconds)
+    # Both ends are multiples of the length of intervals.
+    resolution = repetition.intervals.seconds
+    assert resolution <= STALL / 10
+    assert repetition.started + stall.start == pytest.approx(stopped, abs=2 * resolution)
+    assert stall.seconds == pytest.approx(continued - stopped, abs=2 * resolution)
+    each = point.throughput.mean * repetition.seconds / (repetition.seconds - stall.seconds)
+    assert stall.lost == pytest.approx(stall.seconds * each, rel=0.25)
