@@ -32,6 +32,7 @@ examples:
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
   memlite bench factorial --factor clients=2,16 --factor value-size=100,10k
   memlite bench study --quick --out study
+  memlite bench study --hosts 10.0.0.2,10.0.0.3,10.0.0.4
   memlite bench plan bench-results/today --rate 100k --p99 2ms
   memlite bench models results.json
   memlite bench multigets --sizes 1:9,16,32
@@ -198,6 +199,12 @@ def command_line() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_models(commands)
     _add_multigets(commands)
+    _command(
+        commands,
+        "launcher",
+        "start servers and proxies for a load tester on another machine, which runs this through "
+        "ssh (--hosts) and speaks to its standard input",
+    )
     workload = _command(commands, "workload", "print a preset, as a starting point for your own")
     workload.add_argument(
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
@@ -494,6 +501,35 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="an option of the proxies, such as replicas=2; may be repeated",
+    )
+    _add_hosts(add)
+
+
+def _add_hosts(add: Callable[..., object]) -> None:
+    add(
+        "--hosts",
+        type=values.checked(values.hosts),
+        metavar="LIST",
+        help="start nodes and proxies on these machines, in turn, through ssh: names or addresses, "
+        "such as 10.0.0.2,admin@10.0.0.3 (default: this machine)",
+    )
+    add(
+        "--ssh",
+        type=values.checked(values.command),
+        metavar="COMMAND",
+        help="ssh and its options, such as 'ssh -i key' (default: ssh)",
+    )
+    add(
+        "--remote-memlite",
+        type=values.checked(values.command),
+        metavar="COMMAND",
+        help="memlite on these machines, which must be of the same version (default: memlite)",
+    )
+    add(
+        "--ports",
+        type=values.checked(values.ports),
+        metavar="FIRST:LAST",
+        help="the ports to listen on there, which a firewall lets through (default: any)",
     )
 
 

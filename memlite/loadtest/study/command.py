@@ -19,9 +19,12 @@ from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.multigets.analysis import compare_sizes
 from memlite.loadtest.multigets.measuring import complete
 from memlite.loadtest.multigets.measuring import missing as missing_multigets
-from memlite.loadtest.planning import new_folder, prepare
+from memlite.loadtest.places import HERE
+from memlite.loadtest.planning import machines_of, new_folder, prepare
 from memlite.loadtest.progress import progress_display
+from memlite.loadtest.remote.machine import reached
 from memlite.loadtest.results import Results
+from memlite.loadtest.study.common import parse_common
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.output import SWEEPS, keep, save
@@ -57,7 +60,8 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     wanted = _study(options, others)
     design = _design(wanted)
     folder = options.out or new_folder()
-    sweeps = Sweeps(wanted, folder / SWEEPS)
+    machines = machines_of(parse_common(options.backend, others))
+    sweeps = Sweeps(wanted, folder / SWEEPS, machines)
     sweeps.plans()  # checks the options
     check(design, folder)
     check_folder(folder, wanted)
@@ -65,7 +69,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     for name in (SWEEPS, _MULTIGETS, _EXPERIMENT):
         (folder / name).mkdir(exist_ok=True)
     try:
-        with locked(folder):
+        with locked(folder), reached(machines):
             keep(folder, wanted)
             measured = _measure(sweeps, design, folder, quiet=options.quiet)
             save(folder, measured)
@@ -123,8 +127,12 @@ def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Me
         progress = StudyProgress(bar)
         found = sweeps.measure(there, progress)
         progress.run = "multi-gets"
-        multigets = complete(wanted.multigets, folder / _MULTIGETS, progress)
-        runs = measure_experiment(design, of_experiment, ExperimentProgress(progress))
+        multigets = complete(
+            wanted.multigets, folder / _MULTIGETS, progress, sweeps.machines or (HERE,)
+        )
+        runs = measure_experiment(
+            design, of_experiment, ExperimentProgress(progress), sweeps.machines
+        )
     analyses = analyse(design, runs)
     save_analysis(of_experiment, design, runs, analyses)
     compared = compare_sizes(multigets)
