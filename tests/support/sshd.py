@@ -7,9 +7,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -54,11 +55,15 @@ class Sshd:
 
 
 @contextlib.contextmanager
-def sshd(folder: Path) -> Iterator[Sshd]:
+def sshd(
+    folder: Path, keys: Path | None = None, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Sshd]:
     """Run an sshd with keys of its own, for this user alone.
 
     Args:
         folder: for its files.
+        keys: the file of the keys that get in; None for one key alone, the client's.
+        variables: those of the environment of commands.
     """
     assert _SSHD is not None
     if os.geteuid() == 0:
@@ -68,11 +73,13 @@ def sshd(folder: Path) -> Iterator[Sshd]:
         subprocess.run(key, check=True)
     (folder / "home").mkdir()
     port = unused_port()
+    settings = [f"{name}={text}" for name, text in variables.items()]
     (folder / "config").write_text(
         "".join(f"ListenAddress {machine}\n" for machine in MACHINES)
         + f"Port {port}\nHostKey {folder / 'host'}\nPidFile none\n"
-        f"AuthorizedKeysFile {folder / 'user.pub'}\n"
+        f"AuthorizedKeysFile {keys or folder / 'user.pub'}\n"
         "StrictModes no\nUsePAM no\nPasswordAuthentication no\nMaxStartups 100\n"
+        + (f"SetEnv {' '.join(settings)}\n" if settings else "")
     )
     host = (folder / "host.pub").read_text()
     (folder / "known").write_text("".join(f"[{one}]:{port} {host}" for one in MACHINES))

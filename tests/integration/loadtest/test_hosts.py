@@ -160,6 +160,7 @@ def test_what_is_wrong_is_said_in_a_line(
     assert str(found.value).startswith(f"bench: {host}: ")
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_load_tester_is_killed(there: Sshd) -> None:
     launch = {"name": "a server", "backend": "memory://", "connections": 100, "memory": 64}
     of = json.dumps([MACHINES[2], list(there.ssh), shlex.split(there.memlite), launch])
@@ -172,6 +173,7 @@ def test_nothing_is_left_when_the_load_tester_is_killed(there: Sshd) -> None:
     wait_for_end(ssh)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_network_fails(there: Sshd) -> None:
     """A client that is stopped sends nothing, as one that a network has lost."""
     machine = RemoteMachine(MACHINES[1], replace(access(there), patience=3.0))
