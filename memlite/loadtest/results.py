@@ -140,6 +140,8 @@ class ServerUse:
 class MachineUse:
     """How busy the load generator's machine was with anything else, in shares of all its cores.
 
+    If servers ran on other machines, it is that of all these machines that was busiest with it.
+
     Attributes:
         other: processor time of programs that are not part of the measurement.
         steal: time for which a hypervisor ran something else.
