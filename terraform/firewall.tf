@@ -2,6 +2,9 @@
 
 locals {
   firewall = var.existing_network == null || try(var.existing_network.create_firewall_rules, false)
+
+  # Where the servers and proxies listen that gcp-bench --study starts.
+  study_ports = { first = 21000, last = 21099 }
 }
 
 resource "google_compute_firewall" "clients" {
@@ -55,6 +58,40 @@ resource "google_compute_firewall" "cluster" {
   allow {
     protocol = "tcp"
     ports    = [tostring(var.port)]
+  }
+}
+
+resource "google_compute_firewall" "study" {
+  count = local.firewall && var.load_generators.count > 0 ? 1 : 0
+
+  project     = local.network_project
+  name        = "${var.name}-study"
+  description = "Servers and proxies that gcp-bench --study starts, from load generators and from each other"
+  network     = local.network
+  direction   = "INGRESS"
+  source_tags = [local.load_tag, local.server_tag]
+  target_tags = [local.server_tag]
+
+  allow {
+    protocol = "tcp"
+    ports    = ["${local.study_ports.first}-${local.study_ports.last}"]
+  }
+}
+
+resource "google_compute_firewall" "study_ssh" {
+  count = local.firewall && var.load_generators.count > 0 ? 1 : 0
+
+  project     = local.network_project
+  name        = "${var.name}-study-ssh"
+  description = "SSH from load generators, by which gcp-bench --study starts servers and proxies"
+  network     = local.network
+  direction   = "INGRESS"
+  source_tags = [local.load_tag]
+  target_tags = [local.server_tag]
+
+  allow {
+    protocol = "tcp"
+    ports    = ["22"]
   }
 }
 

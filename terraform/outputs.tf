@@ -120,6 +120,14 @@ output "bench_targets" {
   value       = local.targets
 }
 
+output "study" {
+  description = "For `gcp-bench --study`: the network tag of all VMs with servers, and the ports that they may use for it."
+  value = {
+    tag   = local.server_tag
+    ports = "${local.study_ports.first}:${local.study_ports.last}"
+  }
+}
+
 output "bench" {
   description = "Command that compares the servers, to run on a load generator."
   value       = join(" ", concat(["memlite bench compare --backends ''"], [for target in local.targets : "--target ${target}"]))

@@ -1,30 +1,26 @@
-"""Clusters to measure: nodes on this machine, with proxies in front of them or without."""
+"""Clusters to measure: nodes, with proxies in front of them or without."""
 
 import contextlib
 import json
 import os
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Self
-
-import psutil
 
 from memlite.client.address import Address
 from memlite.cluster.topology import Node, Topology
-from memlite.core.errors import ConfigError, StartError
+from memlite.core.errors import ConfigError
 from memlite.loadtest.defaults import ASKED, PROXIED, WITH_PROXY
-from memlite.loadtest.results import ClusterInfo, TargetInfo
+from memlite.loadtest.launching import MEMCACHED, Launch
+from memlite.loadtest.places import HERE, Place, Started, in_turn, started
+from memlite.loadtest.results import ClusterInfo, Placed, TargetInfo
 from memlite.loadtest.server_options import Given, proxy_launch
-from memlite.loadtest.targets import MEMCACHED, LaunchedServer, LaunchSettings, Target, last_line
+from memlite.loadtest.targets import LaunchedServer, LaunchSettings, Target
 from memlite.loadtest.together import together
-from memlite.testing import process
+from memlite.loadtest.usage import Counted
 
 __all__ = ["Cluster", "clusters"]
 
-_PROXY: Final = (sys.executable, "-P", "-m", "memlite", "proxy")
 _BACKENDS: Final = ("memory", "file", MEMCACHED)
 _MOST_NODES: Final = 64
 _MOST_PROXIES: Final = 16
@@ -44,25 +40,34 @@ class Cluster(Target):
         backend: of the nodes: ``memory``, ``file``, or ``memcached`` for nodes that are memcacheds.
         settings: how to launch a node; its memory is that of all nodes together.
         options: of the proxies.
+        places: where they are started, in turn.
 
     Raises:
         ConfigError: the nodes or the proxies have no such options.
     """
 
     def __init__(
-        self, info: ClusterInfo, backend: str, settings: LaunchSettings, options: Sequence[Given]
+        self,
+        info: ClusterInfo,
+        backend: str,
+        settings: LaunchSettings,
+        options: Sequence[Given],
+        places: Sequence[Place] = (HERE,),
     ) -> None:
         super().__init__(_name(info), "cluster")
         self._info = info
         self._backend = backend
         settings = replace(settings, memory=max(_LEAST_MEMORY, settings.memory // info.nodes))
         self._settings = settings
+        of_nodes, self._of_proxies = in_turn(places, info.nodes, info.proxies)
         self._nodes = [
-            LaunchedServer(f"{self.name}: node {number}", backend, settings)
-            for number in range(1, info.nodes + 1)
+            LaunchedServer(f"{self.name}: node {number}", backend, settings, place)
+            for number, place in enumerate(of_nodes, 1)
         ]
+        self._of_nodes = of_nodes
         self._launch = proxy_launch(options, info.nodes)
-        self._proxies: list[process.ServerProcess] = []
+        self._proxies: list[Started] = []
+        self._placed: dict[str, Placed] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -88,12 +93,13 @@ class Cluster(Target):
             else:
                 self.topology = topology
             self.processes = list(self.named.values())
+            self._placed = dict(_placed(self.named, [*self._of_proxies, *self._of_nodes]))
             self._describe(topology)
             self._stack = stack.pop_all()
         return self
 
-    def _named_proxies(self) -> dict[str, psutil.Process]:
-        processes = [psutil.Process(one.process.pid) for one in self._proxies]
+    def _named_proxies(self) -> dict[str, Counted]:
+        processes = [one.process for one in self._proxies]
         if len(processes) == 1:
             return {"proxy": processes[0]}
         return {f"proxy-{number}": one for number, one in enumerate(processes, 1)}
@@ -102,31 +108,23 @@ class Cluster(Target):
         self.details["nodes"] = ", ".join(str(node.address) for node in topology.nodes)
         self.details["backend"] = self._backend
         self.details |= {f"nodes' {name}": text for name, text in self._nodes[0].details.items()}
+        if self._placed:
+            where = (f"{name} on {one.machine}" for name, one in self._placed.items())
+            self.details["machines"] = ", ".join(where)
         if self._launch.given:
             self.details["proxies' options"] = " ".join(self._launch.given)
 
     def _start_proxies(self, stack: contextlib.ExitStack, topology: Topology) -> None:
-        if not self._info.proxies:
-            return
-        folder = tempfile.TemporaryDirectory(dir=self._settings.folder, prefix=".")
-        file = Path(stack.enter_context(folder)) / "topology.toml"
-        file.write_text("".join(_lines(topology)), encoding="utf-8")
-        launched = [
-            process.server(
-                f"--topology={file}",
-                *self._launch.flags,
-                command=_PROXY,
-                conn_limit=self._settings.connections,
-                max_item_size=self._settings.item_size,
-                environment=os.environ,
-            )
-            for _ in range(self._info.proxies)
-        ]
-        try:
-            self._proxies = stack.enter_context(together(launched))
-        except process.ServerStartError as error:
-            text = f"bench: {self.name}: a proxy: {last_line(error.output)}"
-            raise StartError(text) from None
+        launch = Launch(
+            f"{self.name}: a proxy",
+            self._launch.flags,
+            topology="".join(_lines(topology)),
+            connections=self._settings.connections,
+            item_size=self._settings.item_size,
+        )
+        folder = self._settings.folder
+        starting = [started(place, launch, folder) for place in self._of_proxies]
+        self._proxies = stack.enter_context(together(starting))
 
     def __exit__(self, *details: object) -> None:
         self._stack.close()
@@ -138,16 +136,14 @@ class Cluster(Target):
 
     def info(self) -> TargetInfo:
         """Describe the cluster."""
-        return replace(super().info(), cluster=self._info)
+        return replace(super().info(), cluster=self._info, placed=self._placed)
 
     def check(self) -> None:
         """Check that all nodes and proxies are still running."""
         for node in self._nodes:
             node.check()
         for proxy in self._proxies:
-            if proxy.process.poll() is not None:
-                output = last_line(proxy.output)
-                raise StartError(f"bench: {self.name}: a proxy has exited: {output}")
+            proxy.check()
 
 
 def clusters(
@@ -157,6 +153,7 @@ def clusters(
     backends: Sequence[str],
     settings: LaunchSettings,
     options: Sequence[Given] = (),
+    places: Sequence[Place] = (HERE,),
 ) -> list[Target]:
     """Return a cluster for each number of nodes, each path and, if it has any, number of proxies.
 
@@ -167,6 +164,7 @@ def clusters(
         backends: that of all nodes: ``memory``, ``file`` or ``memcached``.
         settings: how to launch them; the memory is that of all nodes together.
         options: of the proxies.
+        places: where the processes of each cluster are started, in turn.
 
     Raises:
         ConfigError: a number is too high, there is not exactly one possible backend, or an option
@@ -196,7 +194,17 @@ def clusters(
         for path in paths
         for count in (proxies if path in WITH_PROXY else [0])
     ]
-    return [Cluster(info, backends[0], settings, options if info.proxies else ()) for info in infos]
+    return [
+        Cluster(info, backends[0], settings, options if info.proxies else (), places)
+        for info in infos
+    ]
+
+
+def _placed(names: Iterable[str], places: Iterable[Place]) -> Iterator[tuple[str, Placed]]:
+    """Yield the machine of each process that is on another one than this."""
+    for name, place in zip(names, places, strict=True):
+        if place.placed is not None:
+            yield name, place.placed
 
 
 def _name(info: ClusterInfo) -> str:

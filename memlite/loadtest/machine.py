@@ -6,8 +6,6 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from memlite.core.version import __version__
 
 __all__ = ["cores", "machine", "versions"]
@@ -21,7 +19,7 @@ def machine() -> dict[str, Any]:
         "hostname": platform.node(),
         "cpu": _processor(),
         "cores": cores(),
-        "memory_bytes": psutil.virtual_memory().total,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import re
+import shlex
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,9 +11,11 @@ from memlite.loadtest.defaults import PATHS
 
 __all__ = [
     "checked",
+    "command",
     "count",
     "duration",
     "given",
+    "hosts",
     "latency",
     "listed",
     "machine",
@@ -20,6 +23,7 @@ __all__ = [
     "number",
     "numbers",
     "paths",
+    "ports",
     "positive",
     "positive_duration",
     "rates",
@@ -31,6 +35,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0}
+_HIGHEST_PORT = 65535
 _SIZES = {"": 1, "k": 1024, "m": 1024**2}
 
 
@@ -60,6 +65,34 @@ def some(text: str) -> list[str]:
     if not parts:
         raise ValueError("must not be empty")
     return parts
+
+
+def hosts(text: str) -> list[str]:
+    """Parse machines as ssh takes them: names or addresses, after a user and @ if need be."""
+    found = some(text)
+    for host in found:
+        if host.startswith("-") or " " in host:
+            raise ValueError(f"not a machine: {host!r}")
+        if found.count(host) > 1:
+            raise ValueError(f"{host} is given twice")
+    return found
+
+
+def command(text: str) -> list[str]:
+    """Parse a command line as a shell does."""
+    words = shlex.split(text)
+    if not words:
+        raise ValueError("must not be empty")
+    return words
+
+
+def ports(text: str) -> tuple[int, int]:
+    """Parse ``FIRST:LAST``."""
+    first, colon, last = text.partition(":")
+    found = positive(first), positive(last) if colon else positive(first)
+    if not found[0] <= found[1] <= _HIGHEST_PORT:
+        raise ValueError(f"not ports: {text!r}")
+    return found
 
 
 def machine(text: str) -> tuple[str, int]:

@@ -19,12 +19,14 @@ from memlite.loadtest.knee import KneeSearch
 from memlite.loadtest.levels import Level
 from memlite.loadtest.lite import refuse_what_lite_lacks
 from memlite.loadtest.options import PASSWORD_VARIABLE
+from memlite.loadtest.places import HERE, Place
 from memlite.loadtest.pool import default_workers
+from memlite.loadtest.remote.machine import Access, RemoteMachine
 from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import load_workload, validate
 
-__all__ = ["new_folder", "plan_of", "prepare"]
+__all__ = ["machines_of", "new_folder", "plan_of", "prepare"]
 
 # Default bounds of the search for the knee.
 _MAX_CLIENTS = 1024
@@ -35,13 +37,19 @@ _CONNECTIONS = 8192
 _ITEM_OVERHEAD = 4096
 
 
-def plan_of(options: argparse.Namespace, arguments: Sequence[str], folder: Path) -> Plan:
+def plan_of(
+    options: argparse.Namespace,
+    arguments: Sequence[str],
+    folder: Path,
+    machines: Sequence[RemoteMachine] = (),
+) -> Plan:
     """Return the plan of ``compare`` or ``run``.
 
     Args:
         options: from `memlite.loadtest.options.parse`.
         arguments: what was parsed, for the report.
         folder: for what servers store.
+        machines: those of the options, if they are connected already.
 
     Raises:
         ConfigError: an option, or what they are together, is invalid.
@@ -58,7 +66,7 @@ def plan_of(options: argparse.Namespace, arguments: Sequence[str], folder: Path)
     return Plan(
         title=options.title or _title(options, workload),
         workload=workload,
-        targets=_targets(options, folder),
+        targets=_targets(options, folder, machines),
         levels=_levels(options, workload),
         workers=options.workers or default_workers(),
         seed=options.seed,
@@ -162,7 +170,39 @@ def _knee(options: argparse.Namespace) -> KneeSearch | None:
     return KneeSearch(max_load, (options.slo or 0.0) * 1e6)
 
 
-def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
+def machines_of(options: argparse.Namespace) -> list[RemoteMachine]:
+    """Return the other machines that options name, none of which is connected yet.
+
+    Args:
+        options: those of ``compare``.
+
+    Raises:
+        ConfigError: there are options for other machines, but no such machine.
+    """
+    for name in ("ssh", "remote_memlite", "ports"):
+        if getattr(options, name) and not options.hosts:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"bench: --{flag} is for other machines: use --hosts as well")
+    access = Access(
+        tuple(options.ssh or Access().ssh),
+        tuple(options.remote_memlite or Access().memlite),
+        options.ports,
+    )
+    return [RemoteMachine(host, access) for host in options.hosts or ()]
+
+
+def _places(options: argparse.Namespace, machines: Sequence[RemoteMachine]) -> Sequence[Place]:
+    found = machines or machines_of(options)
+    if found and not options.cluster:
+        raise ConfigError("bench: --hosts is for the machines of clusters: use --cluster as well")
+    if found and options.data_dir:
+        raise ConfigError("bench: --data-dir is on this machine, and nodes are on those of --hosts")
+    return found or (HERE,)
+
+
+def _targets(
+    options: argparse.Namespace, folder: Path, machines: Sequence[RemoteMachine]
+) -> list[Target]:
     prefix = "bench: --"
     login = read_login(prefix, options.user, options.password_file, PASSWORD_VARIABLE, os.environ)
     files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
@@ -170,6 +210,7 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
     lite = options.dialect == "lite"
     if options.command == "run":
         return [parse_address(options.address, tls=tls, login=login, lite=lite)]
+    places = _places(options, machines)
     settings = LaunchSettings(
         options.data_dir or folder,
         options.gcs_read_latency,
@@ -188,6 +229,7 @@ def _targets(options: argparse.Namespace, folder: Path) -> list[Target]:
             options.backends,
             settings,
             options.proxy_option,
+            places,
         )
     else:
         targets = [parse_backend(text, settings) for text in options.backends]

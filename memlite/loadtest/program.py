@@ -24,6 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options is None:
         return 0
+    if options.command == "launcher":
+        from memlite.loadtest.remote.launcher import serve
+
+        return serve()
     from memlite.loadtest.command import carry_out
 
     return carry_out(options, arguments)

@@ -20,6 +20,7 @@ __all__ = [
     "Latency",
     "LawCheck",
     "MachineUse",
+    "Placed",
     "Point",
     "ProxyTimes",
     "Repetition",
@@ -138,6 +139,8 @@ class ServerUse:
 @dataclass(frozen=True, slots=True)
 class MachineUse:
     """How busy the load generator's machine was with anything else, in shares of all its cores.
+
+    If servers ran on other machines, it is that of all these machines that was busiest with it.
 
     Attributes:
         other: processor time of programs that are not part of the measurement.
@@ -523,6 +526,21 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """The machine that a process ran on.
+
+    Attributes:
+        machine: as the user named it.
+        cores: how many it has.
+        cpu: its processor.
+    """
+
+    machine: str
+    cores: int
+    cpu: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetInfo:
     """A measured server, or cluster.
 
@@ -536,6 +554,8 @@ class TargetInfo:
         cluster: of a cluster, what it consists of.
         machines: the types of the machines it ran on, as the user named them, and how many there
             were of each. Empty if not named.
+        placed: of a cluster on other machines than the load generator's, the machine of each
+            process, by the names of `Repetition.processes`. Otherwise empty.
     """
 
     name: str
@@ -545,6 +565,7 @@ class TargetInfo:
     details: Mapping[str, str] = field(default_factory=dict)
     cluster: ClusterInfo | None = None
     machines: Mapping[str, int] = field(default_factory=dict)
+    placed: Mapping[str, Placed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

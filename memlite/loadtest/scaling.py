@@ -8,6 +8,7 @@ from memlite.loadtest import selection
 from memlite.loadtest.defaults import PROXIED
 from memlite.loadtest.results import (
     ClusterInfo,
+    Placed,
     Point,
     Repetition,
     Results,
@@ -16,7 +17,7 @@ from memlite.loadtest.results import (
 )
 from memlite.loadtest.units import duration, grouped, percent
 
-__all__ = ["Row", "findings", "is_proxy", "row_of", "rows"]
+__all__ = ["Row", "findings", "is_proxy", "machine_shares", "row_of", "rows"]
 
 # A process that uses this share of a core, or a machine of its cores, is the limit.
 _BUSY: Final = 0.85
@@ -38,7 +39,8 @@ class Row:
         nodes: CPU utilisation of each node, in order.
         proxy_demand: processor time of the proxies per operation, in microseconds.
         node_demand: processor time of all nodes per operation, in microseconds.
-        machine: the share of this machine's cores that anything used.
+        machine: the share of this machine's cores that anything used; with several machines, that
+            of the busiest one's cores that nodes and proxies on it used.
         limit: what limited throughput, in a few words; empty if nothing that is known.
     """
 
@@ -97,7 +99,7 @@ def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
     demands = _means([_demands(one) for one in known])
     nodes = tuple(share for name, share in shares.items() if not is_proxy(name))
     proxies = [share for name, share in shares.items() if is_proxy(name)]
-    machine = _machine(known, cores)
+    machine = _busiest(known, info.placed) if info.placed else _machine(known, cores)
     return Row(
         target=target,
         label=target.partition(", ")[2] or target,
@@ -108,7 +110,7 @@ def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
         proxy_demand=demands.get("proxies"),
         node_demand=demands.get("nodes"),
         machine=machine,
-        limit=_limit(point, proxies, nodes, machine),
+        limit=_limit(point, proxies, nodes, machine, several=bool(info.placed)),
     )
 
 
@@ -142,8 +144,36 @@ def _machine(known: Sequence[Repetition], cores: float) -> float | None:
     return min(1.0, sum(used) / len(used))
 
 
+def _busiest(known: Sequence[Repetition], placed: Mapping[str, Placed]) -> float | None:
+    """Return how busy the cores of a machine were with nodes and proxies, at most."""
+    shares = _means([machine_shares(one.processes, placed) for one in known])
+    return max(shares.values(), default=None)
+
+
+def machine_shares(
+    processes: Mapping[str, ServerUse], placed: Mapping[str, Placed]
+) -> dict[str, float]:
+    """Return how busy nodes and proxies kept the cores of each machine, 1.0 being all of them.
+
+    Args:
+        processes: what each used.
+        placed: the machine of each.
+    """
+    shares: dict[str, float] = {}
+    for name, use in processes.items():
+        where = placed[name]
+        share = use.cpu_share / max(1, where.cores)
+        shares[where.machine] = shares.get(where.machine, 0.0) + share
+    return shares
+
+
 def _limit(
-    point: Point, proxies: Sequence[float], nodes: Sequence[float], machine: float | None
+    point: Point,
+    proxies: Sequence[float],
+    nodes: Sequence[float],
+    machine: float | None,
+    *,
+    several: bool,
 ) -> str:
     if max(proxies, default=0.0) >= _BUSY:
         return "a proxy" if len(proxies) > 1 else "the proxy"
@@ -152,7 +182,7 @@ def _limit(
     if point.generator_limited:
         return "the load generator"
     if machine is not None and machine >= _BUSY:
-        return "the machine"
+        return "a machine" if several else "the machine"
     return ""
 
 
@@ -168,7 +198,9 @@ def findings(results: Results) -> list[str]:
     for row in sorted(found, key=lambda row: row.cluster.nodes):
         by_label.setdefault(row.label, []).append(row)
     sentences = [_growth(label, of_label) for label, of_label in by_label.items()]
-    return [*sentences, *_capacity(found), *_shared_machine(found)]
+    several = {info.name for info in results.targets if info.placed}
+    together = [row for row in found if row.target not in several]
+    return [*sentences, *_capacity(found), *_shared_machine(together)]
 
 
 def _growth(label: str, found: Sequence[Row]) -> str:

@@ -1,7 +1,6 @@
 """The servers to measure: already running ones, and ones launched for the measurement."""
 
 import contextlib
-import os
 import socket
 import ssl
 import subprocess
@@ -20,40 +19,36 @@ from memlite.client.tls import TlsSettings
 from memlite.cluster.topology import Topology
 from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import ConfigError, StartError
-from memlite.loadtest import memcached
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
+from memlite.loadtest.launching import FILE, MEMCACHED, Launch, last_line
 from memlite.loadtest.limits import (
     ClientRefusedError,
     at_the_limit,
     too_many_clients,
 )
+from memlite.loadtest.places import HERE, Place, Started, started
 from memlite.loadtest.results import TargetInfo
 from memlite.loadtest.server_options import Given, memcached_flags, server_flags
 from memlite.loadtest.tls import tls_context
+from memlite.loadtest.usage import Counted
 from memlite.protocol import replies
-from memlite.testing import process
 
 __all__ = [
     "BACKEND_NAMES",
-    "MEMCACHED",
     "LaunchSettings",
     "LaunchedServer",
     "RunningServer",
     "Target",
-    "last_line",
     "parse_address",
     "parse_backend",
 ]
 
-MEMCACHED = "memcached"
 BACKEND_NAMES = ("memory", "file", "gcs", MEMCACHED)
 """Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
 
-_START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
-_SLAB_CHUNK = MEGABYTE // 2
 
 
 class Target:
@@ -65,7 +60,8 @@ class Target:
         address: host and port, or the path of a UNIX socket; valid inside the context.
         details: as in `TargetInfo`.
         connection_limit: how many connections it accepts; None if it does not tell.
-        processes: those of a local server; valid inside the context.
+        processes: those of a server whose use of processors can be read; valid inside the
+            context.
         named: of a cluster, those processes by their names; valid inside the context.
         proxies: of a cluster whose requests pass them, their addresses; valid inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
@@ -90,8 +86,8 @@ class Target:
         self.others: tuple[tuple[str, int] | str, ...] = ()
         self.details: dict[str, str] = {}
         self.connection_limit: int | None = None
-        self.processes: list[psutil.Process] = []
-        self.named: dict[str, psutil.Process] = {}
+        self.processes: list[Counted] = []
+        self.named: dict[str, Counted] = {}
         self.proxies: list[tuple[str, int] | str] = []
         self.helpers: list[psutil.Process] = []
 
@@ -261,46 +257,41 @@ class LaunchedServer(Target):
         name: its display name.
         backend: one of `BACKEND_NAMES`, or a backend's URL.
         settings: how to launch it.
+        place: where; an emulated bucket is always here.
 
     Raises:
         ConfigError: it has no such options.
     """
 
-    def __init__(self, name: str, backend: str, settings: LaunchSettings) -> None:
+    def __init__(
+        self, name: str, backend: str, settings: LaunchSettings, place: Place = HERE
+    ) -> None:
         scheme = backend.partition(":")[0]
         super().__init__(name, "gcs" if scheme == "gs" else scheme)
         self._backend = backend
         self._settings = settings
-        self._memcached = backend == MEMCACHED
-        self._flags = (memcached_flags if self._memcached else server_flags)(settings.options)
+        self._place = place
+        flags = memcached_flags if backend == MEMCACHED else server_flags
+        # Which options a memcached has is asked of the one here: there may be none.
+        self._flags = flags(settings.options) if settings.options or place is HERE else []
         self._stack = contextlib.ExitStack()
-        self._server: process.ServerProcess | None = None
+        self._server: Started | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            scratch = Path(
-                stack.enter_context(
-                    tempfile.TemporaryDirectory(dir=self._settings.folder, prefix=".")
-                )
+            launch = Launch(
+                self.name,
+                tuple(self._flags),
+                self._url(stack),
+                connections=self._settings.connections,
+                item_size=self._settings.item_size,
+                memory=self._settings.memory,
             )
-            launched = process.server(
-                *self._flags,
-                command=memcached.command() if self._memcached else None,
-                backend=None if self._memcached else self._backend_url(stack, scratch),
-                conn_limit=self._settings.connections,
-                memory_limit=self._settings.memory,
-                max_item_size=self._item_size(),
-                environment=os.environ,
-                start_timeout=_START_SECONDS,
-                # memcached's threads take up to two seconds to end, and it has nothing to save.
-                stop_timeout=0 if self._memcached else _STOP_SECONDS,
-            )
-            try:
-                self._server = stack.enter_context(launched)
-            except process.ServerStartError as error:
-                raise StartError(f"bench: {self.name}: {last_line(error.output)}") from None
+            self._server = stack.enter_context(started(self._place, launch, self._settings.folder))
+            if self._backend == FILE:
+                self.details["disk"] = self._server.disk
             self.address = self._server.address
-            self.processes = [psutil.Process(self._server.process.pid)]
+            self.processes = [self._server.process]
             if self._flags:
                 self.details["options"] = " ".join(self._flags)
             self._stack = stack.pop_all()
@@ -309,20 +300,16 @@ class LaunchedServer(Target):
     def __exit__(self, *details: object) -> None:
         self._stack.close()
 
-    def _item_size(self) -> int:
-        size = self._settings.item_size
-        # memcached takes multiples of its slab_chunk_max alone.
-        return -size // _SLAB_CHUNK * -_SLAB_CHUNK if self._memcached else size
-
-    def _backend_url(self, stack: contextlib.ExitStack, scratch: Path) -> str:
+    def _url(self, stack: contextlib.ExitStack) -> str:
+        """Return the backend, as a `Launch` has it; start the emulator of a bucket."""
         if self._backend == "memory":
             return "memory://"
-        if self._backend == "file":
+        if self._backend == FILE:
             self.details["durability"] = dict(self._settings.options).get("durability", "always")
-            self.details["disk"] = _file_system(scratch)
-            return f"file://{scratch.resolve() / 'cache.json'}"
+            return FILE
         if self._backend != "gcs":
-            self.details["url"] = self._backend
+            if self._backend != MEMCACHED:
+                self.details["url"] = self._backend
             return self._backend
         settings, options = self._settings, []
         for which, latency in (("read", settings.read_latency), ("write", settings.write_latency)):
@@ -339,8 +326,8 @@ class LaunchedServer(Target):
 
     def check(self) -> None:
         """Check that the server is still running."""
-        if self._server is not None and self._server.process.poll() is not None:
-            raise StartError(f"bench: {self.name} has exited: {last_line(self._server.output)}")
+        if self._server is not None:
+            self._server.check()
 
 
 @contextlib.contextmanager
@@ -375,13 +362,7 @@ def _emulator_message(emulator: subprocess.Popen[str]) -> str:
     return last_line(errors.read())
 
 
-def last_line(output: str) -> str:
-    """Return the last line that a server has written, without its name."""
-    messages = [line for line in output.split("\n") if line.strip()]
-    return messages[-1].removeprefix("memlite: ") if messages else "it does not answer"
-
-
-def _listening_processes(host: str, port: int) -> list[psutil.Process]:
+def _listening_processes(host: str, port: int) -> list[Counted]:
     """Return the local process listening on that address and its children, as far as known."""
     try:
         local = {info[4][0] for info in socket.getaddrinfo(host, port)}
@@ -413,16 +394,6 @@ def _connection_limit(connection: socket.socket, lines: BinaryIO) -> int | None:
     except OSError:
         return None
     return found
-
-
-def _file_system(path: Path) -> str:
-    """Return the type of the file system that holds `path`."""
-    mount_point, kind = "", "unknown"
-    for part in psutil.disk_partitions(all=True):
-        contains = str(path.resolve()).startswith(part.mountpoint)
-        if contains and len(part.mountpoint) >= len(mount_point):
-            mount_point, kind = part.mountpoint, part.fstype
-    return kind
 
 
 def parse_address(

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
+from typing import Protocol, Self, TypeAlias
 
 import psutil
 
 from memlite.loadtest.results import MachineUse, ServerUse
 
-__all__ = ["Reading"]
+__all__ = ["Counted", "Counters", "Elsewhere", "MachineTimes", "Reading", "RemoteProcess"]
 
 # Processor times have a resolution of 10 ms for each process. In a shorter measurement, shares of
 # the machine would be mostly rounding.
@@ -17,8 +17,14 @@ _SHORTEST: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
-    """The machine's processor time so far, in seconds over all cores."""
+class MachineTimes:
+    """A machine's processor time so far, in seconds over all cores.
+
+    Attributes:
+        total: that of all kinds.
+        busy: what programs used.
+        steal: what the hypervisor took.
+    """
 
     total: float
     busy: float
@@ -26,6 +32,7 @@ class _Machine:
 
     @classmethod
     def read(cls) -> Self:
+        """Read those of this machine."""
         times = psutil.cpu_times()._asdict()
         # Linux counts the time of guests in `user` and `nice` too.
         total = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))
@@ -34,65 +41,134 @@ class _Machine:
         return cls(total, busy, times.get("steal", 0.0))
 
 
-class _Processes:
-    """The counters of a server's processes.
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a process has used so far.
 
     Attributes:
-        seconds: their processor time so far; None if there are none, or one has ended.
+        seconds: processor time.
+        memory: in bytes.
+        threads: the processor time of each thread, in seconds.
     """
 
-    def __init__(self, processes: Iterable[psutil.Process]) -> None:
-        self._threads: dict[int, float] = {}
-        self._memory = 0
-        self.seconds: float | None = None
+    seconds: float
+    memory: int
+    threads: Mapping[int, float]
+
+    @classmethod
+    def read(cls, process: psutil.Process) -> Self | None:
+        """Read those of a process of this machine; None if it has ended."""
         try:
-            for process in processes:
-                self._read(process)
+            with process.oneshot():
+                return cls(
+                    _seconds(process),
+                    process.memory_info().rss,
+                    {one.id: one.user_time + one.system_time for one in process.threads()},
+                )
         except psutil.Error:
-            self.seconds = None
-
-    def _read(self, process: psutil.Process) -> None:
-        with process.oneshot():
-            self.seconds = (self.seconds or 0.0) + _seconds(process)
-            self._memory += process.memory_info().rss
-            for thread in process.threads():
-                self._threads[thread.id] = thread.user_time + thread.system_time
-
-    def use(self, before: Self, seconds: float) -> ServerUse | None:
-        if self.seconds is None or before.seconds is None:
             return None
-        used = self.seconds - before.seconds
-        busiest = max(
-            (time - before._threads.get(thread, 0.0) for thread, time in self._threads.items()),
-            default=used,
-        )
-        return ServerUse(
-            cpu_seconds=round(used, 3),
-            cpu_share=round(used / seconds, 4),
-            memory_bytes=self._memory,
-            thread_share=round(busiest / seconds, 4),
-        )
+
+
+class Elsewhere(Protocol):
+    """Another machine, which can be asked what its processes have used."""
+
+    def counters(self, pids: Sequence[int]) -> tuple[MachineTimes, Mapping[int, Counters]]:
+        """Return the machine's times, and the counters of those processes that run.
+
+        Raises:
+            StartError: it does not answer.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteProcess:
+    """A process of another machine.
+
+    Attributes:
+        machine: that machine.
+        pid: its number there.
+    """
+
+    machine: Elsewhere
+    pid: int
+
+
+Counted: TypeAlias = psutil.Process | RemoteProcess
+"""A process whose use of processors can be read."""
+
+
+def _use(
+    before: Sequence[Counters | None], after: Sequence[Counters | None], seconds: float
+) -> ServerUse | None:
+    """Return what processes used; None if there are none, or one has ended."""
+    pairs = [
+        (one, other)
+        for one, other in zip(before, after, strict=True)
+        if one is not None and other is not None
+    ]
+    if not pairs or len(pairs) < len(after):
+        return None
+    used = sum(other.seconds - one.seconds for one, other in pairs)
+    busiest = max(
+        (
+            time - one.threads.get(thread, 0.0)
+            for one, other in pairs
+            for thread, time in other.threads.items()
+        ),
+        default=used,
+    )
+    return ServerUse(
+        cpu_seconds=round(used, 3),
+        cpu_share=round(used / seconds, 4),
+        memory_bytes=sum(other.memory for _, other in pairs),
+        thread_share=round(busiest / seconds, 4),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfMachine:
+    """The times of a machine, and the part of them that takes part in the measurement."""
+
+    times: MachineTimes
+    own: float
+
+    def use(self, before: Self) -> MachineUse | None:
+        total = self.times.total - before.times.total
+        if total <= 0:
+            return None
+        other = self.times.busy - before.times.busy - (self.own - before.own)
+        steal = self.times.steal - before.times.steal
+        return MachineUse(round(max(0.0, other) / total, 4), round(max(0.0, steal) / total, 4))
 
 
 class Reading:
     """Counters at one moment; the use between two moments is what they differ by.
 
     Args:
-        server: the processes of a local server; none for a remote one.
-        others: the other processes that take part in the measurement.
+        server: the processes of a server that the load tester can read.
+        others: the other processes of this machine that take part in the measurement.
         named: those of the server's processes whose use is wanted for each, by name.
+
+    Raises:
+        StartError: another machine does not answer.
     """
 
     def __init__(
         self,
-        server: Sequence[psutil.Process],
+        server: Sequence[Counted],
         others: Iterable[psutil.Process] = (),
-        named: Mapping[str, psutil.Process] = MappingProxyType({}),
+        named: Mapping[str, Counted] = MappingProxyType({}),
     ) -> None:
-        self._machine = _Machine.read()
-        self._server = _Processes(server)
-        self._named = {name: _Processes([process]) for name, process in named.items()}
-        self._own = (self._server.seconds or 0.0) + sum(map(_seconds, others))
+        times = MachineTimes.read()
+        found, self._machines = _elsewhere([*server, *named.values()])
+        for one in (*server, *named.values()):
+            if isinstance(one, psutil.Process):
+                found[one] = Counters.read(one)
+        self._server = [found[one] for one in server]
+        self._named = {name: found[one] for name, one in named.items()}
+        here = (found[one] for one in server if isinstance(one, psutil.Process))
+        own = sum(one.seconds for one in here if one is not None) + sum(map(_seconds, others))
+        self._machines.insert(0, _OfMachine(times, own))
 
     def server_use(self, before: Self, seconds: float) -> ServerUse | None:
         """Return what the server used since an earlier reading; None if that is unknown.
@@ -101,7 +177,7 @@ class Reading:
             before: the earlier reading.
             seconds: the time between the two.
         """
-        return self._server.use(before._server, seconds)
+        return _use(before._server, self._server, seconds)
 
     def uses(self, before: Self, seconds: float) -> dict[str, ServerUse]:
         """Return what each of the named processes used, as far as that is known.
@@ -111,24 +187,45 @@ class Reading:
             seconds: the time between the two.
         """
         found = {
-            name: processes.use(before._named[name], seconds)
-            for name, processes in self._named.items()
+            name: _use([before._named[name]], [counters], seconds)
+            for name, counters in self._named.items()
         }
         return {name: use for name, use in found.items() if use is not None}
 
     def machine_use(self, before: Self, seconds: float) -> MachineUse | None:
         """Return what others used since an earlier reading; None if that is unknown.
 
+        Of several machines, it is the one of which others used most.
+
         Args:
             before: the earlier reading.
             seconds: the time between the two.
         """
-        total = self._machine.total - before._machine.total
-        if seconds < _SHORTEST or total <= 0:
+        if seconds < _SHORTEST:
             return None
-        other = self._machine.busy - before._machine.busy - (self._own - before._own)
-        steal = self._machine.steal - before._machine.steal
-        return MachineUse(round(max(0.0, other) / total, 4), round(max(0.0, steal) / total, 4))
+        uses = [
+            after.use(earlier)
+            for earlier, after in zip(before._machines, self._machines, strict=True)
+        ]
+        known = [use for use in uses if use is not None]
+        return max(known, key=lambda use: use.other + use.steal, default=None)
+
+
+def _elsewhere(
+    processes: Iterable[Counted],
+) -> tuple[dict[Counted, Counters | None], list[_OfMachine]]:
+    """Ask each other machine once, for all of its processes."""
+    asked: dict[Elsewhere, dict[int, RemoteProcess]] = {}
+    for one in processes:
+        if isinstance(one, RemoteProcess):
+            asked.setdefault(one.machine, {})[one.pid] = one
+    found: dict[Counted, Counters | None] = {}
+    machines = []
+    for machine, by_pid in asked.items():
+        times, counters = machine.counters(list(by_pid))
+        found |= {one: counters.get(pid) for pid, one in by_pid.items()}
+        machines.append(_OfMachine(times, sum(one.seconds for one in counters.values())))
+    return found, machines
 
 
 def _seconds(process: psutil.Process) -> float:

@@ -33,6 +33,40 @@ run "addresses_stay" {
   }
 }
 
+run "a_study" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      google_compute_firewall.study[0].source_tags == toset(["memlite-load", "memlite-server"]),
+      google_compute_firewall.study[0].target_tags == toset(["memlite-server"]),
+      one(google_compute_firewall.study[0].allow).ports == tolist(["21000-21099"]),
+      google_compute_firewall.study_ssh[0].source_tags == toset(["memlite-load"]),
+      google_compute_firewall.study_ssh[0].target_tags == toset(["memlite-server"]),
+      one(google_compute_firewall.study_ssh[0].allow).ports == tolist(["22"]),
+    ])
+    error_message = "A study cannot reach its servers, or others can."
+  }
+
+  assert {
+    condition     = output.study.tag == "memlite-server" && output.study.ports == "21000:21099"
+    error_message = "gcp-bench is told other VMs or ports."
+  }
+}
+
+run "no_study_without_load_generators" {
+  command = plan
+
+  variables {
+    load_generators = { count = 0 }
+  }
+
+  assert {
+    condition     = length(google_compute_firewall.study) + length(google_compute_firewall.study_ssh) == 0
+    error_message = "There is a rule that nobody needs."
+  }
+}
+
 run "names" {
   assert {
     condition = alltrue([

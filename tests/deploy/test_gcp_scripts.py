@@ -21,6 +21,7 @@ import pytest
 from memlite.loadtest.options import parse
 from tests.deploy.module import MODULE, blocks, resources
 from tests.support.servers import running
+from tests.support.sshd import needs_sshd, sshd
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,8 +69,13 @@ match arguments[:2]:
         sys.exit((world / "no-credentials").exists())
     case ["config", "get-value"]:
         print("" if (world / "no-project").exists() else "my-project")
+    case ["compute", "instances"]:
+        print((world / "instances").read_text(), end="")
     case ["compute", "ssh"]:
         command = arguments[arguments.index("--command") + 1]
+        if (world / "refuses").exists() and arguments[2] == (world / "refuses").read_text():
+            sys.exit("ssh: refused")
+        command = command.replace("/etc/ssh/ssh_host_ed25519_key.pub", str(world / "host.pub"))
         sys.exit(subprocess.run(["bash", "-c", command], cwd=world / "there").returncode)
     case ["compute", "scp"]:
         source, target = arguments[-2:]
@@ -79,9 +85,22 @@ match arguments[:2]:
         shutil.copytree(world / "there" / source, target, dirs_exist_ok=True)
 """
 
+# A study takes minutes: where a test says so, a comparison takes its place, on the same machines.
 MEMLITE = """
+import os, pathlib, sys
+arguments = sys.argv[1:]
+if arguments[:2] == ["bench", "study"] and "AS_STUDY" in os.environ:
+    arguments[1:2] = ["compare", *os.environ["AS_STUDY"].split()]
+    pathlib.Path("keys-then").write_text(pathlib.Path(".ssh/authorized_keys").read_text())
+if "SSH_CONNECTION" in os.environ and "WORLD" in os.environ:
+    os.chdir(os.environ["WORLD"])
+os.execv(sys.executable, [sys.executable, "-m", "memlite", *arguments])
+"""
+
+# As if all machines had an sshd at the usual port.
+SSH = """
 import os, sys
-os.execv(sys.executable, [sys.executable, "-m", "memlite", *sys.argv[1:]])
+os.execv(os.environ["REAL_SSH"], ["ssh", "-p", os.environ["SSH_PORT"], *sys.argv[1:]])
 """
 
 PLAN = {
@@ -121,8 +140,9 @@ class World:
         self.programs = path / "bin"
         self.programs.mkdir()
         for name in ("bash", "env", "dirname", "basename", "date", "mkdir", "rm", "mktemp", "grep",
-                     "cat", "timeout", "sleep"):  # fmt: skip
-            (self.programs / name).symlink_to(shutil.which(name))
+                     "cat", "timeout", "sleep", "sed", "ssh-keygen"):  # fmt: skip
+            if (found := shutil.which(name)) is not None:
+                (self.programs / name).symlink_to(found)
         self.program("tofu", TOFU)
         self.program("gcloud", GCLOUD)
         self.program("memlite", MEMLITE)
@@ -141,8 +161,11 @@ class World:
         (self.path / "state").write_text("google_storage_bucket.bucket\n")
         outputs = {
             "project": "my-project",
-            "load_generators": {name: {"zone": "z1"} for name in generators},
+            "load_generators": {
+                name: {"zone": "z1", "address": "127.0.0.1"} for name in generators
+            },
             "bench_targets": servers,
+            "study": {"tag": "memlite-server", "ports": "21000:21099"},
         }
         found = {name: {"value": value} for name, value in outputs.items()}
         (self.path / "outputs.json").write_text(json.dumps(found))
@@ -346,13 +369,91 @@ def test_bench_measures_and_fetches_results(world):
     assert done.stdout.strip().endswith("found/report.html")
 
 
-def test_a_study_is_measured_on_the_load_generator(world):
-    """A study takes minutes; that its command is run there is seen by its help."""
+def has_machines(world, *names):
+    (world.path / "instances").write_text(
+        "".join(f"{name}\tz1\t127.0.0.{number}\n" for number, name in enumerate(names, 1))
+    )
+    (world.path / "host.pub").write_text("ssh-ed25519 AAAA root@there\n")
+
+
+def has_no_keys(world):
+    there = world.path / "there"
+    return not (there / ".ssh" / "authorized_keys").read_text() and not [
+        *there.glob(".memlite-study-*")
+    ]
+
+
+@needs_sshd
+def test_a_study_is_measured_on_the_vms_of_servers(world):
+    """That its command is right is seen by its help: all options before that are parsed."""
     world.is_up(["127.0.0.1:1=disk"])  # a server that does not answer does not matter
+    has_machines(world, "memlite-disk-1", "memlite-bucket-x")
     done = world.run("gcp-bench", "--yes", "--study", "--out", "found", "--", "--help")
     assert "usage: memlite bench study" in done.stdout
-    assert "a study of servers and proxies on that machine" in done.stdout
+    assert "a study of servers and proxies on:" in done.stdout
+    assert "memlite-bucket-x: 127.0.0.2" in done.stdout
     assert "does not answer" not in done.stderr
+    assert has_no_keys(world)
+
+
+@needs_sshd
+@pytest.mark.slow
+def test_a_study_reaches_the_vms_with_a_key_that_is_removed(world):
+    keys, before = world.path / "there" / ".ssh" / "authorized_keys", "# mine\n"
+    keys.parent.mkdir()
+    keys.write_text(before)
+    world.program("ssh", SSH)
+    world.is_up(["127.0.0.1:1=disk"])
+    has_machines(world, "memlite-disk-1", "memlite-bucket-x")
+    (world.path / "sshd").mkdir()
+    there = {"PATH": world.programs, "PYTHONPATH": ROOT, "WORLD": world.path}
+    with sshd(world.path / "sshd", keys, there) as running:
+        port = running.ssh[running.ssh.index("-p") + 1]
+        shutil.copy(world.path / "sshd" / "host.pub", world.path)
+        done = world.run(
+            "gcp-bench", "--yes", "--study", "--out", "found", "--", "--clients", 2,
+            "--operations", 200, "--warm-up", "0s", "--repetitions", 1, "--keys", 100,
+            AS_STUDY="--cluster=2 --paths=proxied --no-report", REAL_SSH=shutil.which("ssh"),
+            SSH_PORT=port,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((world.path / "found" / "results.json").read_text())
+    (target,) = found["targets"]
+    assert {name: one["machine"] for name, one in target["placed"].items()} == {
+        "node-1": "127.0.0.1",
+        "node-2": "127.0.0.2",
+        "proxy": "127.0.0.1",
+    }
+    assert all(0 <= int(one.rpartition(":")[2]) - 21000 < 100
+               for one in target["details"]["nodes"].split(", "))  # fmt: skip
+    # There was a line for each VM, which lets in the load generator for the launcher alone.
+    (first, second) = (
+        (world.path / "there" / "keys-then").read_text().removeprefix(before).splitlines()
+    )
+    assert first == second
+    assert first.startswith('restrict,from="127.0.0.1",expiry-time="20')
+    assert ',command="memlite bench launcher" ssh-ed25519 ' in first
+    assert keys.read_text() == before
+    assert not [*(world.path / "there").glob(".memlite-study-*")]
+
+
+@needs_sshd
+def test_the_key_of_a_study_is_removed_after_a_failure(world):
+    world.is_up(["127.0.0.1:1=disk"])
+    has_machines(world, "memlite-disk-1", "memlite-disk-2")
+    (world.path / "refuses").write_text("memlite-disk-2")
+    done = world.run("gcp-bench", "--yes", "--study", "--out", "found")
+    assert done.returncode == 1
+    assert "gcp-bench: memlite-disk-2 gives no access" in done.stderr
+    assert "memlite-disk-2: remove the line that ends with .memlite-study-" in done.stderr
+    assert has_no_keys(world)
+
+
+def test_a_study_needs_vms_of_servers(world):
+    world.is_up(["127.0.0.1:1=disk"])
+    has_machines(world)
+    done = world.run("gcp-bench", "--yes", "--study")
+    assert (done.returncode, "no VM of a server is running" in done.stderr) == (1, True)
 
 
 @pytest.mark.slow
@@ -475,7 +576,7 @@ def test_settings_on_the_page_are_the_modules():
 
 def test_gcp_bench_reads_the_modules_outputs():
     asked = set(re.findall(r'found\["(\w+)"\]', (ROOT / "scripts" / "gcp-bench").read_text()))
-    assert asked == {"project", "load_generators", "bench_targets"}
+    assert asked == {"project", "load_generators", "bench_targets", "study"}
     assert asked <= blocks(MODULE, "output").keys()
     assert "google_storage_bucket.bucket" in (ROOT / "scripts" / "gcp-down").read_text()
     assert "bucket" in resources(MODULE)["google_storage_bucket"]

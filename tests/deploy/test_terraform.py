@@ -220,6 +220,8 @@ SLIPS = [
     ("servers.tf", "settings.count + 1", "settings.count", "counts"),
     ("identity.tf", "/objects/install/", "/objects/", "backends"),
     ("groups.tf", '"NONE" : null', "null : null", "cluster"),
+    ("firewall.tf", "[local.load_tag, local.server_tag]", "[local.load_tag]", "network"),
+    ("firewall.tf", "firewall && var.load_generators.count > 0", "firewall", "network"),
     ("firewall.tf", "length(local.groups) > 0", "length(local.managed) > 0", "cluster"),
     ("cluster.tf", "${local.bucket}/cluster", "${local.bucket}/items", "cluster"),
     ("cluster.tf", '"%%"', '"%"', "cluster"),

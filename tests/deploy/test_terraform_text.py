@@ -32,6 +32,8 @@ def firewall_is_closed(module: Path) -> None:
         "cluster": None,
         "health_checks": ["35.191.0.0/16", "130.211.0.0/22"],
         "ssh": ["35.235.240.0/20"],
+        "study": None,
+        "study_ssh": None,
     }
     assert rules["clients"]["source_tags"] == ["${local.load_tag}"]
     memlite = [{"protocol": "tcp", "ports": ["${tostring(var.port)}"]}]
@@ -40,14 +42,25 @@ def firewall_is_closed(module: Path) -> None:
         "cluster": memlite,
         "health_checks": memlite,
         "ssh": [{"protocol": "tcp", "ports": ["22"]}],
+        "study": [
+            {
+                "protocol": "tcp",
+                "ports": ["${local.study_ports.first}-${local.study_ports.last}"],
+            }
+        ],
+        "study_ssh": [{"protocol": "tcp", "ports": ["22"]}],
     }
     servers = ["${local.server_tag}"]
     assert rules["cluster"]["source_tags"] == servers
+    assert rules["study"]["source_tags"] == ["${local.load_tag}", *servers]
+    assert rules["study_ssh"]["source_tags"] == ["${local.load_tag}"]
     assert {name: rule.get("target_tags") for name, rule in rules.items()} == {
         "clients": servers,
         "cluster": servers,
         "health_checks": servers,
         "ssh": [*servers, "${local.load_tag}"],
+        "study": servers,
+        "study_ssh": servers,
     }
     assert "0.0.0.0/0" not in str(resources(module))
 
@@ -172,6 +185,8 @@ SLIPS = [
     ("firewall.tf", '["35.235.240.0/20"]', '["35.235.240.0/20", "0.0.0.0/0"]'),
     ("firewall.tf", '["22"]', '["22", "11211"]'),
     ("firewall.tf", "target_tags   = [local.server_tag]", ""),
+    ("firewall.tf", "[local.load_tag, local.server_tag]", '["others"]'),
+    ("firewall.tf", "source_tags = [local.load_tag]", 'source_ranges = ["10.0.0.0/8"]'),
     ("firewall.tf", "source_tags = [local.server_tag]", 'source_ranges = ["10.0.0.0/8"]'),
     ("firewall.tf", "target_tags   = [local.server_tag, local.load_tag]", ""),
     ("servers.tf", 'block-project-ssh-keys = "TRUE"', ""),

@@ -1,7 +1,7 @@
 """What a measurement tells about a server, or a cluster, that a plan can use."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +10,15 @@ from memlite.loadtest import scaling, selection
 from memlite.loadtest.capacity.request import Request, UnknowableError
 from memlite.loadtest.defaults import PROXIED
 from memlite.loadtest.doubt import machine_doubt
-from memlite.loadtest.results import Interval, Point, Repetition, Results, ServerUse, TargetInfo
+from memlite.loadtest.results import (
+    Interval,
+    Placed,
+    Point,
+    Repetition,
+    Results,
+    ServerUse,
+    TargetInfo,
+)
 from memlite.loadtest.statistics import interval
 from memlite.loadtest.units import grouped, percent, size
 
@@ -124,8 +132,10 @@ def measured(results: Results, target: TargetInfo, request: Request) -> Measured
     workers = _workers(target, points)
     parts = tuple(_parts(target, saturated, workers))
     busy = sum(part.demand.mean for part in _parts(target, lightest, workers))
-    shared = saturated.generator_limited or _machine_is_full(
-        saturated, float(results.machine.get("cores", 0))
+    shared = saturated.generator_limited or (
+        _one_is_full(saturated, target.placed)
+        if target.placed
+        else _machine_is_full(saturated, float(results.machine.get("cores", 0)))
     )
     return Measured(
         target=target,
@@ -136,7 +146,7 @@ def measured(results: Results, target: TargetInfo, request: Request) -> Measured
         fixed=max(0.0, lightest.p99.mean - TAIL * busy),
         model_error=_model_error(closed, parts, _delay(lightest, busy, load), load),
         shared=shared,
-        doubts=tuple(_doubts(results, points, saturated, shared=shared)),
+        doubts=tuple(_doubts(results, target, points, saturated, shared=shared)),
     )
 
 
@@ -249,6 +259,16 @@ def _model_error(
     )
 
 
+def _one_is_full(point: Point, placed: Mapping[str, Placed]) -> bool:
+    """Return whether nodes and proxies used the cores of one of several machines."""
+    known = [one.processes for one in point.repetitions if one.processes]
+    shares = [scaling.machine_shares(one, placed) for one in known]
+    machines = {machine for one in shares for machine in one}
+    return any(
+        sum(one.get(machine, 0.0) for one in shares) / len(shares) >= _BUSY for machine in machines
+    )
+
+
 def _machine_is_full(point: Point, cores: float) -> bool:
     """Return whether everything together used the cores of this machine."""
     known = [one for one in point.repetitions if _uses(one)]
@@ -264,12 +284,19 @@ def _machine_is_full(point: Point, cores: float) -> bool:
 
 
 def _doubts(
-    results: Results, points: Sequence[Point], saturated: Point, *, shared: bool
+    results: Results,
+    target: TargetInfo,
+    points: Sequence[Point],
+    saturated: Point,
+    *,
+    shared: bool,
 ) -> Iterator[str]:
     if all(len(point.repetitions) == 1 for point in points):
         yield "there was one repetition, so the ranges leave out chance"
     if saturated.generator_limited:
         yield "the load generator was the limit, so servers may be able to do more"
+    elif shared and target.placed:
+        yield "a machine was busy with all that shared it, and may do more elsewhere"
     elif shared:
         yield "servers and load generator shared a machine that was busy, and may do more elsewhere"
     doubt = machine_doubt(points)

@@ -1,6 +1,7 @@
 """The runs of an experiment: those that are there, and those that are still to be measured."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
+from memlite.loadtest.remote.machine import RemoteMachine
 from memlite.loadtest.results import Point, Results
 from memlite.loadtest.resuming import locked
 from memlite.loadtest.workload_files import as_dict
@@ -55,7 +57,11 @@ def check(design: Design, folder: Path) -> None:
 
 
 def measure(
-    design: Design, folder: Path, progress: RunProgress, pool: Pool | None = None
+    design: Design,
+    folder: Path,
+    progress: RunProgress,
+    pool: Pool | None = None,
+    machines: Sequence[RemoteMachine] = (),
 ) -> list[Measured]:
     """Measure what has not been measured yet; return all runs in their order.
 
@@ -65,6 +71,7 @@ def measure(
         progress: shows how far it is.
         pool: load generators for all runs, as many as the runs have; None to start those of each
             run with it.
+        machines: where servers and proxies run, if they are connected already.
 
     Raises:
         ConfigError: what has been measured is something else.
@@ -81,7 +88,7 @@ def measure(
                 for name, level in zip(design.names, design.chosen(one.levels), strict=True)
             )
             progress.start_run(described)
-            found[one] = _measured(design, one, folder, progress, pool)
+            found[one] = _measured(design, one, folder, progress, pool, machines)
             progress.finish_run()
     return [Measured(one, results) for one, results in found.items() if results is not None]
 
@@ -96,9 +103,14 @@ def missing_of(design: Design, folder: Path) -> list[Run]:
 
 
 def _measured(
-    design: Design, one: Run, folder: Path, progress: RunProgress, pool: Pool | None
+    design: Design,
+    one: Run,
+    folder: Path,
+    progress: RunProgress,
+    pool: Pool | None,
+    machines: Sequence[RemoteMachine],
 ) -> Results:
-    results = with_checks(run(_plan(design, one, folder), progress.display, pool))
+    results = with_checks(run(_plan(design, one, folder, machines), progress.display, pool))
     if results.partial and not results.failure:
         raise KeyboardInterrupt
     problem = results.failure or problem_of(results)
@@ -108,13 +120,13 @@ def _measured(
     return results
 
 
-def _plan(design: Design, one: Run, folder: Path) -> Plan:
+def _plan(design: Design, one: Run, folder: Path, machines: Sequence[RemoteMachine] = ()) -> Plan:
     """Return the plan of a run; a new one each time, as targets keep what they have started."""
     arguments = design.arguments(one)
     parsed = parse(arguments)
     if parsed is None:
         raise ConfigError("bench: --help belongs before --factor")
-    return replace(plan_of(parsed, arguments, folder), bursts=False)
+    return replace(plan_of(parsed, arguments, folder, machines), bursts=False)
 
 
 def _path(one: Run, folder: Path) -> Path:

@@ -111,7 +111,7 @@ class Sweep:
         resources: what requests use, the load generator last.
         loads: in order of the number of clients.
         think_time: the mean over the loads, in seconds.
-        cores: of this machine, if the target ran on it as well; otherwise 0.
+        cores: of this machine, if all of the target ran on it as well; otherwise 0.
         doubt: what else kept the machine busy meanwhile; empty if nothing did.
     """
 
@@ -187,7 +187,8 @@ def _sweep(
         traces: what proxies' traces have of a point, by its identity.
     """
     counts = {**counts, GENERATOR: results.workers}
-    cores = int(results.machine.get("cores", 0))
+    apart = any(one.name == name and one.placed for one in results.targets)
+    cores = 0 if apart else int(results.machine.get("cores", 0))
     loads = _with_think_times(
         [_load(one, pipeline, counts, cores, traces.get(id(one), {})) for one in points], points
     )

@@ -2,28 +2,22 @@
 
 import contextlib
 import itertools
-import os
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-import psutil
-
 from memlite.client.address import Address
 from memlite.cluster.topology import Node, Topology
-from memlite.core.errors import StartError
-from memlite.loadtest.targets import LaunchedServer, LaunchSettings, Target, last_line
+from memlite.loadtest.launching import Launch
+from memlite.loadtest.places import HERE, Place, Started, in_turn, started
+from memlite.loadtest.targets import LaunchedServer, LaunchSettings, Target
 from memlite.loadtest.together import together
-from memlite.testing import process
 
 __all__ = ["SAMPLE", "TAG", "TracedCluster", "prefixes"]
 
 SAMPLE: Final = 10
 """The proxy traces one request in so many: tracing all would take more of its time than they do."""
 TAG: Final = "{}"
-_PROXY: Final = (sys.executable, "-P", "-m", "memlite", "proxy")
 
 
 class TracedCluster(Target):
@@ -34,22 +28,30 @@ class TracedCluster(Target):
         trace: the file that the proxy writes.
         settings: how to launch the nodes.
         backend: theirs: ``memory``, ``file`` or ``memcached``.
+        places: where they and the proxy are started, in turn.
 
     Raises:
         ConfigError: the nodes have no such options.
     """
 
     def __init__(
-        self, nodes: int, trace: Path, settings: LaunchSettings, backend: str = "memory"
+        self,
+        nodes: int,
+        trace: Path,
+        settings: LaunchSettings,
+        backend: str = "memory",
+        places: Sequence[Place] = (HERE,),
     ) -> None:
         super().__init__(f"{nodes} nodes", "cluster")
+        of_nodes, (self._of_proxy,) = in_turn(places, nodes, 1)
         self._nodes = [
-            LaunchedServer(f"node {number}", backend, settings) for number in range(1, nodes + 1)
+            LaunchedServer(f"node {number}", backend, settings, place)
+            for number, place in enumerate(of_nodes, 1)
         ]
         self._trace = trace
         self._settings = settings
         self._stack = contextlib.ExitStack()
-        self._proxy: process.ServerProcess | None = None
+        self._proxy: Started | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -57,30 +59,22 @@ class TracedCluster(Target):
             for number, node in enumerate(self._nodes, 1):
                 (self.named[f"node-{number}"],) = node.processes
             self._proxy = self._start_proxy(stack)
-            self.named = {"proxy": psutil.Process(self._proxy.process.pid), **self.named}
+            self.named = {"proxy": self._proxy.process, **self.named}
             self.processes = list(self.named.values())
             self.address = self._proxy.address
             self._stack = stack.pop_all()
         return self
 
-    def _start_proxy(self, stack: contextlib.ExitStack) -> process.ServerProcess:
-        folder = stack.enter_context(
-            tempfile.TemporaryDirectory(dir=self._settings.folder, prefix=".")
+    def _start_proxy(self, stack: contextlib.ExitStack) -> Started:
+        launch = Launch(
+            "the proxy",
+            (f"--trace-sample=1/{SAMPLE}",),
+            topology="".join(self._lines()),
+            trace=str(self._trace.resolve()),
+            connections=self._settings.connections,
+            item_size=self._settings.item_size,
         )
-        file = Path(folder) / "topology.toml"
-        file.write_text("".join(self._lines()), encoding="utf-8")
-        launched = process.server(
-            *("--topology", str(file), "--trace", str(self._trace.resolve())),
-            *("--trace-sample", f"1/{SAMPLE}"),
-            command=_PROXY,
-            conn_limit=self._settings.connections,
-            max_item_size=self._settings.item_size,
-            environment=os.environ,
-        )
-        try:
-            return stack.enter_context(launched)
-        except process.ServerStartError as error:
-            raise StartError(f"bench: the proxy: {last_line(error.output)}") from None
+        return stack.enter_context(started(self._of_proxy, launch, self._settings.folder))
 
     def _lines(self) -> Iterator[str]:
         yield f'hash_tag = "{TAG}"\n'
@@ -94,8 +88,8 @@ class TracedCluster(Target):
         """Check that all nodes and the proxy are still running."""
         for node in self._nodes:
             node.check()
-        if self._proxy is not None and self._proxy.process.poll() is not None:
-            raise StartError(f"bench: the proxy has exited: {last_line(self._proxy.output)}")
+        if self._proxy is not None:
+            self._proxy.check()
 
 
 def prefixes(nodes: int) -> Sequence[str]:

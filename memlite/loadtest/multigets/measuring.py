@@ -19,6 +19,7 @@ from memlite.loadtest.multigets.runs import (
     save_runs,
     with_proxy,
 )
+from memlite.loadtest.places import HERE, Place
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.targets import LaunchSettings
@@ -33,13 +34,19 @@ _TRACE = "trace.csv"
 _ITEM_OVERHEAD = 4096
 
 
-def complete(settings: Settings, folder: Path, display: ProgressDisplay) -> list[Run]:
+def complete(
+    settings: Settings,
+    folder: Path,
+    display: ProgressDisplay,
+    places: Sequence[Place] = (HERE,),
+) -> list[Run]:
     """Measure what has not been measured yet; return everything.
 
     Args:
         settings: what to measure.
         folder: where it is kept; it exists.
         display: shows the progress.
+        places: where nodes and the proxy are started, in turn.
 
     Raises:
         ConfigError: the folder has measurements with other settings, or no request has succeeded.
@@ -53,7 +60,7 @@ def complete(settings: Settings, folder: Path, display: ProgressDisplay) -> list
         save_runs(settings, runs, folder)
 
     trace = folder / _TRACE
-    if not _measure_missing(settings, runs, folder, trace, display, keep):
+    if not _measure_missing(settings, runs, folder, trace, display, keep, places):
         raise KeyboardInterrupt
     runs = with_proxy(runs, trace)
     save_runs(settings, runs, folder)
@@ -77,6 +84,7 @@ def _measure_missing(
     trace: Path,
     display: ProgressDisplay,
     keep: Callable[[Run], None],
+    places: Sequence[Place],
 ) -> bool:
     """Measure what has not been measured yet.
 
@@ -87,6 +95,7 @@ def _measure_missing(
         trace: the file that the proxy adds to.
         display: shows the progress.
         keep: is given each measurement when it is over.
+        places: where nodes and the proxy are started, in turn.
 
     Returns:
         Whether all was measured; otherwise the user has interrupted it.
@@ -109,7 +118,7 @@ def _measure_missing(
     try:
         with (
             Pool(settings.nodes) as pool,
-            TracedCluster(settings.nodes, trace, launch, settings.backend) as target,
+            TracedCluster(settings.nodes, trace, launch, settings.backend, places) as target,
         ):
             measuring = _Measuring(settings, pool, target, display)
             measuring.store_keys()

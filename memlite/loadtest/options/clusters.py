@@ -5,6 +5,7 @@ import argparse
 from memlite.core.errors import ConfigError
 from memlite.loadtest import option_values as values
 from memlite.loadtest.defaults import BACKENDS, COMPARED_PATHS, PROXIED, WITH_PROXY
+from memlite.loadtest.options.hosts import add_hosts
 
 __all__ = ["add_cluster", "complete_comparison"]
 
@@ -47,6 +48,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an option of the proxies, such as replicas=2; may be repeated",
     )
+    add_hosts(add)
 
 
 def complete_comparison(options: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ examples:
   memlite bench run 127.0.0.1:11211 --rate 20000 --arrivals poisson
   memlite bench factorial --factor clients=2,16 --factor value-size=100,10k
   memlite bench study --quick --out study
+  memlite bench study --hosts 10.0.0.2,10.0.0.3,10.0.0.4
   memlite bench plan bench-results/today --rate 100k --p99 2ms
   memlite bench models results.json
   memlite bench multigets --sizes 1:9,16,32
@@ -56,6 +57,12 @@ def command_line() -> argparse.ArgumentParser:
     add_plan(commands)
     add_models(commands)
     add_multigets(commands)
+    add_command(
+        commands,
+        "launcher",
+        "start servers and proxies for a load tester on another machine, which runs this through "
+        "ssh (--hosts) and speaks to its standard input",
+    )
     workload = add_command(commands, "workload", "print a preset, as a starting point for your own")
     workload.add_argument(
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"

@@ -22,10 +22,13 @@ from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.multigets.analysis import compare_sizes
 from memlite.loadtest.multigets.measuring import complete
 from memlite.loadtest.multigets.measuring import missing as missing_multigets
-from memlite.loadtest.planning import new_folder, prepare
+from memlite.loadtest.places import HERE
+from memlite.loadtest.planning import machines_of, new_folder, prepare
 from memlite.loadtest.pool import Pool
 from memlite.loadtest.progress import progress_display
+from memlite.loadtest.remote.machine import reached
 from memlite.loadtest.results import Results
+from memlite.loadtest.study.common import parse_common
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.expected import expected_seconds, start_seconds
 from memlite.loadtest.study.measured import Measured, answer, doubts
@@ -62,7 +65,8 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     wanted = _study(options, others)
     design = _design(wanted)
     folder = options.out or new_folder()
-    sweeps = Sweeps(wanted, folder / SWEEPS)
+    machines = machines_of(parse_common(options.backend, others))
+    sweeps = Sweeps(wanted, folder / SWEEPS, machines)
     sweeps.plans()  # checks the options
     check(design, folder)
     check_folder(folder, wanted)
@@ -71,7 +75,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
         (folder / name).mkdir(exist_ok=True)
     began = time.monotonic()
     try:
-        with locked(folder):
+        with locked(folder), reached(machines):
             keep(folder, wanted)
             measured = _measure(sweeps, design, folder, quiet=options.quiet)
             save(folder, measured)
@@ -135,8 +139,12 @@ def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Me
         with _generators(sweeps) if left else contextlib.nullcontext() as pool:
             found = sweeps.measure(there, progress, pool)
             progress.run = "multi-gets"
-            multigets = complete(wanted.multigets, of_multigets, progress)
-            measured = measure_experiment(design, of_experiment, ExperimentProgress(progress), pool)
+            multigets = complete(
+                wanted.multigets, of_multigets, progress, sweeps.machines or (HERE,)
+            )
+            measured = measure_experiment(
+                design, of_experiment, ExperimentProgress(progress), pool, sweeps.machines
+            )
         bar.start_step("models")
         models = _models(found)
     analyses = analyse(design, measured)

@@ -11,7 +11,9 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest.files import JSON_NAME, load, write
 from memlite.loadtest.models.output import as_document
 from memlite.loadtest.results import Results
+from memlite.loadtest.study.common import without_access
 from memlite.loadtest.study.design import Study
+from memlite.loadtest.study.machines import placements
 from memlite.loadtest.study.measured import Measured, answer, doubts
 
 __all__ = ["FORMAT", "SWEEPS", "check", "keep", "runs_of", "save"]
@@ -102,6 +104,7 @@ def save(folder: Path, measured: Measured) -> None:
             }
             for table in tables
         },
+        "placed": placements(measured.sweeps),
         "models": {title: as_document(one) for title, one in measured.models.items()},
     }
     _write(folder / JSON_NAME, {**_design(measured.study), **found})
@@ -111,8 +114,11 @@ def _design(study: Study) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": _VERSION,
-        "sweeps": {sweep.name: study.arguments(sweep) for sweep in study.sweeps},
-        "experiment": {"factors": list(study.factors), "options": study.of_experiment},
+        "sweeps": {sweep.name: without_access(study.arguments(sweep)) for sweep in study.sweeps},
+        "experiment": {
+            "factors": list(study.factors),
+            "options": without_access(study.of_experiment),
+        },
         "multigets": study.multigets,
         "repetitions": study.scale.repetitions,
         "seed": study.seed,

@@ -21,6 +21,7 @@ from memlite.loadtest.report.page import PAGE_NAME, date, draw, render, run_fact
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.study.figures import sweep_plot, times_plot
+from memlite.loadtest.study.machines import names_of, placements, table_of_machines
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.sections import (
     lines,
@@ -32,6 +33,7 @@ from memlite.loadtest.units import percent
 
 __all__ = ["Section", "sections", "write"]
 
+_OF_MULTIGETS: Final = "3 nodes, proxied"
 _WORDS: Final = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes"}
 
 
@@ -91,6 +93,7 @@ def write(measured: Measured, folder: Path) -> Path:
         models=values,
         drawings=drawings,
         bound=percent(BOUND),
+        several=bool(placements(measured.sweeps)),
         run=run_facts("", measured.first),
         commands=[shlex.join(["memlite", "bench", *one]) for one in measured.study.commands],
     )
@@ -101,10 +104,13 @@ def write(measured: Measured, folder: Path) -> Path:
 
 def _subtitle(measured: Measured) -> str:
     first, scale = measured.first, measured.study.scale
+    machines = len(names_of(placements(measured.sweeps)))
+    where = "" if not machines else f"; servers and proxies on {machines} other machine"
+    where += "s" if machines > 1 else ""
     return (
         f"{date(first.started)}, {first.machine.get('cpu', 'an unknown processor')}, "
         f"{first.machine.get('cores', '?')} cores; {first.workers} load generators, "
-        f"{scale.repetitions} repetitions of {scale.duration:g} s"
+        f"{scale.repetitions} repetitions of {scale.duration:g} s{where}"
     )
 
 
@@ -168,6 +174,14 @@ def sections(measured: Measured) -> Iterator[Section]:
     )
     yield _multigets(measured)
     yield _experiment(measured)
+    placed = placements(sweeps)
+    if placed:
+        yield Section(
+            "machines",
+            "Machines",
+            [f"Clients ran on another machine. Gets of several keys: as {_OF_MULTIGETS}."],
+            [table_of_machines(placed)],
+        )
 
 
 def _present(plot: Plot | None) -> Iterator[Plot]:

@@ -12,6 +12,7 @@ from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
+from memlite.loadtest.remote.machine import RemoteMachine
 from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
@@ -31,10 +32,12 @@ class Sweeps:
     Attributes:
         study: what is measured.
         folder: each sweep has a folder in it, and in that one for each number of clients.
+        machines: where servers and proxies run; empty for this machine.
     """
 
     study: Study
     folder: Path
+    machines: Sequence[RemoteMachine] = ()
 
     def plans(self) -> dict[Sweep, Plan]:
         """Return the plan of each sweep.
@@ -136,7 +139,7 @@ class Sweeps:
         parsed = parse(arguments)
         if parsed is None:
             raise ConfigError("bench: --help belongs before other options")
-        return replace(plan_of(parsed, arguments, self.folder), bursts=False)
+        return replace(plan_of(parsed, arguments, self.folder, self.machines), bursts=False)
 
     def _loaded(self, sweep: Sweep, clients: int) -> Results | None:
         path = self._path(sweep, clients)

@@ -12,6 +12,7 @@ function __memlite_at
     test "$words[2]" = bench; and test "$words[3]" = plan; and set at "bench plan"
     test "$words[2]" = bench; and test "$words[3]" = models; and set at "bench models"
     test "$words[2]" = bench; and test "$words[3]" = multigets; and set at "bench multigets"
+    test "$words[2]" = bench; and test "$words[3]" = launcher; and set at "bench launcher"
     test "$words[2]" = bench; and test "$words[3]" = workload; and set at "bench workload"
     test "$words[2]" = cluster; and set at "cluster"
     test "$words[2]" = cluster; and test "$words[3]" = route; and set at "cluster route"
@@ -105,6 +106,7 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a report -
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a plan -d 'say how many servers and machines a load needs, from saved results'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a models -d 'compare queueing models with results saved at several numbers of clients'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a multigets -d 'compare gets of several keys that are spread over the nodes behind a proxy with gets from one of them'
+complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a launcher -d 'start servers and proxies for a load tester on another machine, which runs this through ssh (--hosts) and speaks to its standard input'
 complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload -d 'print a preset, as a starting point for your own'
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
@@ -120,6 +122,10 @@ complete -c memlite -n '__memlite_at "bench compare"' -l paths -x -d 'how reques
 complete -c memlite -n '__memlite_at "bench compare"' -l proxies -x -d 'numbers of proxies in front of the nodes; clients are spread over them (default: 1)'
 complete -c memlite -n '__memlite_at "bench compare"' -l in-flight -x -d 'most requests of each proxy at the nodes (default: no limit)'
 complete -c memlite -n '__memlite_at "bench compare"' -l proxy-option -x -d 'an option of the proxies, such as replicas=2; may be repeated'
+complete -c memlite -n '__memlite_at "bench compare"' -l hosts -x -d 'start nodes and proxies on these machines, in turn, through ssh: names or addresses, such as 10.0.0.2,admin@10.0.0.3 (default: this machine)'
+complete -c memlite -n '__memlite_at "bench compare"' -l ssh -x -d 'ssh and its options, such as \'ssh -i key\' (default: ssh)'
+complete -c memlite -n '__memlite_at "bench compare"' -l remote-memlite -x -d 'memlite on these machines, which must be of the same version (default: memlite)'
+complete -c memlite -n '__memlite_at "bench compare"' -l ports -x -d 'the ports to listen on there, which a firewall lets through (default: any)'
 complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench compare"' -l title -x -d 'title of the report'
@@ -264,6 +270,8 @@ complete -c memlite -n '__memlite_at "bench multigets"' -l repetitions -x -d 'me
 complete -c memlite -n '__memlite_at "bench multigets"' -l seed -x -d 'random seed, of the order as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench multigets"' -l out -r -F -d 'output directory; one with measurements of the same options is completed (default: bench-results/<time>)'
 complete -c memlite -n '__memlite_at "bench multigets"' -s q -l quiet -d 'do not show progress'
+
+complete -c memlite -n '__memlite_at "bench launcher"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a mixed

@@ -33,7 +33,17 @@ CASES = [
     (
         ["bench", ""],
         {
-            *("compare", "factorial", "models", "multigets", "plan", "report", "run", "study"),
+            *(
+                "compare",
+                "factorial",
+                "models",
+                "multigets",
+                "launcher",
+                "plan",
+                "report",
+                "run",
+                "study",
+            ),
             "workload",
         },
     ),

@@ -1,0 +1,36 @@
+"""Options about the machines on which clusters are started."""
+
+from collections.abc import Callable
+
+from memlite.loadtest import option_values as values
+
+__all__ = ["add_hosts"]
+
+
+def add_hosts(add: Callable[..., object]) -> None:
+    """Add the options by a group's ``add_argument``."""
+    add(
+        "--hosts",
+        type=values.checked(values.hosts),
+        metavar="LIST",
+        help="start nodes and proxies on these machines, in turn, through ssh: names or addresses, "
+        "such as 10.0.0.2,admin@10.0.0.3 (default: this machine)",
+    )
+    add(
+        "--ssh",
+        type=values.checked(values.command),
+        metavar="COMMAND",
+        help="ssh and its options, such as 'ssh -i key' (default: ssh)",
+    )
+    add(
+        "--remote-memlite",
+        type=values.checked(values.command),
+        metavar="COMMAND",
+        help="memlite on these machines, which must be of the same version (default: memlite)",
+    )
+    add(
+        "--ports",
+        type=values.checked(values.ports),
+        metavar="FIRST:LAST",
+        help="the ports to listen on there, which a firewall lets through (default: any)",
+    )

@@ -1,0 +1,158 @@
+"""Where servers and proxies that are measured run: on this machine, or on others."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import psutil
+
+from memlite.core.errors import StartError
+from memlite.loadtest.launching import Launch, last_line, launched
+from memlite.loadtest.results import Placed
+from memlite.loadtest.usage import Counted
+from memlite.testing.process import ServerProcess
+
+__all__ = ["HERE", "Place", "Started", "in_turn", "started"]
+
+
+class Started(Protocol):
+    """A server or a proxy that was started."""
+
+    @property
+    def address(self) -> tuple[str, int] | str:
+        """Where clients connect."""
+
+    @property
+    def process(self) -> Counted:
+        """The process, whose use of processors can be read."""
+
+    @property
+    def disk(self) -> str:
+        """The type of the file system that its files are on."""
+
+    def check(self) -> None:
+        """Check that it is still running.
+
+        Raises:
+            StartError: it has exited.
+        """
+
+
+class Place(Protocol):
+    """A machine that servers and proxies can be started on; a context manager that reaches it."""
+
+    def __enter__(self) -> Self:
+        """Connect to it, unless that was done already.
+
+        Raises:
+            StartError: it cannot be reached, or has no memlite of this version.
+        """
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End what was started there, when everybody who entered it has left."""
+
+    @property
+    def placed(self) -> Placed | None:
+        """The machine, for the report; None for this one. Valid inside the context."""
+
+    def start(self, launch: Launch, folder: Path) -> contextlib.AbstractContextManager[Started]:
+        """Return a context in which a server or a proxy runs.
+
+        Args:
+            launch: what to start.
+            folder: the parent directory of temporary files, on this machine.
+
+        Raises:
+            ConfigError: there is no memcached.
+            StartError: it does not start.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _StartedHere:
+    name: str
+    running: ServerProcess
+    process: Counted
+    disk: str
+
+    @property
+    def address(self) -> tuple[str, int] | str:
+        return self.running.address
+
+    def check(self) -> None:
+        if self.running.process.poll() is not None:
+            raise StartError(f"bench: {self.name} has exited: {last_line(self.running.output)}")
+
+
+class _Here:
+    """This machine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def placed(self) -> None:
+        return None
+
+    @contextlib.contextmanager
+    def start(self, launch: Launch, folder: Path) -> Iterator[Started]:
+        with launched(launch, folder) as (running, own):
+            process = psutil.Process(running.process.pid)
+            yield _StartedHere(launch.name, running, process, _file_system(own))
+
+
+HERE: Final[Place] = _Here()
+"""This machine."""
+
+
+@contextlib.contextmanager
+def started(place: Place, launch: Launch, folder: Path) -> Iterator[Started]:
+    """Reach a machine, and run a server or a proxy there, while the context lasts.
+
+    Args:
+        place: the machine.
+        launch: what to start.
+        folder: the parent directory of temporary files, on this machine.
+
+    Raises:
+        ConfigError: there is no memcached.
+        StartError: it does not start.
+    """
+    with place, place.start(launch, folder) as running:
+        yield running
+
+
+def in_turn(places: Sequence[Place], nodes: int, proxies: int) -> tuple[list[Place], list[Place]]:
+    """Return where each node and each proxy of a cluster runs.
+
+    Each is where the fewest are already, nodes first. So proxies are on other machines than nodes
+    if there are enough.
+
+    Args:
+        places: one or more.
+        nodes: how many there are.
+        proxies: likewise.
+    """
+    chosen = [places[number % len(places)] for number in range(nodes + proxies)]
+    return chosen[:nodes], chosen[nodes:]
+
+
+def _file_system(path: Path) -> str:
+    """Return the type of the file system that holds `path`."""
+    mount_point, kind = "", "unknown"
+    for part in psutil.disk_partitions(all=True):
+        contains = str(path.resolve()).startswith(part.mountpoint)
+        if contains and len(part.mountpoint) >= len(mount_point):
+            mount_point, kind = part.mountpoint, part.fstype
+    return kind

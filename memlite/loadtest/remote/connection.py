@@ -1,0 +1,166 @@
+"""The load tester's end of a connection to ``memlite bench launcher`` on another machine."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Final
+
+from memlite.core.errors import StartError
+from memlite.loadtest.launching import last_line
+from memlite.loadtest.remote.launcher import PATIENCE
+
+__all__ = ["Connection"]
+
+_BEATS: Final = 6  # signs of life in the time after which silence means that we are gone
+_ANSWER_SECONDS: Final = 90.0  # more than a server may take to start, or to stop
+_END_SECONDS: Final = 40.0
+_NOT_FOUND: Final = 127  # of a shell: there is no such program
+
+
+class Connection:
+    """A launcher on another machine, and the program that connects it.
+
+    Several threads may ask; the launcher does one thing after the other.
+
+    Args:
+        host: the machine, for messages.
+        command: the command line that runs the launcher there.
+        patience: seconds without a sign of life after which the launcher ends.
+    """
+
+    def __init__(self, host: str, command: Sequence[str], patience: float = PATIENCE) -> None:
+        self._host = host
+        self._command = command
+        self._patience = patience
+        self._asking = threading.Lock()
+        self._sending = threading.Lock()
+        self._closing = threading.Event()
+        self._received = b""
+        self._number = 0
+
+    _process: subprocess.Popen[bytes]
+    _errors: BinaryIO
+    _beating: threading.Thread
+
+    def open(self) -> None:
+        """Start the program, without waiting for the launcher.
+
+        Raises:
+            StartError: there is no such program.
+        """
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - what the user asked for
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                # Out of reach of Ctrl-C: it must outlive the measurement.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._errors.close()
+            raise StartError(f"bench: {self._host}: {self._command[0]}: {error.strerror}") from None
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+        self._beating.start()
+
+    def greeting(self) -> Mapping[str, Any]:
+        """Return what the launcher says first.
+
+        Raises:
+            StartError: the machine cannot be reached, or has no memlite with a launcher.
+        """
+        found = self._receive()
+        if "memlite" not in found:
+            raise StartError(f"bench: {self._host}: no launcher answers there, but {found}")
+        return found
+
+    def ask(self, request: str, of: object = None) -> Any:
+        """Send a request and return what the reply has.
+
+        Raises:
+            StartError: the launcher refuses, does not answer, or cannot be reached any more.
+        """
+        with self._asking:
+            found = self._ask(request, of)
+        if "error" in found:
+            raise StartError(f"bench: {self._host}: {found['error']}")
+        return found["found"]
+
+    def _ask(self, request: str, of: object) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "do": request, "of": of}
+        try:
+            self._send(json.dumps(message).encode() + b"\n")
+        except OSError:
+            raise self._lost() from None
+        # What came for a request that the user has interrupted is not for this one.
+        while (found := self._receive()).get("id") != self._number:
+            pass
+        return found
+
+    def close(self) -> None:
+        """End everything there, and wait for that."""
+        self._closing.set()
+        self._beating.join()
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        assert self._process.stdout is not None  # noqa: S101 - likewise
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def _beat(self) -> None:
+        while not self._closing.wait(self._patience / _BEATS):
+            with contextlib.suppress(OSError):
+                self._send(b"\n")
+
+    def _send(self, data: bytes) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        with self._sending:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker
+        file, deadline = self._process.stdout.fileno(), time.monotonic() + _ANSWER_SECONDS
+        while b"\n" not in self._received:
+            if not select.select([file], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise StartError(f"bench: {self._host} does not answer")
+            data = os.read(file, 1 << 16)
+            if not data:
+                raise self._lost()
+            self._received += data
+        line, self._received = self._received.split(b"\n", 1)
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            said = line.decode("utf-8", "replace").strip()
+            raise StartError(f"bench: {self._host}: no launcher answers there, but {said!r}")
+        return found
+
+    def _lost(self) -> StartError:
+        """Return the error when the program has ended, with what it has written last."""
+        try:
+            code = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", "replace").strip()
+        reason = last_line(said) if said else f"the connection was lost (exit code {code})"
+        if code == _NOT_FOUND:
+            reason += " (--remote-memlite names the memlite there)"
+        return StartError(f"bench: {self._host}: {reason}")

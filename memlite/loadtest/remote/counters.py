@@ -1,0 +1,73 @@
+"""What processes and a machine have used so far, as Linux tells without further packages."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["file_system", "machine_times", "process_counters"]
+
+_PROC = Path("/proc")
+
+
+def machine_times() -> tuple[float, float, float]:
+    """Return the processor time of this machine so far, in seconds over all cores.
+
+    Returns:
+        That of all kinds, what programs used, and what the hypervisor took.
+
+    Raises:
+        OSError: the system does not tell.
+    """
+    line, *_ = (_PROC / "stat").read_text(encoding="ascii").splitlines()
+    user, nice, system, *others = _seconds(line.split()[1:])
+    # Linux counts the time of guests, in the ninth and tenth field, in user and nice too.
+    return user + nice + system + sum(others[:5]), user + nice + system, others[4]
+
+
+def process_counters(pid: int) -> tuple[float, int, dict[int, float]] | None:
+    """Return what a process has used so far; None if it has ended.
+
+    Returns:
+        Its processor time in seconds, its memory in bytes, and the processor time of each thread.
+    """
+    folder = _PROC / str(pid)
+    try:
+        if _fields(folder)[0] == "Z":  # it has ended, and nobody has asked how
+            return None
+        pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
+        threads = {
+            int(one.name): _time(one) for one in (folder / "task").iterdir() if one.name.isdigit()
+        }
+        return _time(folder), pages * os.sysconf("SC_PAGE_SIZE"), threads
+    except (OSError, IndexError):
+        return None
+
+
+def file_system(path: Path) -> str:
+    """Return the type of the file system that holds `path`."""
+    mount_point, kind = "", "unknown"
+    try:
+        lines = (_PROC / "self" / "mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return kind
+    for line in lines:
+        _, point, found, *_ = line.split(" ")
+        if str(path.resolve()).startswith(point) and len(point) >= len(mount_point):
+            mount_point, kind = point, found
+    return kind
+
+
+def _time(folder: Path) -> float:
+    """Return the processor time of a process or a thread."""
+    return sum(_seconds(_fields(folder)[11:13]))
+
+
+def _fields(folder: Path) -> list[str]:
+    """Return the fields of ``stat`` from the third one on."""
+    # The second field is the program's name in parentheses, which may have spaces.
+    text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+def _seconds(ticks: Sequence[str]) -> list[float]:
+    return [int(one) / os.sysconf("SC_CLK_TCK") for one in ticks]

@@ -1,0 +1,35 @@
+"""Traces of proxies on other machines, whose clocks differ."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Final
+
+__all__ = ["add_trace"]
+
+_TIMES: Final = frozenset(("arrival", "enqueued", "dequeued", "sent", "received", "replied"))
+
+
+def add_trace(text: str, to: Path, ahead: float) -> None:
+    """Add a trace to a file of this machine, which gets a header if it is new.
+
+    Args:
+        text: the trace, with its header; a line that is not complete is left out.
+        to: the file.
+        ahead: by how many seconds the clock of the proxy is ahead of the one here.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    complete = text[: text.rfind("\n") + 1]
+    header, *rows = list(csv.reader(io.StringIO(complete))) or [[]]
+    times = [index for index, name in enumerate(header) if name in _TIMES]
+    shift = round(ahead * 1e6)
+    with to.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if header and not file.tell():
+            writer.writerow(header)
+        for row in rows:
+            for index in times:
+                row[index] = str(int(row[index]) - shift) if row[index] else ""
+            writer.writerow(row)
