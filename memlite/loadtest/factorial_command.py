@@ -10,11 +10,11 @@ from memlite.loadtest.factorial.analysis import analyse
 from memlite.loadtest.factorial.design import DESIGN_NAME, design_of, keep
 from memlite.loadtest.factorial.output import save_analysis
 from memlite.loadtest.factorial.progress import RunProgress
-from memlite.loadtest.factorial.runs import check, goes_on, measure
+from memlite.loadtest.factorial.runs import check, measure
 from memlite.loadtest.factorial.sentences import answer, doubts
 from memlite.loadtest.factorial.tables import print_table
 from memlite.loadtest.planning import new_folder, prepare
-from memlite.loadtest.resuming import locked
+from memlite.loadtest.resuming import goes_on, locked
 
 __all__ = ["measure_factorial"]
 

@@ -514,7 +514,14 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         help="a preset, see 'memlite bench workload', or a TOML file (default: %(default)s)",
     )
     add("--title", default="", help="title of the report")
-    add("--out", type=Path, metavar="DIR", help="output directory (default: bench-results/<time>)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with an interrupted run of the same options is completed "
+        "(default: bench-results/<time>)",
+    )
+    _add_mix_systems(parser)
     add(
         "--machine",
         type=values.checked(values.machine),
@@ -582,6 +589,15 @@ def _add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
     )
     add("--most", type=values.checked(values.number), metavar="NUM", help="highest load to try "
         "(default: 1024 clients, 1000000/s)")  # fmt: skip
+
+
+def _add_mix_systems(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mix-systems",
+        action="store_true",
+        help="complete measurements although the machine, Python, memlite or a server has changed "
+        "since; the report says so",
+    )
 
 
 def _add_login(parser: argparse.ArgumentParser) -> None:

@@ -556,7 +556,7 @@ class Results:
         version: `VERSION`.
         title: the report's title.
         started: start time, unix time.
-        seconds: duration of the whole run.
+        seconds: duration of the whole run; of one that was interrupted, from when it went on.
         partial: whether the run ended early.
         command: the command line.
         seed: the seed of all randomness.
@@ -574,6 +574,8 @@ class Results:
         saturation: where each target saturates, for each size of values that was measured with two
             numbers of clients or more.
         failure: why the run ended early, if the user did not interrupt it.
+        mixed: how the systems differ that it was measured on, if it was interrupted and went on
+            with another one.
     """
 
     title: str
@@ -593,5 +595,6 @@ class Results:
     knees: Sequence[Knee] = ()
     saturation: Sequence[SaturationFound] = ()
     failure: str = ""
+    mixed: str = ""
     format: str = FORMAT
     version: int = VERSION

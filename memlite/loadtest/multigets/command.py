@@ -16,7 +16,7 @@ from memlite.loadtest.multigets.runs import Settings
 from memlite.loadtest.planning import new_folder, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Interval
-from memlite.loadtest.resuming import differences, locked, systems
+from memlite.loadtest.resuming import differences, goes_on, locked, systems
 from memlite.loadtest.units import duration
 
 __all__ = ["measure_multigets", "print_comparison"]
@@ -49,8 +49,7 @@ def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
             measured_on = systems(folder, measuring=missing(settings, folder) > 0)
             runs = complete(settings, folder, display)
     except KeyboardInterrupt:
-        goes_on = f"the same command with --out {folder} goes on"
-        sys.stderr.write(f"memlite: bench: interrupted; {goes_on}\n")
+        sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
         return _INTERRUPTED
     found = compare_sizes(runs)
     warnings = doubts(runs)

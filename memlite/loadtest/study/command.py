@@ -13,7 +13,7 @@ from memlite.loadtest.factorial.analysis import analyse
 from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of
 from memlite.loadtest.factorial.design import keep as keep_design
 from memlite.loadtest.factorial.output import save_analysis
-from memlite.loadtest.factorial.runs import check, goes_on, locked, missing_of
+from memlite.loadtest.factorial.runs import check, missing_of
 from memlite.loadtest.factorial.runs import measure as measure_experiment
 from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.multigets.analysis import compare_sizes
@@ -22,6 +22,7 @@ from memlite.loadtest.multigets.measuring import missing as missing_multigets
 from memlite.loadtest.planning import new_folder, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
+from memlite.loadtest.resuming import goes_on, locked
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.output import SWEEPS, keep, save

@@ -9,6 +9,7 @@ from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import JSON_NAME, load, save
+from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.results import Results
@@ -30,10 +31,12 @@ class Sweeps:
     Attributes:
         study: what is measured.
         folder: each sweep has a folder in it, and in that one for each number of clients.
+        mixed: whether repetitions of another system are completed.
     """
 
     study: Study
     folder: Path
+    mixed: bool = False
 
     def plans(self) -> dict[Sweep, Plan]:
         """Return the plan of each sweep.
@@ -61,6 +64,7 @@ class Sweeps:
         """
         return sum(
             len(plan.targets) * plan.workload.load.repetitions
+            - self._kept(sweep, level.clients).count()
             for sweep, plan in self.plans().items()
             for level in plan.levels
             if (sweep, level.clients) not in there
@@ -94,16 +98,22 @@ class Sweeps:
         return results
 
     def _measured(self, sweep: Sweep, clients: int, progress: StudyProgress) -> Results:
-        """Measure one load, so that no more than that is lost when the user interrupts it."""
         progress.run = sweep.name
-        results = run(self._plan(sweep, [clients]), progress)
+        kept = self._kept(sweep, clients)
+        with kept.locked():
+            results = run(self._plan(sweep, [clients]), progress, kept)
         if results.partial and not results.failure:
             raise KeyboardInterrupt
         problem = results.failure or _problem(results)
         if problem:
             raise StartError(f"bench: {sweep.name}: {problem}")
         save(results, self._path(sweep, clients))
+        kept.remove()
         return results
+
+    def _kept(self, sweep: Sweep, clients: int) -> Kept:
+        settings = {"command": self.study.arguments(sweep, [clients])}
+        return Kept(self._path(sweep, clients), settings, mixed=self.mixed)
 
     def _path(self, sweep: Sweep, clients: int) -> Path:
         return self.folder / sweep.name / str(clients)

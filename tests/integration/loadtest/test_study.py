@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
@@ -53,7 +54,7 @@ class InterruptedAfter(ProgressDisplay):
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_keeps_the_loads_that_are_complete(tmp_path: Path) -> None:
+def test_an_interrupted_sweep_keeps_the_repetitions_that_are_complete(tmp_path: Path) -> None:
     scale = replace(QUICK, clients=(1, 3, 4), duration=0.05, warm_up=0.0, repetitions=2)
     wanted = study(scale, "memory", ["--workers=1", "--keys=10"], 1)
     sweeps = Sweeps(replace(wanted, sweeps=wanted.sweeps[:1]), tmp_path)
@@ -63,13 +64,19 @@ def test_an_interrupted_sweep_keeps_the_loads_that_are_complete(tmp_path: Path) 
         sweeps.measure({}, StudyProgress(InterruptedAfter(6)))
     before = sweeps.there()
     assert list(before) == [(sweep, 1)]
-    assert sweeps.missing(before) == 2 * 2 * 2
+    assert sweeps.missing(before) == 2 * 2 * 2 - 2
+    kept = tmp_path / sweep.name / "3" / "repetitions"
+    parts = {path: path.read_bytes() for path in kept.glob("steady-*")}
+    assert len(parts) == 2
     assert not (tmp_path / sweep.name / "results.json").exists()
 
     measured = sweeps.measure(before, StudyProgress(ProgressDisplay()))[sweep]
     assert sweeps.there()[sweep, 1] == before[sweep, 1]
     assert [point.clients for point in measured.points] == [1, 3, 4] * 2
     assert list(measured.points[0].repetitions) == list(before[sweep, 1].points[0].repetitions)
+    (third,) = {orjson.dumps(point.repetitions[0]) for point in measured.points[1:2]}
+    assert third == parts[kept / "steady-0-3-0.0-0-1.json"]
+    assert not kept.exists()
     saved = load(tmp_path / sweep.name)
     assert [point.clients for point in saved.points] == [1, 3, 4] * 2
     assert all(point.checks is not None for point in saved.points)
