@@ -23,7 +23,7 @@ from memlite.loadtest.multigets.command import measure_multigets
 from memlite.loadtest.planning import new_folder, plan_of, prepare, settings_of
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
-from memlite.loadtest.resuming import goes_on
+from memlite.loadtest.resuming import goes_on, measured_all
 from memlite.loadtest.summary import print_summary
 from memlite.loadtest.sweep import with_saturation
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text
@@ -32,6 +32,8 @@ __all__ = ["carry_out"]
 
 _EXIT_ERRORS = 1
 _EXIT_INTERRUPTED = 130
+# The commands that measure nothing.
+_OF_RESULTS = ("models", "plan", "report", "workload")
 
 
 def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -72,7 +74,8 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return measure_multigets(options, sys.stdout)
         return _measure(options, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("memlite: bench: interrupted before anything was measured\n")
+        before = "" if options.command in _OF_RESULTS else " before anything was measured"
+        sys.stderr.write(f"memlite: bench: interrupted{before}\n")
         return _EXIT_INTERRUPTED
 
 
@@ -150,7 +153,16 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
-    return _analyse(results, options, folder, prices, machines)
+    try:
+        return _analyse(results, options, folder, prices, machines)
+    except KeyboardInterrupt:
+        report = f"'memlite bench report {folder}' writes the report"
+        if results.partial:
+            said = f"interrupted; partial results were saved; {report}; {goes_on(folder)}"
+        else:
+            said = f"{measured_all(folder / JSON_NAME)}; {report}"
+        sys.stderr.write(f"memlite: bench: {said}\n")
+        return _EXIT_INTERRUPTED
 
 
 def _analyse(

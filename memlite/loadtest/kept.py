@@ -109,11 +109,13 @@ class Kept:
         Raises:
             ConfigError: there are repetitions of another system, or of another version.
         """
-        if not self.count():  # what an earlier run may have left
-            for path in self._folder.glob("*.json"):
-                path.unlink()
         found = systems(
-            self._folder, measuring=True, servers=servers, mixed=self._mixed, named=self._out
+            self._folder,
+            measuring=True,
+            servers=servers,
+            fresh=not self.count(),
+            mixed=self._mixed,
+            named=self._out,
         )
         files.write(self._folder / _SETTINGS, orjson.dumps(self._settings))
         return differences(found)

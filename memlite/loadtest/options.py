@@ -270,6 +270,7 @@ def _add_multigets(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="output directory; one with measurements of the same options is completed "
         "(default: bench-results/<time>)",
     )
+    _add_mix_systems(multigets)
     add("-q", "--quiet", action="store_true", help="do not show progress")
 
 
@@ -312,6 +313,7 @@ def _add_factorial(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "(default: bench-results/<time>)",
     )
     add("--no-report", action="store_true", help="save the analysis without writing a report")
+    _add_mix_systems(factorial)
     add("-q", "--quiet", action="store_true", help="do not show progress")
 
 
@@ -383,6 +385,7 @@ def _add_study(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="output directory; one with a part of the same study is completed "
         "(default: bench-results/<time>)",
     )
+    _add_mix_systems(study)
     add("-q", "--quiet", action="store_true", help="do not show progress")
 
 

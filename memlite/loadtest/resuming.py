@@ -13,7 +13,14 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest import files
 from memlite.loadtest.machine import machine, versions
 
-__all__ = ["differences", "goes_on", "locked", "refuse_other_systems", "systems"]
+__all__ = [
+    "differences",
+    "goes_on",
+    "interrupted",
+    "locked",
+    "measured_all",
+    "systems",
+]
 
 _NAME: Final = "systems.json"
 # A host may be renamed, and memory varies by little between starts of the same virtual machine.
@@ -48,6 +55,27 @@ def goes_on(folder: Path) -> str:
     return f"the same command with --out {folder} goes on"
 
 
+def interrupted(folder: Path, *, left: int) -> str:
+    """Return what to say if the user interrupts what the same command completes.
+
+    Args:
+        folder: has what was measured.
+        left: how many measurements have not been made.
+    """
+    if left:
+        return f"interrupted; {goes_on(folder)}"
+    return f"{measured_all(folder)}; the same command with --out {folder} writes the report"
+
+
+def measured_all(path: Path) -> str:
+    """Return what to say if the user interrupts the analysis, or the drawing of the report.
+
+    Args:
+        path: of what was measured.
+    """
+    return f"interrupted after everything was measured, which is in {path}"
+
+
 def differences(found: Sequence[tuple[System, System]]) -> str:
     """Return how the systems of measurements differ; empty if they do not.
 
@@ -68,7 +96,7 @@ def _differing(found: Sequence[tuple[System, System]]) -> dict[str, list[str]]:
     return {name: list(some) for name, some in values.items() if len(some) > 1}
 
 
-def refuse_other_systems(
+def _refuse_other_systems(
     folder: Path, before: Sequence[tuple[System, System]], here: tuple[System, System]
 ) -> None:
     """Refuse to go on with measurements of another system.
@@ -98,6 +126,7 @@ def systems(
     *,
     measuring: bool,
     servers: Mapping[str, str] = MappingProxyType({}),
+    fresh: bool = False,
     mixed: bool = False,
     named: Path | None = None,
 ) -> list[tuple[System, System]]:
@@ -107,6 +136,7 @@ def systems(
         folder: it keeps them in a file.
         measuring: whether this process is about to measure there.
         servers: the versions of further servers, by name.
+        fresh: whether nothing has been measured there: then what the file says is forgotten.
         mixed: whether it may, although the system is another one.
         named: the folder that the user knows, if that is another.
 
@@ -115,7 +145,7 @@ def systems(
     """
     path = folder / _NAME
     try:
-        saved = orjson.loads(path.read_bytes()) if path.exists() else []
+        saved = orjson.loads(path.read_bytes()) if path.exists() and not fresh else []
         found = [(one["machine"], one["versions"]) for one in saved]
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
@@ -124,7 +154,7 @@ def systems(
     here = machine(), {**versions(), **servers}
     if measuring and here not in found:
         if not mixed:
-            refuse_other_systems(named or folder, found, here)
+            _refuse_other_systems(named or folder, found, here)
         found.append(here)
         document = [{"machine": one, "versions": other} for one, other in found]
         files.write(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")

@@ -22,7 +22,7 @@ from memlite.loadtest.multigets.measuring import missing as missing_multigets
 from memlite.loadtest.planning import new_folder, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
-from memlite.loadtest.resuming import goes_on, locked
+from memlite.loadtest.resuming import differences, goes_on, interrupted, locked, systems
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.output import SWEEPS, keep, save
@@ -58,7 +58,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     wanted = _study(options, others)
     design = _design(wanted)
     folder = options.out or new_folder()
-    sweeps = Sweeps(wanted, folder / SWEEPS)
+    sweeps = Sweeps(wanted, folder / SWEEPS, mixed=options.mix_systems)
     sweeps.plans()  # checks the options
     check(design, folder)
     check_folder(folder, wanted)
@@ -72,7 +72,8 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
             save(folder, measured)
             page = _write(measured, folder)
     except KeyboardInterrupt:
-        sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+        said = interrupted(folder, left=_left(sweeps, design, folder))
+        sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED
     except StartError as error:
         # A run of the experiment says how to go on with that alone.
@@ -116,9 +117,9 @@ def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Me
     wanted, there = sweeps.study, sweeps.there()
     of_experiment = folder / _EXPERIMENT
     keep_design(of_experiment / DESIGN_NAME, design)
-    left = sweeps.missing(there)
-    left += len(missing_of(design, of_experiment))
-    left += missing_multigets(wanted.multigets, folder / _MULTIGETS)
+    left = _left(sweeps, design, folder)
+    fresh = not sweeps.begun(there)
+    measured_on = systems(folder, measuring=left > 0, fresh=fresh, mixed=sweeps.mixed)
     with progress_display(quiet=quiet) as bar:
         bar.expect_measurements(left)
         progress = StudyProgress(bar)
@@ -129,7 +130,14 @@ def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Me
     analyses = analyse(design, runs)
     save_analysis(of_experiment, design, runs, analyses)
     compared = compare_sizes(multigets)
-    return Measured(wanted, found, design, runs, analyses, multigets, compared, _models(found))
+    models, mixed = _models(found), differences(measured_on)
+    return Measured(wanted, found, design, runs, analyses, multigets, compared, models, mixed)
+
+
+def _left(sweeps: Sweeps, design: Design, folder: Path) -> int:
+    """Return how many measurements have not been made yet."""
+    left = sweeps.missing(sweeps.there()) + len(missing_of(design, folder / _EXPERIMENT))
+    return left + missing_multigets(sweeps.study.multigets, folder / _MULTIGETS)
 
 
 def _models(found: Mapping[Sweep, Results]) -> dict[str, TargetModels]:

@@ -13,6 +13,7 @@ from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.results import Results
+from memlite.loadtest.resuming import differences
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
 from memlite.loadtest.sweep import with_saturation
@@ -69,6 +70,15 @@ class Sweeps:
             for level in plan.levels
             if (sweep, level.clients) not in there
         )
+
+    def begun(self, there: Mapping[Load, Results]) -> bool:
+        """Return whether anything has been measured, if only a part of a load.
+
+        Args:
+            there: the loads that have been measured.
+        """
+        loads = ((sweep, one) for sweep in self.study.sweeps for one in self.study.scale.clients)
+        return bool(there) or any(self._kept(*load).count() for load in loads)
 
     def measure(
         self, there: Mapping[Load, Results], progress: StudyProgress
@@ -155,6 +165,8 @@ def combined(parts: Sequence[Results], arguments: Sequence[str]) -> Results:
         started=min(one.started for one in parts),
         seconds=round(sum(one.seconds for one in parts), 3),
         command=("memlite", "bench", *arguments),
+        mixed=differences([(one.machine, one.versions) for one in parts])
+        or next((one.mixed for one in parts if one.mixed), ""),
         points=[
             point
             for target in first.targets

@@ -215,6 +215,7 @@ complete -c memlite -n '__memlite_at "bench factorial"' -l repetitions -x -d 'ru
 complete -c memlite -n '__memlite_at "bench factorial"' -l seed -x -d 'random seed, of the order of runs as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l out -r -F -d 'output directory; one with runs of the same experiment is completed (default: bench-results/<time>)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l no-report -d 'save the analysis without writing a report'
+complete -c memlite -n '__memlite_at "bench factorial"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench study"' -s h -l help -d 'show this help message and exit'
@@ -228,6 +229,7 @@ complete -c memlite -n '__memlite_at "bench study"' -l repetitions -x -d 'number
 complete -c memlite -n '__memlite_at "bench study"' -l workers -x -d 'load generators: processes that run the clients (default: 3)'
 complete -c memlite -n '__memlite_at "bench study"' -l seed -x -d 'random seed of the experiment\'s order (default: 1)'
 complete -c memlite -n '__memlite_at "bench study"' -l out -r -F -d 'output directory; one with a part of the same study is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench study"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench study"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench report"' -F
@@ -265,6 +267,7 @@ complete -c memlite -n '__memlite_at "bench multigets"' -l duration -x -d 'lengt
 complete -c memlite -n '__memlite_at "bench multigets"' -l repetitions -x -d 'measurements of each size, either way (default: 5)'
 complete -c memlite -n '__memlite_at "bench multigets"' -l seed -x -d 'random seed, of the order as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench multigets"' -l out -r -F -d 'output directory; one with measurements of the same options is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench multigets"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench workload"; and __memlite_count 3' -a concurrent

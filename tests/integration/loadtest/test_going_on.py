@@ -11,12 +11,14 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
 
+from memlite.cli.main import main
 from memlite.loadtest import experiment
 from memlite.loadtest.experiment import run
 from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of, settings_of
 from memlite.loadtest.progress import ProgressDisplay
+from tests.support.drawing import interrupted_while_drawing
 
 REPETITIONS = 4
 OPTIONS = (
@@ -85,6 +87,22 @@ def test_a_run_goes_on_in_the_middle_of_a_load(memlite, tmp_path, number):
     assert len(found) == 2 * REPETITIONS
     assert before.items() <= found.items()  # byte for byte
     assert not (folder / "repetitions").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_report_is_written_from_what_was_measured(memlite, tmp_path):
+    folder = tmp_path / "out"
+    words = [one for one in command(memlite, folder, "--quiet") if one != "--no-report"]
+    said = interrupted_while_drawing(words, folder)
+    assert said == (
+        f"memlite: bench: interrupted after everything was measured, which is in "
+        f"{folder / 'results.json'}; 'memlite bench report {folder}' writes the report\n"
+    )
+    assert not (folder / "repetitions").exists()
+    before = (folder / "results.json").read_bytes()
+    assert main(["bench", "report", str(folder)]) == 0
+    assert (folder / "report.html").exists()
+    assert (folder / "results.json").read_bytes() == before
 
 
 class InterruptedAfter(ProgressDisplay):

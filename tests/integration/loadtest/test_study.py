@@ -4,6 +4,7 @@ So it is described in docs/how-to/study-a-system.md.
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from memlite.loadtest.study.design import QUICK, study
 from memlite.loadtest.study.output import runs_of
 from memlite.loadtest.study.progress import StudyProgress
 from memlite.loadtest.study.runs import Sweeps
+from tests.support.drawing import interrupted_while_drawing
 
 CHROMIUM = shutil.which("chromium")
 COMMAND = (
@@ -121,8 +123,47 @@ def test_a_study(tmp_path: Path) -> None:
 
     check_file(folder)
     check_plan(folder)
+    check_what_ends_early([*command, "-q"], folder)
     if CHROMIUM is not None:
         check_page(folder / "report.html")
+
+
+def check_what_ends_early(command: list[str], folder: Path) -> None:
+    """Check what a study says that cannot be completed, or of which a part has failed."""
+    shown = interrupted_while_drawing(command, folder)
+    assert shown == (
+        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
+        f"same command with --out {folder} writes the report\n"
+    )
+    path = folder / "multigets" / "multigets.json"
+    document = json.loads(path.read_bytes())
+    document["runs"][0]["errors"] = 3
+    path.write_text(json.dumps(document))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == "memlite: bench: requests have failed; the results say how\n"
+    # Now a run of the experiment is missing, and its server cannot start.
+    (first, *_) = (folder / "experiment" / "runs").iterdir()
+    shutil.rmtree(first)
+    broken = {**os.environ, "MEMLITE_DURABILITY": "unheard-of"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=broken)
+    assert done.returncode not in (0, 1, 130), done.stderr
+    (said,) = done.stderr.splitlines()
+    assert "unheard-of" in said
+    assert said.endswith(f"; the same command with --out {folder} goes on")
+    assert str(folder / "experiment") not in said
+    # Later this is another system.
+    path = folder / "systems.json"
+    systems = json.loads(path.read_bytes())
+    systems[0]["machine"]["python"] = "CPython 2.7"
+    path.write_text(json.dumps(systems))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 64
+    assert "has measurements of another system: python CPython 2.7, now CPython 3" in done.stderr
+    mixed = [*command, "--mix-systems"]
+    done = subprocess.run(mixed, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("Measurements are of different systems: python CPython 2.7 and")
 
 
 def check_file(folder: Path) -> None:
