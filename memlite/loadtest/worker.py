@@ -193,7 +193,9 @@ class _Measurement:
 
     def _end(self, cpu: float) -> Recording:
         recording = self._recorder.end()
-        recording.cpu = recording.busiest = process_time() - cpu
+        # To wait for the next arrival is no work, although it occupies the processor.
+        used = process_time() - cpu - self._recorder.polled / 1e9
+        recording.cpu = recording.busiest = max(0.0, used)
         return recording
 
     async def _steady(self) -> Recording:

@@ -44,6 +44,7 @@ CLASSES = (
     results.Checks,
     results.RepetitionCheck,
     results.LawCheck,
+    results.LittleCheck,
     results.SeriesCheck,
     results.StallFound,
     results.ServerUse,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from memlite.lab.saturation import LoadState
 from memlite.loadtest import units
 from memlite.loadtest.checking import doubts
-from memlite.loadtest.results import LawCheck, Point, Repetition, Results, SeriesCheck
+from memlite.loadtest.results import LawCheck, LittleCheck, Point, Repetition, Results, SeriesCheck
 from memlite.loadtest.sweep import Sweep, between, sweeps
 
 __all__ = ["check_rows", "sweep_rows"]
@@ -26,13 +26,14 @@ def check_rows(results: Results) -> list[dict[str, str]]:
 def _check_row(point: Point) -> dict[str, str]:
     found = point.checks.repetitions if point.checks is not None else ()
     laws = [one.law for one in found if one.law is not None]
+    littles = [one.little for one in found if one.little is not None]
     series = [one.series for one in found if one.series is not None]
     outliers = point.checks.outliers if point.checks is not None else ()
     return {
         "target": point.target,
         "server": _share([_busiest(one) for one in point.repetitions]),
         "generator": _share([one.generator_share for one in point.repetitions]),
-        **_law_cells(laws, point),
+        **(_little_cells(littles) if littles else _law_cells(laws, point)),
         **_series_cells(series),
         "outliers": ", ".join(map(str, outliers)) or _UNKNOWN,
         "doubts": ", ".join([*(["generator"] if point.generator_limited else []), *doubts(point)]),
@@ -65,7 +66,19 @@ def _law_cells(laws: Sequence[LawCheck], point: Point) -> dict[str, str]:
     }
 
 
-def _difference(tested: Sequence[LawCheck]) -> str:
+def _little_cells(laws: Sequence[LittleCheck]) -> dict[str, str]:
+    count = len(laws)
+    return {
+        "clients": f"{sum(one.in_system for one in laws) / count:,.3g}",
+        "throughput": units.grouped(sum(one.throughput for one in laws) / count),
+        "response": units.duration(sum(one.response_time for one in laws) / count),
+        "think": _UNKNOWN,
+        "predicted": f"{sum(one.predicted for one in laws) / count:,.3g}",
+        "difference": _difference([one for one in laws if one.holds is not None]),
+    }
+
+
+def _difference(tested: Sequence[LawCheck | LittleCheck]) -> str:
     if not tested:
         return "cannot be tested"
     return _signed(max((one.difference for one in tested), key=abs), 2)
