@@ -139,8 +139,8 @@ def check_again(point, factor):
 @pytest.mark.slow
 def test_a_generator_that_cannot_keep_up_says_so(start, tmp_path):
     done = bench(
-        "run", address(start()), "--rate", "1000k", "--clients", "4", "--workers", "1", "--keys",
-        "100", "--operations", "20k", "--repetitions", "1", "-q", "--no-report", "--out", tmp_path,
+        "run", address(start()), "--rate", "100k", "--clients", "4", "--workers", "1", "--keys",
+        "100", "--duration", "300ms", "--repetitions", "1", "-q", "--no-report", "--out", tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("The load generator, not ")
