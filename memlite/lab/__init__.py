@@ -15,7 +15,9 @@ from memlite.lab.factorial_result import Effect, FactorialResult
 from memlite.lab.figures import network_figure, scalability_figure
 from memlite.lab.laws import (
     ClosedLoopCheck,
+    OpenLoopCheck,
     check_closed_loop,
+    check_open_loop,
     in_system,
     interactive_response_time,
 )
@@ -49,6 +51,7 @@ __all__ = [
     "Models",
     "NetworkFit",
     "NetworkState",
+    "OpenLoopCheck",
     "Queue",
     "Saturation",
     "Scalability",
@@ -65,6 +68,7 @@ __all__ = [
     "balanced_job_bounds",
     "batch_means",
     "check_closed_loop",
+    "check_open_loop",
     "closed_mmm",
     "compare_models",
     "exact_mva",

@@ -8,7 +8,14 @@ that a measurement that breaks one of them has lost or miscounted something.
 import math
 from dataclasses import dataclass
 
-__all__ = ["ClosedLoopCheck", "check_closed_loop", "in_system", "interactive_response_time"]
+__all__ = [
+    "ClosedLoopCheck",
+    "OpenLoopCheck",
+    "check_closed_loop",
+    "check_open_loop",
+    "in_system",
+    "interactive_response_time",
+]
 
 # With a larger tolerance, hardly any mistake would break a law.
 _LARGEST_TOLERANCE = 0.1
@@ -124,6 +131,84 @@ def check_closed_loop(
         predicted / response_time - 1,
         in_system(throughput, cycle),
         max(tolerance, cut_off / length * cycle / response_time),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoopCheck:
+    """Whether a measurement in an open loop obeys Little's law.
+
+    Attributes:
+        in_system: N, the mean number of requests in the system over time, as measured.
+        throughput: X, as measured.
+        response_time: R, as measured.
+        predicted: X·R, which is N by Little's law.
+        difference: that divided by N, less 1.
+        tolerance: the largest difference, in either direction, for which the law holds.
+    """
+
+    in_system: float
+    throughput: float
+    response_time: float
+    predicted: float
+    difference: float
+    tolerance: float
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the difference is within the tolerance; None if that is above 10%.
+
+        The law cannot be tested then: the measurement is too short for its longest response.
+        """
+        if self.tolerance > _LARGEST_TOLERANCE:
+            return None
+        return abs(self.difference) <= self.tolerance
+
+
+def check_open_loop(
+    in_system: float,
+    throughput: float,
+    response_time: float,
+    length: float = math.inf,
+    tolerance: float = 0.02,
+    cut_off: float = 0.0,
+    longest: float = 0.0,
+) -> OpenLoopCheck:
+    """Compare the number of requests in a system with Little's law, N = X·R.
+
+    J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (1961).
+
+    Args:
+        in_system: N, the mean number over time; measured without the response times.
+        throughput: X.
+        response_time: R, the measured mean.
+        length: of the measurement.
+        tolerance: the largest difference that is accepted, as a share of N.
+        cut_off: how many requests the ends of the measurement cut off. Of each, X·R counts all of
+            its response time, or none, and N the part within. If that is more than the tolerance,
+            then it is the tolerance.
+        longest: the longest response time, which may have been cut off; 0 for the mean.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    _check("requests in the system", in_system, positive=True)
+    _check("throughput", throughput, positive=True)
+    _check("response time", response_time, positive=True)
+    _check("tolerance", tolerance)
+    _check("requests cut off", cut_off)
+    _check("longest response time", longest)
+    if not length > 0:
+        raise ValueError(f"length must be above 0, not {length:g}")
+    predicted = throughput * response_time
+    explained = cut_off * max(response_time, longest) / (in_system * length)
+    return OpenLoopCheck(
+        in_system,
+        throughput,
+        response_time,
+        predicted,
+        predicted / in_system - 1,
+        max(tolerance, explained),
     )
 
 

@@ -1,11 +1,11 @@
 """Checks of measurements: operational laws, warm-up and cool-down, steadiness, outliers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 from typing import Final
 
-from memlite.lab.laws import check_closed_loop
+from memlite.lab.laws import check_closed_loop, check_open_loop
 from memlite.lab.outliers import Stall, find_outliers, find_stalls, outlier_threshold
 from memlite.lab.stationarity import Trend, batch_means, find_trend
 from memlite.lab.warmup import Transients, find_transients
@@ -13,6 +13,7 @@ from memlite.loadtest import selection
 from memlite.loadtest.results import (
     Checks,
     LawCheck,
+    LittleCheck,
     Point,
     Repetition,
     RepetitionCheck,
@@ -68,6 +69,7 @@ def check(point: Point, pipeline: int = 1, *, counted: bool = False) -> Checks:
                 one.number,
                 None if point.rate else _law(one, point.clients * pipeline, counted),
                 _series(one),
+                _little(one),
             )
             for one in repetitions
         ),
@@ -98,6 +100,30 @@ def _law(one: Repetition, clients: int, counted: bool) -> LawCheck | None:
         round(found.tolerance, 6),
         found.holds,
         _failed(one.failed) or ("clients ended at different times" if counted else ""),
+    )
+
+
+def _little(one: Repetition) -> LittleCheck | None:
+    times = one.response.get("all")
+    if not one.in_system or times is None or not times.count or not one.seconds:
+        return None
+    found = check_open_loop(
+        one.in_system,
+        times.count / one.seconds / 1e6,
+        times.mean + _ROUNDED_OFF,
+        one.seconds * 1e6,
+        cut_off=one.cut_off,
+        longest=times.most,
+    )
+    return LittleCheck(
+        one.in_system,
+        round(found.throughput * 1e6, 3),
+        round(found.response_time, 3),
+        round(found.predicted, 6),
+        round(found.difference, 6),
+        round(found.tolerance, 6),
+        found.holds,
+        _failed(one.failed),
     )
 
 
@@ -186,18 +212,29 @@ def doubts(point: Point) -> list[str]:
         return []
     found = [
         *_law_doubt(point, point.checks.repetitions),
+        *_little_doubt(point, point.checks.repetitions),
         *(doubt for one in point.checks.repetitions for doubt in _doubts(one, point)),
     ]
     return [*dict.fromkeys(found), *(["outlier"] if point.checks.outliers else [])]
 
 
 def _law_doubt(point: Point, checks: Sequence[RepetitionCheck]) -> Iterator[str]:
-    broken = {one.number: one.law for one in checks if one.law and one.law.holds is False}
+    yield from _broken("R is not N/X − Z", point, {one.number: one.law for one in checks})
+
+
+def _little_doubt(point: Point, checks: Sequence[RepetitionCheck]) -> Iterator[str]:
+    yield from _broken("N is not X·R", point, {one.number: one.little for one in checks})
+
+
+def _broken(
+    said: str, point: Point, laws: Mapping[int, LawCheck | LittleCheck | None]
+) -> Iterator[str]:
+    broken = {number: law for number, law in laws.items() if law and law.holds is False}
     if broken:
         failed = sum(one.failed for one in point.repetitions if one.number in broken)
         causes = [law.cause for law in broken.values() if law.cause]
         cause = _failed(failed) or (causes[0] if causes else "")
-        yield f"R is not N/X − Z: {cause}" if cause else "R is not N/X − Z"
+        yield f"{said}: {cause}" if cause else said
 
 
 def _doubts(one: RepetitionCheck, point: Point) -> Iterator[str]:

@@ -16,12 +16,14 @@ from memlite.loadtest import prices as price_table
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import run
 from memlite.loadtest.factorial_command import measure_factorial
-from memlite.loadtest.files import load, save
+from memlite.loadtest.files import JSON_NAME, load, save
+from memlite.loadtest.kept import Kept
 from memlite.loadtest.models.command import show_models
 from memlite.loadtest.multigets.command import measure_multigets
-from memlite.loadtest.planning import new_folder, plan_of, prepare
+from memlite.loadtest.planning import new_folder, plan_of, prepare, settings_of
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
+from memlite.loadtest.resuming import goes_on, measured_all
 from memlite.loadtest.summary import print_summary
 from memlite.loadtest.sweep import with_saturation
 from memlite.loadtest.workload_files import load_workload, preset_names, preset_text
@@ -30,6 +32,8 @@ __all__ = ["carry_out"]
 
 _EXIT_ERRORS = 1
 _EXIT_INTERRUPTED = 130
+# The commands that measure nothing.
+_OF_RESULTS = ("models", "plan", "report", "workload")
 
 
 def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -70,7 +74,8 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return measure_multigets(options, sys.stdout)
         return _measure(options, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("memlite: bench: interrupted before anything was measured\n")
+        before = "" if options.command in _OF_RESULTS else " before anything was measured"
+        sys.stderr.write(f"memlite: bench: interrupted{before}\n")
         return _EXIT_INTERRUPTED
 
 
@@ -84,7 +89,7 @@ def _show_workload(name: str | None) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    results = [load(path) for path in options.results]
+    results = [_analysed(load(path)) for path in options.results]
     prices = price_table.load(options.prices)
     machines = machine_table.load(options.machines)
     first, *others = options.results
@@ -127,31 +132,69 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         machines.find(name)
     folder = options.out or new_folder()
     plan = plan_of(options, arguments, folder)
+    kept = Kept(folder, settings_of(plan, options), mixed=options.mix_systems)
+    kept.count()  # refuses those of another run before anything starts
     prepare(folder)
     try:
-        with progress_display(quiet=options.quiet) as display:
-            results = run(plan, display)
-    except BaseException:
+        with kept.locked(), progress_display(quiet=options.quiet) as display:
+            results = run(plan, display, kept)
+            # Before the analysis, so that nothing that goes wrong there costs them.
+            save(results, folder)
+            if not results.partial:
+                kept.remove()
+    except BaseException as error:
+        if kept.count():
+            if isinstance(error, KeyboardInterrupt):
+                sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+                return _EXIT_INTERRUPTED
+            raise
         # Nothing was saved: remove the empty directory.
+        kept.remove()
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
-    # Before the analysis too, so that nothing that goes wrong there costs them.
-    save(results, folder)
-    results = with_saturation(with_checks(results))
+    try:
+        return _analyse(results, options, folder, prices, machines)
+    except KeyboardInterrupt:
+        report = f"'memlite bench report {folder}' writes the report"
+        if results.partial:
+            said = f"interrupted; partial results were saved; {report}; {goes_on(folder)}"
+        else:
+            said = f"{measured_all(folder / JSON_NAME)}; {report}"
+        sys.stderr.write(f"memlite: bench: {said}\n")
+        return _EXIT_INTERRUPTED
+
+
+def _analyse(
+    results: Results,
+    options: argparse.Namespace,
+    folder: Path,
+    prices: price_table.Prices,
+    machines: machine_table.MachineTable,
+) -> int:
+    """Save, print and draw what was found; return the exit code."""
+    results = _analysed(results)
     save(results, folder)
     print_summary(results, prices, sys.stdout)
     if options.no_report:
-        sys.stdout.write(f"\nresults: {folder / 'results.json'}\n")
+        sys.stdout.write(f"\nresults: {folder / JSON_NAME}\n")
     else:
         _write_report([results], folder, prices, machines)
     if results.failure:
-        raise StartError(f"bench: {results.failure}; the results up to then were saved")
+        raise StartError(
+            f"bench: {results.failure}; the results up to then were saved; {goes_on(folder)}"
+        )
     if results.partial:
-        sys.stderr.write("memlite: bench: interrupted; partial results were saved\n")
+        sys.stderr.write(
+            f"memlite: bench: interrupted; partial results were saved; {goes_on(folder)}\n"
+        )
         return _EXIT_INTERRUPTED
     failed = any(point.errors for point in (*results.points, *results.bursts))
     return _EXIT_ERRORS if failed else 0
+
+
+def _analysed(results: Results) -> Results:
+    return with_saturation(with_checks(results))
 
 
 def _write_report(

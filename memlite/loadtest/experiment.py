@@ -2,12 +2,12 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
 
 from memlite.core.errors import StartError
+from memlite.loadtest.kept import Kept, Slot
 from memlite.loadtest.knee import KneeSearch, find_knee
 from memlite.loadtest.levels import Level
 from memlite.loadtest.limits import ClientRefusedError, raise_file_limit
@@ -29,8 +29,6 @@ __all__ = ["Plan", "run"]
 
 # The most connections of a worker while keys are preloaded.
 _PRELOAD_CONNECTIONS = 64
-# The repetitions of a target at a level.
-_Measured: TypeAlias = dict[tuple[str, Level], list[Repetition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,59 +80,37 @@ class Plan:
 
 
 def run(
-    plan: Plan,
-    display: ProgressDisplay,
-    pool: Pool | None = None,
-    on_level: Callable[[Results], None] | None = None,
+    plan: Plan, display: ProgressDisplay, kept: Kept | None = None, pool: Pool | None = None
 ) -> Results:
-    """Run a plan.
+    """Run a plan, or go on with it.
 
     If it ends early, because the user interrupts it or a target fails, the results so far are
     returned, marked as partial.
 
     Args:
-        plan: the plan.
+        plan: what to measure.
         display: shows the progress.
+        kept: has the repetitions of this plan that are finished, and keeps further ones; None to
+            keep none.
         pool: workers that run already, and go on running; None to start some for this run.
-        on_level: called when a load level has been measured, with the results of that level alone;
-            not with a search for the knee. None to call nothing.
 
     Raises:
         TooManyClientsError: a target does not serve that many clients; nothing was measured.
         StartError: a target cannot be started or reached, or this machine lacks open files;
             nothing was measured.
-        ConfigError: the workload is invalid.
+        ConfigError: the workload is invalid, or repetitions are kept of something else.
         KeyboardInterrupt: the user interrupted the run before anything was measured.
     """
-    return _Run(plan, display, on_level).run(pool)
-
-
-class _Clock:
-    """When something began, as unix time, and how many seconds ago."""
-
-    def __init__(self) -> None:
-        self.started = time.time()
-        self._began = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return round(time.monotonic() - self._began, 3)
-
-
-def _of_level(found: _Measured, level: Level) -> _Measured:
-    return {key: repetitions for key, repetitions in found.items() if key[1] == level}
+    return _Run(plan, display, kept).run(pool)
 
 
 class _Run:
-    def __init__(
-        self, plan: Plan, display: ProgressDisplay, on_level: Callable[[Results], None] | None
-    ) -> None:
+    def __init__(self, plan: Plan, display: ProgressDisplay, kept: Kept | None) -> None:
         self._plan = plan
         self._display = display
-        self._on_level = on_level
-        self._infos: list[TargetInfo] = []
-        self._steady: _Measured = {}
-        self._bursts: _Measured = {}
+        self._kept = kept
+        self._steady: dict[tuple[str, Level], list[Repetition]] = {}
+        self._bursts: dict[tuple[str, Level], list[Repetition]] = {}
         self._knees: list[Knee] = []
         self._task_seed = plan.seed
         self._next_client = 0
@@ -142,17 +118,21 @@ class _Run:
     _pool: Pool
 
     def run(self, pool: Pool | None) -> Results:
-        plan, clock = self._plan, _Clock()
-        partial, failure = False, ""
+        plan, started, clock = self._plan, time.time(), time.monotonic()
+        infos: list[TargetInfo] = []
+        partial, failure, mixed = False, "", ""
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
             raise_file_limit(plan.most_connections, plan.workers)
             self._pool = pool or stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
-                self._infos.append(replace(target.info(), machines=plan.machines))
+                infos.append(replace(target.info(), machines=plan.machines))
                 if plan.knee is None:
                     target.check_clients(plan.most_clients)
+            if self._kept is not None:
+                running = {one.name: one.server for one in infos if one.kind == "server"}
+                mixed = self._kept.begin(running)
             try:
                 self._measure_all()
             except (Interrupted, KeyboardInterrupt):
@@ -163,16 +143,11 @@ class _Run:
                 partial, failure = True, str(error).removeprefix("bench: ")
                 if not self._measured:
                     raise
-        found = self._results(clock, self._steady, self._bursts)
-        return replace(found, partial=partial, failure=failure, knees=self._knees)
-
-    def _results(self, clock: "_Clock", steady: _Measured, bursts: _Measured) -> Results:
-        plan = self._plan
         return Results(
             title=plan.title,
-            started=round(clock.started, 3),
-            seconds=clock.seconds,
-            partial=False,
+            started=round(min([started, *self._starts()]), 3),
+            seconds=round(time.monotonic() - clock, 3),
+            partial=partial,
             command=plan.command,
             seed=plan.seed,
             client=plan.client,
@@ -180,54 +155,76 @@ class _Run:
             machine=machine(),
             versions=versions(),
             workload=as_dict(plan.workload),
-            targets=self._infos,
-            points=self._points(steady, plan.workload),
-            bursts=self._points(bursts, load_workload("concurrent")),
+            targets=infos,
+            points=self._points(self._steady, plan.workload),
+            bursts=self._points(self._bursts, load_workload("concurrent")),
+            knees=self._knees,
+            failure=failure,
+            mixed=mixed,
         )
 
     @property
     def _measured(self) -> bool:
         return any((*self._steady.values(), *self._bursts.values()))
 
+    def _starts(self) -> Iterator[float]:
+        """Yield when repetitions began, as some may have been there already."""
+        for found in (*self._steady.values(), *self._bursts.values()):
+            yield from (one.started for one in found)
+
     def _measure_all(self) -> None:
         plan = self._plan
-        repetitions = plan.workload.load.repetitions
         if plan.knee is not None:
             self._preload(plan.levels[0].value_size)
-            for target in plan.targets:
-                measure_point = partial(self._measure_point, target)
+            for number, target in enumerate(plan.targets):
+                measure_point = partial(self._measure_point, number, target)
                 self._knees.append(find_knee(plan.levels[0], plan.knee, measure_point))
             return
-        rounds = len(plan.levels) * len(plan.targets) * repetitions
-        self._display.expect_measurements(rounds * (2 if plan.bursts else 1))
+        slots = list(self._slots())
+        missing = [one for one in slots if self._find(one) is None]
+        self._display.expect_measurements(len(missing))
+        if len(missing) < len(slots):
+            there = len(slots) - len(missing)
+            self._display.message(f"{there} of {len(slots)} repetitions are there already")
+        needed = {one.level.value_size for one in missing}
         preloaded_size = None
+        for slot in slots:
+            if slot.level.value_size != preloaded_size:
+                preloaded_size = slot.level.value_size
+                self._preload(preloaded_size, skip=preloaded_size not in needed)
+            self._measure(plan.targets[slot.target], slot)
+
+    def _slots(self) -> Iterator[Slot]:
+        """Yield all repetitions, in the order in which they are measured."""
+        plan = self._plan
         for level in plan.levels:
-            clock = _Clock()
-            if level.value_size != preloaded_size:
-                preloaded_size = level.value_size
-                self._preload(preloaded_size)
-            for number in range(1, repetitions + 1):
-                for target in plan.targets:
+            for number in range(1, plan.workload.load.repetitions + 1):
+                for target in range(len(plan.targets)):
                     if plan.bursts:
-                        self._measure_burst(target, level, number)
-                    self._measure_steady(target, level, number)
-            if self._on_level is not None:
-                alone = (_of_level(found, level) for found in (self._steady, self._bursts))
-                self._on_level(self._results(clock, *alone))
+                        yield Slot(target, level, number, burst=True)
+                    yield Slot(target, level, number)
+
+    def _find(self, slot: Slot) -> Repetition | None:
+        return None if self._kept is None else self._kept.find(slot)
 
     # One measurement
 
-    def _preload(self, value_size: int) -> None:
-        """Store all keys with values of that size; 0 for the workload's sizes."""
+    def _preload(self, value_size: int, *, skip: bool = False) -> None:
+        """Store all keys with values of that size; 0 for the workload's sizes.
+
+        With `skip`, nothing is stored, but later measurements get the same seeds.
+        """
         plan = self._plan
         if not plan.workload.preload or plan.workload.kind != "steady" or plan.workload.trace:
             return
         for target in plan.targets:
+            level = Level(self._preload_connections(target), 0.0, value_size)
+            tasks = [replace(task, preload=True) for task in self._tasks(target, level)]
+            if skip:
+                continue
             self._display.start_step(
                 f"{target.name}: storing {short(plan.workload.keys.count)} keys"
             )
-            level = Level(self._preload_connections(target), 0.0, value_size)
-            tasks = [replace(task, preload=True) for task in self._tasks(target, level)]
             try:
                 recording = self._pool.run(tasks, self._display.update)
             except ClientRefusedError as error:
@@ -246,24 +243,26 @@ class _Run:
             return min(_PRELOAD_CONNECTIONS, plan.most_clients)
         return min(_PRELOAD_CONNECTIONS * plan.workers, max(1, limit // 2))
 
-    def _measure_steady(self, target: Target, level: Level, number: int) -> Repetition:
-        target.check_clients(level.clients)
-        self._display.start_step(f"{target.name}, {level}")
-        found = self._steady.setdefault((target.name, level), [])
-        return self._record(target, self._tasks(target, level), number, found)
-
-    def _measure_burst(self, target: Target, level: Level, number: int) -> None:
-        self._display.start_step(f"{target.name}, {level} at once")
-        workload = load_workload("concurrent")
-        tasks = self._tasks(target, level, workload)
-        found = self._bursts.setdefault((target.name, level), [])
-        self._record(target, tasks, number, found)
+    def _measure(self, target: Target, slot: Slot) -> Repetition:
+        """Measure a repetition, or take the one that is kept."""
+        target.check_clients(slot.level.clients)
+        measured = self._bursts if slot.burst else self._steady
+        found = measured.setdefault((target.name, slot.level), [])
+        workload = load_workload("concurrent") if slot.burst else None
+        # Made in any case: what is still to be measured gets the seeds that it would have got.
+        tasks = self._tasks(target, slot.level, workload)
+        kept = self._find(slot)
+        if kept is not None:
+            found.append(kept)
+            return kept
+        self._display.start_step(f"{target.name}, {slot.level}{' at once' * slot.burst}")
+        return self._record(target, tasks, slot, found)
 
     def _record(
-        self, target: Target, tasks: Sequence[Task], number: int, found: list[Repetition]
+        self, target: Target, tasks: Sequence[Task], slot: Slot, found: list[Repetition]
     ) -> Repetition:
         try:
-            repetition = measure(self._pool, target, tasks, number, self._display)
+            repetition = measure(self._pool, target, tasks, slot.number, self._display)
         except Interrupted as interrupted:
             # Keep a partial repetition only if there is no complete one.
             fragment = interrupted.repetition
@@ -271,6 +270,9 @@ class _Run:
                 found.append(fragment)
             raise
         found.append(repetition)
+        # One in which nothing succeeded is measured again when the user goes on.
+        if self._kept is not None and repetition.operations:
+            self._kept.keep(slot, repetition)
         self._display.finish_measurement()
         return repetition
 
@@ -310,7 +312,9 @@ class _Run:
             self._next_client += connections
         return tasks
 
-    def _points(self, measured: _Measured, workload: Workload) -> list[Point]:
+    def _points(
+        self, measured: dict[tuple[str, Level], list[Repetition]], workload: Workload
+    ) -> list[Point]:
         order = {target.name: number for number, target in enumerate(self._plan.targets)}
         return [
             point(
@@ -329,9 +333,9 @@ class _Run:
             if repetitions
         ]  # fmt: skip
 
-    def _measure_point(self, target: Target, level: Level) -> Point:
+    def _measure_point(self, index: int, target: Target, level: Level) -> Point:
         repetitions = [
-            self._measure_steady(target, level, number)
+            self._measure(target, Slot(index, level, number))
             for number in range(1, self._plan.workload.load.repetitions + 1)
         ]
         size = level.value_size or mean_size(self._plan.workload.values)

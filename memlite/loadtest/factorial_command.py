@@ -4,17 +4,18 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, TextIO
 
-from memlite.loadtest.factorial.analysis import analyse
-from memlite.loadtest.factorial.design import DESIGN_NAME, design_of, keep
+from memlite.loadtest.factorial.analysis import Analysis, analyse
+from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of, keep
 from memlite.loadtest.factorial.output import save_analysis
 from memlite.loadtest.factorial.progress import RunProgress
-from memlite.loadtest.factorial.runs import check, goes_on, measure
+from memlite.loadtest.factorial.runs import Measured, check, measure, missing_of
 from memlite.loadtest.factorial.sentences import answer, doubts
 from memlite.loadtest.factorial.tables import print_table
 from memlite.loadtest.planning import new_folder, prepare
-from memlite.loadtest.resuming import locked
+from memlite.loadtest.resuming import interrupted, locked, systems
 
 __all__ = ["measure_factorial"]
 
@@ -45,17 +46,38 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
     try:
         with locked(folder):
             keep(folder / DESIGN_NAME, design)
+            left = len(missing_of(design, folder))
+            fresh = left == len(design.runs)
+            systems(folder, measuring=left > 0, fresh=fresh, mixed=options.mix_systems)
             measured = measure(design, folder, RunProgress(quiet=options.quiet))
             analyses = analyse(design, measured)
             save_analysis(folder, design, measured, analyses)
+        _show(design, measured, analyses, folder, out, report=not options.no_report)
     except KeyboardInterrupt:
-        sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+        said = interrupted(folder, left=len(missing_of(design, folder)))
+        sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED
+    if any(one.point.errors for one in measured):
+        sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
+        return _ERRORS
+    return 0
+
+
+def _show(
+    design: Design,
+    measured: Sequence[Measured],
+    analyses: Sequence[Analysis],
+    folder: Path,
+    out: TextIO,
+    *,
+    report: bool,
+) -> None:
+    """Print the answer and the tables, and write the report."""
     sentences = [*doubts(design, measured), *answer(design, analyses[0])]
     out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
     for analysis in analyses:
         print_table(design, analysis, out)
-    if options.no_report:
+    if not report:
         out.write(f"\nresults: {folder / DESIGN_NAME}\n")
     else:
         # Imported here: the plotting libraries take a second to import.
@@ -63,7 +85,3 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
 
         page, *_ = write(design, measured, analyses, folder)
         out.write(f"\nreport: {page}\n")
-    if any(one.point.errors for one in measured):
-        sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
-        return _ERRORS
-    return 0

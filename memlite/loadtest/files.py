@@ -16,7 +16,7 @@ import orjson
 from memlite.core.errors import ConfigError
 from memlite.loadtest.results import FORMAT, VERSION, Latency, Point, Repetition, Results
 
-__all__ = ["COLUMNS", "CSV_NAME", "JSON_NAME", "load", "save", "write"]
+__all__ = ["COLUMNS", "CSV_NAME", "JSON_NAME", "load", "load_repetition", "save", "write"]
 
 JSON_NAME = "results.json"
 CSV_NAME = "results.csv"
@@ -136,6 +136,21 @@ def load(path: Path) -> Results:
     except _InvalidFieldError as error:
         raise ConfigError(f"{file} is not a results file: {error}") from None
     return results
+
+
+def load_repetition(path: Path) -> Repetition:
+    """Load a repetition that was saved by itself.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a repetition.
+    """
+    try:
+        found: Repetition = _build(Repetition, orjson.loads(path.read_bytes()), "")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (orjson.JSONDecodeError, _InvalidFieldError) as error:
+        raise ConfigError(f"{path} is not a repetition: {error}") from None
+    return found
 
 
 def _umask() -> int:

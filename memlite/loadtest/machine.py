@@ -1,11 +1,16 @@
 """The machine and package versions that a measurement ran on."""
 
+import functools
 import importlib.metadata
 import os
 import platform
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+from memlite.core.build import running_build
 from memlite.core.version import __version__
 
 __all__ = ["cores", "machine", "versions"]
@@ -33,14 +38,33 @@ def cores() -> int:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of memlite and of those relevant packages that are installed."""
-    found = {"memlite": __version__}
+    """Return the versions of memlite, its build, and the relevant packages that are installed.
+
+    ``memcached`` is the one on the PATH.
+    """
+    found = {"memlite": __version__, "build": running_build()}
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    memcached = shutil.which("memcached")
+    if memcached is not None and (version := _version_of(memcached)):
+        found["memcached"] = version
     return found
+
+
+@functools.cache
+def _version_of(path: str) -> str:
+    """Return the version of a memcached; empty if it does not tell."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the memcached that may be measured
+            [path, "-V"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"\d\S*", done.stdout)
+    return found[0] if found else ""
 
 
 def _processor() -> str:

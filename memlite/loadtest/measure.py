@@ -57,8 +57,14 @@ def measure(
         before, began, started = read(), time.perf_counter(), time.time()
         proxies = proxy_times.read(target.proxies)
 
+    ended: tuple[Reading, float] | None = None
+
+    def mark_end() -> None:
+        nonlocal ended
+        ended = read(), time.perf_counter() - began
+
     try:
-        recording = pool.run(tasks, display.update, mark_start)
+        recording = pool.run(tasks, display.update, mark_start, mark_end)
     except ClientRefusedError as error:
         raise target.refusal(error, sum(task.connections for task in tasks)) from None
     except Interrupted as interrupted:
@@ -67,7 +73,8 @@ def measure(
         recording = interrupted.recording
         found = repetition_of(recording, number, started)
         raise Interrupted(recording, found) from None
-    after, seconds = read(), time.perf_counter() - began
+    # What it takes to sum up and to send the recordings is not a part of the measurement.
+    after, seconds = ended or (read(), time.perf_counter() - began)
     target.check()
     return repetition_of(
         recording,
@@ -111,6 +118,9 @@ def repetition_of(
         generator_share=round(recording.busiest / seconds, 4),
         generator_cpu=round(recording.cpu / max(counts.operations, 1) * 1e6, 2),
         lateness=percentile(recording.lateness, 0.99),
+        in_system=round(recording.waited / 1e9 / seconds, 6) if recording.waited else None,
+        cut_off=recording.cut_off,
+        generator_idle=round(min(recording.idle, 1.0), 4) if recording.waited else None,
         machine=machine,
         processes=dict(processes),
         proxies=proxies,

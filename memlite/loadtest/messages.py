@@ -7,7 +7,7 @@ from memlite.client.tls import TlsSettings
 from memlite.cluster.topology import Topology
 from memlite.loadtest.workload import Workload
 
-__all__ = ["Failed", "MeasurementStarted", "ProgressUpdate", "Ready", "Task"]
+__all__ = ["Failed", "MeasurementEnded", "MeasurementStarted", "ProgressUpdate", "Ready", "Task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,11 @@ class Ready:
 @dataclass(frozen=True, slots=True)
 class MeasurementStarted:
     """The worker has finished its warm-up and started measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementEnded:
+    """The worker has stopped measuring; it has not summed up what it recorded yet."""
 
 
 @dataclass(frozen=True, slots=True)

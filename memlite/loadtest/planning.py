@@ -24,10 +24,17 @@ from memlite.loadtest.pool import default_workers
 from memlite.loadtest.remote.machine import Access, RemoteMachine
 from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
 from memlite.loadtest.workload import Workload
-from memlite.loadtest.workload_files import load_workload, validate
+from memlite.loadtest.workload_files import as_dict, load_workload, validate
 
-__all__ = ["machines_of", "new_folder", "plan_of", "prepare"]
+__all__ = ["machines_of", "new_folder", "plan_of", "prepare", "settings_of"]
 
+# The options that change neither what is measured nor how.
+_IRRELEVANT = frozenset(
+    (
+        *("machines", "mix_systems", "no_report", "out", "ports", "prices", "quiet"),
+        *("remote_memlite", "ssh", "title", "usual_clients"),
+    )
+)
 # Default bounds of the search for the knee.
 _MAX_CLIENTS = 1024
 _MAX_RATE = 1_000_000
@@ -78,6 +85,17 @@ def plan_of(
         bursts=_with_bursts(options, workload),
         knee=_knee(options),
     )
+
+
+def settings_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
+    """Return all that the repetitions of a run have in common, as JSON values.
+
+    Args:
+        plan: what is measured.
+        options: those that it was made from.
+    """
+    given = {name: str(value) for name, value in vars(options).items() if name not in _IRRELEVANT}
+    return {"options": given, "workload": as_dict(plan.workload), "workers": plan.workers}
 
 
 def _refuse_cluster_of_pymemcache(options: argparse.Namespace) -> None:

@@ -14,7 +14,14 @@ from memlite.core import signals
 from memlite.core.errors import StartError
 from memlite.loadtest.limits import ClientRefusedError
 from memlite.loadtest.machine import cores
-from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
+from memlite.loadtest.messages import (
+    Failed,
+    MeasurementEnded,
+    MeasurementStarted,
+    ProgressUpdate,
+    Ready,
+    Task,
+)
 from memlite.loadtest.recorder import Recording
 from memlite.loadtest.results import Repetition
 from memlite.loadtest.worker import main
@@ -95,6 +102,7 @@ class Pool:
         tasks: Sequence[Task],
         on_progress: Callable[[Sequence[ProgressUpdate]], None],
         on_start: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> Recording:
         """Run one task in each worker, all starting together.
 
@@ -102,6 +110,7 @@ class Pool:
             tasks: at most one for each worker.
             on_progress: called from time to time with one update from each worker.
             on_start: called when the first worker starts measuring.
+            on_end: called when the last worker has stopped measuring.
 
         Raises:
             ClientRefusedError: a worker cannot run its task; the others are ready for another.
@@ -118,7 +127,7 @@ class Pool:
             for pipe in pipes:
                 pipe.send("go")
             running = True
-            self._wait_for(Recording, pipes, on_progress, on_start)
+            self._wait_for(Recording, pipes, on_progress, on_start, on_end)
         except ClientRefusedError:
             self._stop()
             raise
@@ -138,9 +147,11 @@ class Pool:
         pipes: Sequence[Connection],
         on_progress: Callable[[Sequence[ProgressUpdate]], None] | None = None,
         on_start: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """Wait for a message of type `kind` from each worker."""
         waiting = list(pipes)
+        measuring = len(pipes)
         updates: dict[Connection, ProgressUpdate] = {}
         while waiting:
             for pipe, message in self._receive(waiting):
@@ -152,6 +163,10 @@ class Pool:
                     if on_start is not None:
                         on_start()
                         on_start = None
+                elif isinstance(message, MeasurementEnded):
+                    measuring -= 1
+                    if on_end is not None and not measuring:
+                        on_end()
                 elif isinstance(message, ProgressUpdate):
                     updates[pipe] = message
                     if on_progress is not None and len(updates) == len(pipes):

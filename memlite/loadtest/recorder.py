@@ -3,6 +3,8 @@
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
+from memlite.loadtest.occupancy import Occupancy
+
 __all__ = ["SECOND", "Counts", "Recorder", "Recording", "Tally", "interval_for", "percentile"]
 
 SECOND = 1_000_000_000
@@ -61,6 +63,9 @@ class Recording:
         lateness: for an open loop, tally of how late requests were sent.
         thought: in a closed loop, the time between replies and the requests that followed them,
             summed over all requests, in nanoseconds.
+        waited: in an open loop, how long requests were in the system within the measurement, summed
+            over all requests, in nanoseconds, from counting them: no response time is in it.
+        cut_off: in an open loop, how many were in the system at its beginning or its end.
         interval: the length of an interval, in nanoseconds.
         intervals: by interval: a tally over all operations, the number of operations, and of
             errors.
@@ -68,6 +73,8 @@ class Recording:
         ended: when the last reply arrived, on the same clock.
         cpu: processor time of all workers, in seconds.
         busiest: processor time of the busiest worker, in seconds.
+        idle: in an open loop, the share of the time until the last arrival in which the busiest
+            worker had nothing to do; 1 in a closed loop.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -75,12 +82,15 @@ class Recording:
     service: dict[str, Tally] = field(default_factory=dict)
     lateness: Tally = field(default_factory=dict)
     thought: int = 0
+    waited: int = 0
+    cut_off: int = 0
     interval: int = SECOND
     intervals: dict[int, tuple[Tally, int, int]] = field(default_factory=dict)
     began: int = 0
     ended: int = 0
     cpu: float = 0.0
     busiest: float = 0.0
+    idle: float = 1.0
 
     def add(self, other: "Recording") -> None:
         """Add what another worker recorded at the same time, in intervals of the same length."""
@@ -93,6 +103,8 @@ class Recording:
                 _add(mine.setdefault(kind, {}), tally)
         _add(self.lateness, other.lateness)
         self.thought += other.thought
+        self.waited += other.waited
+        self.cut_off += other.cut_off
         self.interval = other.interval
         for number, (tally, operations, errors) in other.intervals.items():
             before, count, failed = self.intervals.get(number, ({}, 0, 0))
@@ -102,6 +114,7 @@ class Recording:
         self.ended = max(self.ended, other.ended)
         self.cpu += other.cpu
         self.busiest = max(self.busiest, other.busiest)
+        self.idle = min(self.idle, other.idle)
 
 
 class Recorder:
@@ -117,6 +130,11 @@ class Recorder:
         counts: the counters.
         thought: in a closed loop, the time between replies and the requests that followed them, in
             nanoseconds.
+        polled: in an open loop, for how long the worker has looked for the next arrival and found
+            nothing to do, in nanoseconds.
+        slept: in an open loop, for how long it has slept until shortly before the next arrival.
+        until: in an open loop, when the last request was due, or would have been; 0 before.
+        occupancy: in an open loop, counts the requests in the system.
         turn: when the next interval begins, in nanoseconds; a client that records something at or
             after that time calls `next_interval` first.
         last: when the last reply arrived or the last error occurred, in nanoseconds.
@@ -126,6 +144,7 @@ class Recorder:
     def __init__(self, interval: int = SECOND) -> None:
         self._interval = interval
         self.measuring = False
+        self.occupancy = Occupancy()
         self._clear(0)
         self.turn = _NEVER
 
@@ -135,6 +154,7 @@ class Recorder:
         self.lateness: Tally = {}
         self.counts = Counts()
         self.thought = 0
+        self.polled = self.slept = self.until = 0
         self._recording = Recording(began=now, interval=self._interval)
         self._waiting: deque[tuple[int, dict[str, Tally], int, int]] = deque()
         self._number = 0
@@ -146,6 +166,7 @@ class Recorder:
     def begin(self, now: int) -> None:
         """Start measuring, and discard everything recorded so far."""
         self._clear(now)
+        self.occupancy.begin(now)
         self.measuring = True
 
     def end(self) -> Recording:
@@ -160,7 +181,10 @@ class Recorder:
         recording.service = self.service
         recording.lateness = self.lateness
         recording.thought = self.thought
+        recording.waited, recording.cut_off = self.occupancy.end(self.last)
         recording.ended = self.last
+        if self.until > recording.began:
+            recording.idle = (self.polled + self.slept) / (self.until - recording.began)
         return recording
 
     def next_interval(self, now: int) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Knee",
     "Latency",
     "LawCheck",
+    "LittleCheck",
     "MachineUse",
     "Placed",
     "Point",
@@ -200,10 +201,17 @@ class Repetition:
             request, in microseconds: the generator's own, and the pause of the workload. None if it
             was not measured.
         server: resources used by a local server; None for a remote one.
-        generator_share: CPU utilisation of the busiest worker, 1.0 being one fully used core.
-        generator_cpu: processor time of the generator per operation, in microseconds.
+        generator_share: CPU utilisation of the busiest worker, 1.0 being one fully used core; in an
+            open loop without the time in which it only waited for the next arrival.
+        generator_cpu: processor time of the generator per operation, in microseconds; likewise.
         lateness: for an open loop, the 99th percentile of how late requests were sent although
             their connection was free, in microseconds.
+        in_system: for an open loop, how many requests were in the system on average over time: due,
+            and not yet answered. They are counted as they become due and as they are answered; no
+            response time is used. None for a closed loop.
+        cut_off: for an open loop, how many of them there were at the beginning or the end.
+        generator_idle: for an open loop, the share of the time in which the busiest worker only
+            waited for the next arrival. None for a closed loop.
         machine: how busy the machine was with anything else; None if that is unknown, as in
             repetitions of less than half a second.
         processes: of a cluster, the resources that each process used: ``proxy``, or ``proxy-1``,
@@ -229,6 +237,9 @@ class Repetition:
     generator_share: float = 0.0
     generator_cpu: float = 0.0
     lateness: float = 0.0
+    in_system: float | None = None
+    cut_off: int = 0
+    generator_idle: float | None = None
     machine: MachineUse | None = None
     processes: Mapping[str, ServerUse] = field(default_factory=dict)
     proxies: ProxyTimes | None = None
@@ -272,6 +283,34 @@ class LawCheck:
     predicted: float
     difference: float
     in_system: float
+    tolerance: float
+    holds: bool | None
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LittleCheck:
+    """A repetition in an open loop against Little's law, N = X·R.
+
+    Attributes:
+        in_system: N: the mean number of requests in the system over time, as counted.
+        throughput: X: requests per second.
+        response_time: R: the mean response time, in microseconds.
+        predicted: X·R.
+        difference: that divided by N, less 1.
+        tolerance: the largest difference, in either direction, for which the law holds: 2%, or if
+            that is more, what the ends of the measurement can explain, which cut off at most the
+            longest response of each request that was in the system then.
+        holds: whether it holds; None if that cannot be tested, because the tolerance is above 10%.
+        cause: why it need not hold although no request was lost: requests failed, which count in N,
+            and neither in X nor in R. Empty if none did.
+    """
+
+    in_system: float
+    throughput: float
+    response_time: float
+    predicted: float
+    difference: float
     tolerance: float
     holds: bool | None
     cause: str = ""
@@ -343,11 +382,13 @@ class RepetitionCheck:
         law: the interactive response time law; None in an open loop, and if the think time is not
             known.
         series: the time series; None if it has less than 20 intervals.
+        little: Little's law; None in a closed loop, and in files of earlier versions.
     """
 
     number: int
     law: LawCheck | None = None
     series: SeriesCheck | None = None
+    little: LittleCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,7 +618,7 @@ class Results:
         version: `VERSION`.
         title: the report's title.
         started: start time, unix time.
-        seconds: duration of the whole run.
+        seconds: duration of the whole run; of one that was interrupted, from when it went on.
         partial: whether the run ended early.
         command: the command line.
         seed: the seed of all randomness.
@@ -595,6 +636,8 @@ class Results:
         saturation: where each target saturates, for each size of values that was measured with two
             numbers of clients or more.
         failure: why the run ended early, if the user did not interrupt it.
+        mixed: how the systems differ that it was measured on, if it was interrupted and went on
+            with another one.
     """
 
     title: str
@@ -614,5 +657,6 @@ class Results:
     knees: Sequence[Knee] = ()
     saturation: Sequence[SaturationFound] = ()
     failure: str = ""
+    mixed: str = ""
     format: str = FORMAT
     version: int = VERSION

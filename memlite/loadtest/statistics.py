@@ -38,7 +38,11 @@ SIGNIFICANT_DIGITS = 3
 CONFIDENCE = 0.95
 
 MAX_WORKER_UTILISATION = 0.9
-"""In a closed loop, a worker that uses more than this share of a core counts as the bottleneck."""
+"""A worker that uses more than this share of a core counts as the bottleneck.
+
+In an open loop it is one that is idle for less than the rest of the time, since it uses all of a
+core while it waits for the next arrival.
+"""
 MAX_LATENESS = 1000.0
 """In an open loop, a generator later than this, in microseconds, counts as the bottleneck."""
 
@@ -282,6 +286,7 @@ def _names(mappings: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _generator_limited(repetition: Repetition, rate: float) -> bool:
-    if rate:
-        return repetition.lateness > MAX_LATENESS
-    return repetition.generator_share > MAX_WORKER_UTILISATION
+    if not rate:
+        return repetition.generator_share > MAX_WORKER_UTILISATION
+    busy = 1 - (1.0 if repetition.generator_idle is None else repetition.generator_idle)
+    return repetition.lateness > MAX_LATENESS or busy > MAX_WORKER_UTILISATION

@@ -54,6 +54,7 @@ def warnings(results: Results) -> list[str]:
         *_check_warning(results.points),
         *_error_warnings(results),
         *_single_repetition(results.points),
+        *_mixed_warning(results),
         *_partial_warning(results),
     ]
 
@@ -346,6 +347,11 @@ def _error_warnings(results: Results) -> Iterator[str]:
 def _single_repetition(points: Sequence[Point]) -> Iterator[str]:
     if points and all(len(point.repetitions) == 1 for point in points):
         yield "Each load was measured only once, so the random variation is unknown."
+
+
+def _mixed_warning(results: Results) -> Iterator[str]:
+    if results.mixed:
+        yield f"{results.mixed[0].upper()}{results.mixed[1:]}."
 
 
 def _partial_warning(results: Results) -> Iterator[str]:

@@ -19,7 +19,14 @@ from memlite.loadtest.clients.routed import RoutedClients
 from memlite.loadtest.clients.settings import Settings
 from memlite.loadtest.clients.text import TextClients
 from memlite.loadtest.limits import what_failed
-from memlite.loadtest.messages import Failed, MeasurementStarted, ProgressUpdate, Ready, Task
+from memlite.loadtest.messages import (
+    Failed,
+    MeasurementEnded,
+    MeasurementStarted,
+    ProgressUpdate,
+    Ready,
+    Task,
+)
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.plain import PlainOperations
 from memlite.loadtest.recorder import Recorder, Recording, interval_for
@@ -192,8 +199,11 @@ class _Measurement:
         return process_time()
 
     def _end(self, cpu: float) -> Recording:
+        # To wait for the next arrival is no work, although it occupies the processor.
+        used = process_time() - cpu - self._recorder.polled / 1e9
+        self._pipe.send(MeasurementEnded())
         recording = self._recorder.end()
-        recording.cpu = recording.busiest = process_time() - cpu
+        recording.cpu = recording.busiest = max(0.0, used)
         return recording
 
     async def _steady(self) -> Recording:
@@ -306,6 +316,7 @@ class _Measurement:
                 _until_idle(clients) if load.operations else asyncio.sleep(load.duration)
             )
             cpu = process_time() - cpu
+            self._pipe.send(MeasurementEnded())
             recording = await asyncio.to_thread(clients.end)
             recording.cpu = recording.busiest = cpu
             return recording

@@ -23,6 +23,11 @@ HEAD = """\
 added; readers should ignore unknown fields. Latencies are in microseconds, other times in seconds,
 sizes in bytes.
 
+Until a run is complete, its directory has `repetitions/`, with a file for each repetition that is
+finished: a `Repetition` as below. The same command with this directory as `--out` measures those
+that are missing. It refuses if the machine, the version of memlite, Python, a package or a server
+has changed; with `--mix-systems` it goes on, and `mixed` says what differs.
+
 Histograms are encoded by [HdrHistogram](http://hdrhistogram.org); decode them with
 `HdrHistogram.decode(text)` from the package `hdrhistogram`.
 """
@@ -39,6 +44,7 @@ CLASSES = (
     results.Checks,
     results.RepetitionCheck,
     results.LawCheck,
+    results.LittleCheck,
     results.SeriesCheck,
     results.StallFound,
     results.ServerUse,

@@ -53,7 +53,10 @@ class TextOwner(Owner, Protocol):
         """Whether requests are sent at given times."""
 
     def freed(self, connection: Sender, count: int) -> None:
-        """Reuse places in a connection's pipeline, in open loop."""
+        """Reuse places in a connection's pipeline, in open loop, as requests are done."""
+
+    def dropped(self, count: int) -> None:
+        """Note that requests have failed together with their connection, in open loop."""
 
     def think(self, resume: Callable[[], None]) -> None:
         """Call `resume` after the think time."""
@@ -103,6 +106,8 @@ class TextConnection(MeasuredConnection):
         self._owner: TextOwner = owner
         self.window: deque[Batch] = deque()
         self._thinking = False
+        # How many of the batches that have just been answered have a second step.
+        self._followed = 0
         self._think_times = Thinking()
         self._check = owner.settings.check
         self._pipeline = owner.settings.pipeline
@@ -122,6 +127,8 @@ class TextConnection(MeasuredConnection):
 
     def _forget(self) -> int:
         lost = sum(batch.left for batch in self.window)
+        if self._owner.open_loop:
+            self._owner.dropped(len(self.window))
         self.window.clear()
         return lost
 
@@ -192,7 +199,8 @@ class TextConnection(MeasuredConnection):
     def _continue(self, freed: int) -> None:
         owner = self._owner
         if owner.open_loop:
-            owner.freed(self, freed)
+            done, self._followed = freed - self._followed, 0
+            owner.freed(self, done)
             if not self.window:
                 owner.idle()
         elif self.window:
@@ -233,6 +241,7 @@ class TextConnection(MeasuredConnection):
                 unique = answer[0].unique if type(answer) is tuple and answer else None
                 second = operation._replace(request=operation.follow(unique), keys=0, follow=None)
                 self.send([second], batch.intended)
+                self._followed += 1
                 return
             hits = answer if isinstance(answer, int) else len(answer)
             counts.hits += hits

@@ -54,6 +54,7 @@ class TextClients:
         self.take = take
         self._plain = plain
         self.recorder = recorder
+        self._occupancy = recorder.occupancy
         self.open_loop = False
         self.stopped = False
         self._loop = asyncio.get_running_loop()
@@ -65,6 +66,11 @@ class TextClients:
         self._arrivals: Iterator[int] = iter(())
         self._next = 0
         self._began = 0
+        # When it last looked for arrivals in vain, and the last reply by then, in nanoseconds; or
+        # since when it sleeps until shortly before the next.
+        self._polled = 0
+        self._seen = 0
+        self._asleep = 0
         self._waiting: deque[int] = deque()
         self._free: deque[Sender] = deque()
         self._watch: asyncio.TimerHandle | None = None
@@ -117,7 +123,7 @@ class TextClients:
         """Advance to the next arrival; stop if there is none."""
         following = next(self._arrivals, None)
         if following is None:
-            self.stopped = True
+            self._end_arrivals()
             self.idle()
             return False
         self._next = self._began + following
@@ -127,8 +133,10 @@ class TextClients:
         if self.stopped:
             return
         now = perf_counter_ns()
+        self._note_idleness(now)
         while self._next <= now:
             intended = self._next
+            self._occupancy.arrived(intended)
             one = self._free_connection()
             if one is None:
                 self._waiting.append(intended)
@@ -141,9 +149,23 @@ class TextClients:
                 return
         left = self._next - now
         if left > _NEAR:
+            self._asleep = now
             self._loop.call_later((left - _NEAR / 2) / 1e9, self._dispatch)
         else:
+            self._polled, self._seen = now, self.recorder.last
             self._loop.call_soon(self._dispatch)
+
+    def _note_idleness(self, now: int) -> None:
+        """Count the time since it last looked for arrivals, if there was nothing to do."""
+        if self._polled and self._next > now and self._seen == self.recorder.last:
+            self.recorder.polled += now - self._polled
+        elif self._asleep:
+            self.recorder.slept += now - self._asleep
+        self._polled = self._asleep = 0
+
+    def _end_arrivals(self) -> None:
+        self.stopped = True
+        self.recorder.until = perf_counter_ns()
 
     def _free_connection(self) -> Sender | None:
         while self._free:
@@ -157,7 +179,10 @@ class TextClients:
         if operations:
             one.send(operations, intended)
         else:
-            self.stopped = True
+            # Nothing is left to send, so that nothing has arrived.
+            for moment in (intended, *self._waiting):
+                self._occupancy.left(moment)
+            self._end_arrivals()
             self._waiting.clear()
             self.idle()
         return bool(operations)
@@ -168,7 +193,15 @@ class TextClients:
         lateness[microseconds] = lateness.get(microseconds, 0) + 1
 
     def freed(self, connection: Sender, count: int) -> None:
-        """Reuse places in a connection's pipeline, in open loop."""
+        """Reuse places in a connection's pipeline, in open loop, as requests are done."""
+        self._occupancy.left(self.recorder.last, count)
+        self._reuse(connection, count)
+
+    def dropped(self, count: int) -> None:
+        """Note that requests have failed together with their connection, in open loop."""
+        self._occupancy.left(perf_counter_ns(), count)
+
+    def _reuse(self, connection: Sender, count: int) -> None:
         for _ in range(count):
             if not self._waiting or not self._send_one(connection, self._waiting.popleft()):
                 self._free.append(connection)
@@ -177,7 +210,7 @@ class TextClients:
 
     def stop(self) -> None:
         """Make no more requests."""
-        self.stopped = True
+        self._end_arrivals()
 
     async def drained(self) -> None:
         """Return once no request is outstanding or waits to be sent."""
@@ -249,11 +282,12 @@ class TextClients:
                 if self._waiting and not self._connections:
                     # There is no connection left to send them on.
                     self.failed("no connection", len(self._waiting))
+                    self.dropped(len(self._waiting))
                     self._waiting.clear()
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             if self.open_loop and isinstance(one, Sender):
-                self.freed(one, self.settings.pipeline)
+                self._reuse(one, self.settings.pipeline)
             else:
                 one.fill()
             return

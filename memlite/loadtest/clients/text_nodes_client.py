@@ -149,34 +149,47 @@ class TextNodesClient(NodesClient):
     def freed(self, connection: Sender, count: int) -> None:
         """Do nothing: places in a pipeline are the client's."""
 
+    def dropped(self, count: int) -> None:
+        """Do nothing: the client counts requests, which may have parts with several nodes."""
+
+    def give_up(self, kind: str) -> None:
+        """Close all connections; what is outstanding has failed with this kind of error."""
+        if self.connected and self.open_loop:
+            rounds = {id(one) for connection in self._connections for one in connection.rounds}
+            self._owner.dropped(len(rounds))
+        super().give_up(kind)
+
     def think(self, resume: Callable[[], None]) -> None:
         """Do nothing: it is the client that thinks."""
 
 
 class _NodeConnection(TextConnection):
-    """A client's connection to one node, which leaves it to the client what comes next."""
+    """A client's connection to one node, which leaves it to the client what comes next.
+
+    Attributes:
+        rounds: of each batch in the window, and before those, of the ones just answered.
+    """
 
     def __init__(self, client: TextNodesClient) -> None:
         super().__init__(client)
         self._client = client
         self._think_times = client.think_times
-        # Of each batch in the window, and before those, of the ones just answered.
-        self._rounds: deque[_Round] = deque()
+        self.rounds: deque[_Round] = deque()
 
     def begin(self, one_round: _Round, operations: list[Operation], intended: int) -> None:
         """Send the node's share of a round."""
-        self._rounds.append(one_round)
+        self.rounds.append(one_round)
         super().send(operations, intended)
 
     def send(self, operations: list[Operation], intended: int) -> None:
         """Send second steps; they belong to the round whose first step is being answered."""
-        one_round = self._rounds[-len(self.window)]
+        one_round = self.rounds[-len(self.window)]
         one_round.left += 1
         self.begin(one_round, operations, intended)
 
     def _continue(self, freed: int) -> None:
         for _ in range(freed):
-            one_round = self._rounds.popleft()
+            one_round = self.rounds.popleft()
             one_round.left -= 1
             if not one_round.left:
                 self._client.answered()

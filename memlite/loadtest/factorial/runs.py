@@ -16,10 +16,10 @@ from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
 from memlite.loadtest.remote.machine import RemoteMachine
 from memlite.loadtest.results import Point, Results
-from memlite.loadtest.resuming import locked
+from memlite.loadtest.resuming import goes_on
 from memlite.loadtest.workload_files import as_dict
 
-__all__ = ["Measured", "check", "goes_on", "locked", "measure", "missing_of", "problem_of"]
+__all__ = ["Measured", "check", "measure", "missing_of", "problem_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _measured(
     pool: Pool | None,
     machines: Sequence[RemoteMachine],
 ) -> Results:
-    results = with_checks(run(_plan(design, one, folder, machines), progress.display, pool))
+    results = with_checks(run(_plan(design, one, folder, machines), progress.display, pool=pool))
     if results.partial and not results.failure:
         raise KeyboardInterrupt
     problem = results.failure or problem_of(results)
@@ -163,8 +163,3 @@ def problem_of(results: Results) -> str:
         return ""
     errors = ", ".join(error for point in points for error in point.errors)
     return "no operation has succeeded" + (f" ({errors})" if errors else "")
-
-
-def goes_on(folder: Path) -> str:
-    """Return how to go on, for a message."""
-    return f"the same command with --out {folder} goes on"

@@ -12,11 +12,11 @@ from rich.table import Table
 from memlite.core.errors import ConfigError
 from memlite.loadtest.multigets.analysis import Comparison, compare_sizes, doubts, sentence
 from memlite.loadtest.multigets.measuring import complete, missing
-from memlite.loadtest.multigets.runs import Settings
+from memlite.loadtest.multigets.runs import Run, Settings, load_runs
 from memlite.loadtest.planning import new_folder, prepare
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Interval
-from memlite.loadtest.resuming import differences, locked, systems
+from memlite.loadtest.resuming import differences, interrupted, locked, systems
 from memlite.loadtest.units import duration
 
 __all__ = ["measure_multigets", "print_comparison"]
@@ -46,22 +46,30 @@ def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
     prepare(folder)
     try:
         with locked(folder), progress_display(quiet=options.quiet) as display:
-            measured_on = systems(folder, measuring=missing(settings, folder) > 0)
+            left = missing(settings, folder)
+            fresh = not load_runs(settings, folder)
+            mixed = options.mix_systems
+            measured_on = systems(folder, measuring=left > 0, fresh=fresh, mixed=mixed)
             runs = complete(settings, folder, display)
+        _show(settings, runs, differences(measured_on), folder, out)
     except KeyboardInterrupt:
-        goes_on = f"the same command with --out {folder} goes on"
-        sys.stderr.write(f"memlite: bench: interrupted; {goes_on}\n")
+        said = interrupted(folder, left=missing(settings, folder))
+        sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED
+    return _ERRORS if any(run.errors for run in runs) else 0
+
+
+def _show(settings: Settings, runs: Sequence[Run], differ: str, folder: Path, out: TextIO) -> None:
+    """Print the answer and the table, and write the report."""
     found = compare_sizes(runs)
     warnings = doubts(runs)
-    if differ := differences(measured_on):
+    if differ:
         warnings.insert(0, f"{differ[:1].upper()}{differ[1:]}.")
     print_comparison(found, warnings, out)
     # Imported here: the plotting libraries take a second to import.
     from memlite.loadtest.multigets.page import write_multigets
 
     out.write(f"\nreport: {write_multigets(settings, warnings, found, folder)}\n")
-    return _ERRORS if any(run.errors for run in runs) else 0
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from memlite.loadtest import option_values as values
+from memlite.loadtest.options.output import add_mix_systems
 from memlite.loadtest.options.parser import NAME, Commands, add_command
 
 __all__ = ["add_factorial"]
@@ -48,4 +49,5 @@ def add_factorial(commands: Commands) -> None:
         "(default: bench-results/<time>)",
     )
     add("--no-report", action="store_true", help="save the analysis without writing a report")
+    add_mix_systems(factorial)
     add("-q", "--quiet", action="store_true", help="do not show progress")

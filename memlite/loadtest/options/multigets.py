@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from memlite.loadtest import option_values as values
+from memlite.loadtest.options.output import add_mix_systems
 from memlite.loadtest.options.parser import Commands, add_command
 
 __all__ = ["add_multigets"]
@@ -49,4 +50,5 @@ def add_multigets(commands: Commands) -> None:
         help="output directory; one with measurements of the same options is completed "
         "(default: bench-results/<time>)",
     )
+    add_mix_systems(multigets)
     add("-q", "--quiet", action="store_true", help="do not show progress")

@@ -5,14 +5,21 @@ from pathlib import Path
 
 from memlite.loadtest import option_values as values
 
-__all__ = ["add_output", "add_prices"]
+__all__ = ["add_mix_systems", "add_output", "add_prices"]
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the options of reports."""
     add = parser.add_argument
     add("--title", default="", help="title of the report")
-    add("--out", type=Path, metavar="DIR", help="output directory (default: bench-results/<time>)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output directory; one with an interrupted run of the same options is completed "
+        "(default: bench-results/<time>)",
+    )
+    add_mix_systems(parser)
     add(
         "--machine",
         type=values.checked(values.machine),
@@ -37,4 +44,14 @@ def add_prices(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="price table (default: memlite's own)"
+    )
+
+
+def add_mix_systems(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that complete what was measured before."""
+    parser.add_argument(
+        "--mix-systems",
+        action="store_true",
+        help="complete measurements although the machine, Python, memlite or a server has changed "
+        "since; the report says so",
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from memlite.loadtest import option_values as values
+from memlite.loadtest.options.output import add_mix_systems
 from memlite.loadtest.options.parser import NAME, Commands, add_command
 
 __all__ = ["add_study"]
@@ -77,4 +78,5 @@ def add_study(commands: Commands) -> None:
         help="output directory; one with a part of the same study is completed "
         "(default: bench-results/<time>)",
     )
+    add_mix_systems(study)
     add("-q", "--quiet", action="store_true", help="do not show progress")

@@ -17,7 +17,15 @@ from memlite.loadtest.cells import (
     with_interval,
 )
 from memlite.loadtest.checking import doubts
-from memlite.loadtest.results import Interval, LawCheck, Point, Repetition, Results, SeriesCheck
+from memlite.loadtest.results import (
+    Interval,
+    LawCheck,
+    LittleCheck,
+    Point,
+    Repetition,
+    Results,
+    SeriesCheck,
+)
 from memlite.loadtest.sweep import Sweep, between, sweeps
 
 __all__ = ["check_rows", "sweep_rows"]
@@ -35,13 +43,14 @@ def check_rows(results: Results) -> list[dict[str, str]]:
 def _check_row(point: Point) -> dict[str, str]:
     found = point.checks.repetitions if point.checks is not None else ()
     laws = [one.law for one in found if one.law is not None]
+    littles = [one.little for one in found if one.little is not None]
     series = [one.series for one in found if one.series is not None]
     outliers = point.checks.outliers if point.checks is not None else ()
     return {
         "target": point.target,
         "server": _busy([_busiest(one) for one in point.repetitions]),
         "generator": _busy([one.generator_share for one in point.repetitions]),
-        **_law_cells(laws, point),
+        **(_little_cells(littles) if littles else _law_cells(laws, point)),
         **_series_cells(series),
         "outliers": ", ".join(map(str, outliers)) or UNKNOWN,
         "doubts": ", ".join([*(["generator"] if point.generator_limited else []), *doubts(point)]),
@@ -74,7 +83,23 @@ def _law_cells(laws: Sequence[LawCheck], point: Point) -> dict[str, str]:
     }
 
 
-def _difference(tested: Sequence[LawCheck]) -> str:
+def _little_cells(laws: Sequence[LittleCheck]) -> dict[str, str]:
+    number = len(laws)
+    return {
+        "clients": plain(sum(one.in_system for one in laws) / number, _requests),
+        "throughput": plain(sum(one.throughput for one in laws) / number, unit=PER_SECOND),
+        "response": microseconds(sum(one.response_time for one in laws) / number),
+        "think": UNKNOWN,
+        "predicted": plain(sum(one.predicted for one in laws) / number, _requests, "requests"),
+        "difference": _difference([one for one in laws if one.holds is not None]),
+    }
+
+
+def _requests(number: float) -> str:
+    return f"{number:,.3g}"
+
+
+def _difference(tested: Sequence[LawCheck | LittleCheck]) -> str:
     if not tested:
         return "cannot be tested"
     return _signed(max((one.difference for one in tested), key=abs), 2)

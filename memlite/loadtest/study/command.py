@@ -15,7 +15,7 @@ from memlite.loadtest.factorial.analysis import analyse
 from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of
 from memlite.loadtest.factorial.design import keep as keep_design
 from memlite.loadtest.factorial.output import save_analysis
-from memlite.loadtest.factorial.runs import check, goes_on, locked, missing_of
+from memlite.loadtest.factorial.runs import check, missing_of
 from memlite.loadtest.factorial.runs import measure as measure_experiment
 from memlite.loadtest.limits import raise_file_limit
 from memlite.loadtest.models.study import TargetModels, model_targets
@@ -28,6 +28,7 @@ from memlite.loadtest.pool import Pool
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.remote.machine import reached
 from memlite.loadtest.results import Results
+from memlite.loadtest.resuming import differences, goes_on, interrupted, locked, systems
 from memlite.loadtest.study.common import parse_common
 from memlite.loadtest.study.design import FULL, QUICK, Study, Sweep, study
 from memlite.loadtest.study.expected import expected_seconds, start_seconds
@@ -66,7 +67,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     design = _design(wanted)
     folder = options.out or new_folder()
     machines = machines_of(parse_common(options.backend, others))
-    sweeps = Sweeps(wanted, folder / SWEEPS, machines)
+    sweeps = Sweeps(wanted, folder / SWEEPS, machines, mixed=options.mix_systems)
     sweeps.plans()  # checks the options
     check(design, folder)
     check_folder(folder, wanted)
@@ -81,7 +82,8 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
             save(folder, measured)
             page = _write(measured, folder)
     except KeyboardInterrupt:
-        sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+        said = interrupted(folder, left=_left(sweeps, design, folder))
+        sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED
     except StartError as error:
         # A run of the experiment says how to go on with that alone.
@@ -124,20 +126,20 @@ def _write(measured: Measured, folder: Path) -> Path:
 
 
 def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Measured:
-    wanted, there = sweeps.study, sweeps.there()
+    wanted = sweeps.study
     of_experiment, of_multigets = folder / _EXPERIMENT, folder / _MULTIGETS
     keep_design(of_experiment / DESIGN_NAME, design)
-    runs = len(missing_of(design, of_experiment))
-    gets = missing_multigets(wanted.multigets, of_multigets)
+    missing, left = sweeps.missing(), _left(sweeps, design, folder)
+    measured_on = systems(folder, measuring=left > 0, fresh=not sweeps.begun(), mixed=sweeps.mixed)
     with progress_display(quiet=quiet) as bar:
-        left = sweeps.missing(there) + runs + gets
         if left:
-            expected = expected_seconds(sweeps, there, runs, gets, start_seconds(folder))
+            runs, gets = _other_measurements(wanted, design, folder)
+            expected = expected_seconds(sweeps, missing, runs, gets, start_seconds(folder))
             bar.message(f"{left} measurements and the report: about {_minutes(expected)}")
         bar.expect_measurements(left)
         progress = StudyProgress(bar)
         with _generators(sweeps) if left else contextlib.nullcontext() as pool:
-            found = sweeps.measure(there, progress, pool)
+            found = sweeps.measure(progress, pool)
             progress.run = "multi-gets"
             multigets = complete(
                 wanted.multigets, of_multigets, progress, sweeps.machines or (HERE,)
@@ -149,8 +151,29 @@ def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Me
         models = _models(found)
     analyses = analyse(design, measured)
     save_analysis(of_experiment, design, measured, analyses)
-    compared = compare_sizes(multigets)
-    return Measured(wanted, found, design, measured, analyses, multigets, compared, models)
+    return Measured(
+        wanted,
+        found,
+        design,
+        measured,
+        analyses,
+        multigets,
+        compare_sizes(multigets),
+        models,
+        differences(measured_on),
+    )
+
+
+def _left(sweeps: Sweeps, design: Design, folder: Path) -> int:
+    """Return how many measurements have not been made yet."""
+    others = _other_measurements(sweeps.study, design, folder)
+    return sum(sweeps.missing().values()) + sum(others)
+
+
+def _other_measurements(wanted: Study, design: Design, folder: Path) -> tuple[int, int]:
+    """Return how many runs of the experiment, and measurements of multi-gets, are missing."""
+    runs = len(missing_of(design, folder / _EXPERIMENT))
+    return runs, missing_multigets(wanted.multigets, folder / _MULTIGETS)
 
 
 def _generators(sweeps: Sweeps) -> Pool:

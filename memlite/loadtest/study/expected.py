@@ -1,12 +1,13 @@
 """How long a study takes, told before it is measured."""
 
 import time
-from collections.abc import Container
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from memlite.loadtest.multigets.measuring import WARM_UP
-from memlite.loadtest.study.runs import Load, Sweeps
+from memlite.loadtest.study.design import Sweep
+from memlite.loadtest.study.runs import Sweeps
 from memlite.loadtest.targets import LaunchedServer, LaunchSettings
 
 __all__ = ["expected_seconds", "start_seconds"]
@@ -34,13 +35,13 @@ def start_seconds(folder: Path) -> float:
 
 
 def expected_seconds(
-    sweeps: Sweeps, there: Container[Load], runs: int, multigets: int, start: float
+    sweeps: Sweeps, missing: Mapping[Sweep, int], runs: int, multigets: int, start: float
 ) -> float:
     """Return how long the rest of a study takes, in seconds.
 
     Args:
         sweeps: those of the study.
-        there: the loads of sweeps that have been measured.
+        missing: how many measurements of each sweep have not been made.
         runs: how many runs of the experiment have not been measured.
         multigets: how many measurements of gets of several keys have not been made.
         start: how long a server takes to start, in seconds.
@@ -48,9 +49,8 @@ def expected_seconds(
     study = sweeps.study
     measurements, clusters = runs, runs + bool(multigets)
     for sweep, plan in sweeps.plans().items():
-        loads = sum((sweep, level.clients) not in there for level in plan.levels)
-        measurements += loads * len(plan.targets) * plan.workload.load.repetitions
-        clusters += len(plan.targets) if loads else 0
+        measurements += missing[sweep]
+        clusters += len(plan.targets) if missing[sweep] else 0
     seconds = measurements * (study.scale.warm_up + study.scale.duration)
     seconds += multigets * (WARM_UP + study.multigets.duration)
     work = (measurements + multigets) * _MEASUREMENT + _REPORT

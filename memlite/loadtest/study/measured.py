@@ -42,6 +42,7 @@ class Measured:
         gets: the measurements of gets of several keys.
         multigets: sharded against from one node, by their size.
         models: the models of some targets: the title of each, and what they say.
+        mixed: how the systems differ that it was measured on; empty if it was one.
     """
 
     study: Study
@@ -52,6 +53,7 @@ class Measured:
     gets: Sequence[MultiGets]
     multigets: Sequence[Comparison]
     models: Mapping[str, TargetModels]
+    mixed: str = ""
 
     @property
     def first(self) -> Results:
@@ -72,6 +74,8 @@ class Measured:
 
 def doubts(measured: Measured) -> Iterator[str]:
     """Yield what speaks against the figures, the gravest first."""
+    if measured.mixed:
+        yield f"{measured.mixed[0].upper()}{measured.mixed[1:]}."
     points = measured.points
     limited = sum(point.generator_limited for point in points)
     if limited:

@@ -1,7 +1,7 @@
 """The sweeps of a study: those that are there, and those that are still to be measured."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,20 +9,19 @@ from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import JSON_NAME, load, save
+from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
 from memlite.loadtest.remote.machine import RemoteMachine
 from memlite.loadtest.results import Results
+from memlite.loadtest.study.common import without_access
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
 from memlite.loadtest.sweep import with_saturation
 from memlite.loadtest.workload_files import as_dict
 
-__all__ = ["Load", "Sweeps", "combined"]
-
-Load = tuple[Sweep, int]
-"""A sweep, and one of its numbers of clients."""
+__all__ = ["Sweeps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,15 @@ class Sweeps:
 
     Attributes:
         study: what is measured.
-        folder: each sweep has a folder in it, and in that one for each number of clients.
+        folder: each sweep has a folder in it.
         machines: where servers and proxies run; empty for this machine.
+        mixed: whether repetitions of another system are completed.
     """
 
     study: Study
     folder: Path
     machines: Sequence[RemoteMachine] = ()
+    mixed: bool = False
 
     def plans(self) -> dict[Sweep, Plan]:
         """Return the plan of each sweep.
@@ -47,36 +48,26 @@ class Sweeps:
         """
         return {sweep: self._plan(sweep) for sweep in self.study.sweeps}
 
-    def there(self) -> dict[Load, Results]:
-        """Return the loads that have been measured already.
+    def missing(self) -> dict[Sweep, int]:
+        """Return how many measurements have not been made yet, of each sweep.
 
         Raises:
-            ConfigError: one cannot be read, or is something else.
+            ConfigError: a sweep cannot be read, or was measured in another way.
         """
-        loads = [(sweep, one) for sweep in self.study.sweeps for one in self.study.scale.clients]
-        found = {load: self._loaded(*load) for load in loads}
-        return {load: results for load, results in found.items() if results is not None}
-
-    def missing(self, there: Mapping[Load, Results]) -> int:
-        """Return how many measurements have not been made yet.
-
-        Args:
-            there: the loads that have been measured.
-        """
-        return sum(
-            len(plan.targets) * plan.workload.load.repetitions
+        return {
+            sweep: 0 if self._loaded(sweep) else _measurements(plan) - self._kept(sweep).count()
             for sweep, plan in self.plans().items()
-            for level in plan.levels
-            if (sweep, level.clients) not in there
-        )
+        }
 
-    def measure(
-        self, there: Mapping[Load, Results], progress: StudyProgress, pool: Pool | None
-    ) -> dict[Sweep, Results]:
+    def begun(self) -> bool:
+        """Return whether anything has been measured, if only a part of a sweep."""
+        plans = self.plans()
+        return any(left < _measurements(plans[sweep]) for sweep, left in self.missing().items())
+
+    def measure(self, progress: StudyProgress, pool: Pool | None) -> dict[Sweep, Results]:
         """Measure what is not there yet; return everything, in the order of the study.
 
         Args:
-            there: the loads that have been measured.
             progress: shows how far it is.
             pool: the load generators; None to start some for each sweep.
 
@@ -84,70 +75,43 @@ class Sweeps:
             StartError: a sweep cannot begin, or has failed.
             KeyboardInterrupt: the user has interrupted it.
         """
-        return {sweep: self._complete(sweep, there, progress, pool) for sweep in self.study.sweeps}
+        return {
+            sweep: self._loaded(sweep) or self._measured(sweep, progress, pool)
+            for sweep in self.study.sweeps
+        }
 
-    def _complete(
-        self,
-        sweep: Sweep,
-        there: Mapping[Load, Results],
-        progress: StudyProgress,
-        pool: Pool | None,
-    ) -> Results:
-        path, clients = self.folder / sweep.name, self.study.scale.clients
-        parts = {one: there[sweep, one] for one in clients if (sweep, one) in there}
-        missing = [one for one in clients if one not in parts]
-        if not missing and (path / JSON_NAME).exists():
-            return load(path)
-        if missing:
-            progress.run = sweep.name
-            parts |= self._measured(sweep, missing, progress, pool)
-        arguments = self.study.arguments(sweep)
-        results = with_saturation(with_checks(combined([parts[one] for one in clients], arguments)))
-        save(results, path)
+    def _measured(self, sweep: Sweep, progress: StudyProgress, pool: Pool | None) -> Results:
+        progress.run = sweep.name
+        kept = self._kept(sweep)
+        with kept.locked():
+            results = run(self._plan(sweep), progress, kept, pool)
+            if results.partial and not results.failure:
+                raise KeyboardInterrupt
+            if problem := results.failure or _problem(results):
+                raise StartError(f"bench: {sweep.name}: {problem}")
+            results = with_saturation(with_checks(results))
+            save(results, self.folder / sweep.name)
+            kept.remove()
         return results
 
-    def _measured(
-        self, sweep: Sweep, clients: Sequence[int], progress: StudyProgress, pool: Pool | None
-    ) -> dict[int, Results]:
-        """Measure some loads, and save each of them when it is complete.
+    def _kept(self, sweep: Sweep) -> Kept:
+        settings = {"command": without_access(self.study.arguments(sweep))}
+        return Kept(self.folder / sweep.name, settings, mixed=self.mixed)
 
-        No more than one is lost when the user interrupts it.
-        """
-        found: dict[int, Results] = {}
-
-        def keep(results: Results) -> None:
-            if problem := _problem(results):
-                raise StartError(f"bench: {problem}")
-            number = results.points[0].clients
-            command = ("memlite", "bench", *self.study.arguments(sweep, [number]))
-            found[number] = replace(results, command=command)
-            save(found[number], self._path(sweep, number))
-
-        results = run(self._plan(sweep, clients), progress, pool, keep)
-        if results.failure:
-            raise StartError(f"bench: {sweep.name}: {results.failure}")
-        if results.partial:
-            raise KeyboardInterrupt
-        return found
-
-    def _path(self, sweep: Sweep, clients: int) -> Path:
-        return self.folder / sweep.name / str(clients)
-
-    def _plan(self, sweep: Sweep, clients: Sequence[int] = ()) -> Plan:
+    def _plan(self, sweep: Sweep) -> Plan:
         """Return the plan of a sweep; a new one each time, as targets keep what they started."""
-        arguments = self.study.arguments(sweep, clients)
+        arguments = self.study.arguments(sweep)
         parsed = parse(arguments)
         if parsed is None:
             raise ConfigError("bench: --help belongs before other options")
         return replace(plan_of(parsed, arguments, self.folder, self.machines), bursts=False)
 
-    def _loaded(self, sweep: Sweep, clients: int) -> Results | None:
-        path = self._path(sweep, clients)
+    def _loaded(self, sweep: Sweep) -> Results | None:
+        """Return a sweep that has been measured; None if it has not."""
+        path = self.folder / sweep.name
         if not (path / JSON_NAME).exists():
             return None
-        results, plan = load(path), self._plan(sweep, [clients])
-        if results.partial or _problem(results):
-            return None
+        results, plan = load(path), self._plan(sweep)
         workload = json.loads(json.dumps(as_dict(plan.workload)))  # as it is read back
         measured = {(point.clients, point.rate) for point in results.points}
         if (results.workload, results.workers) != (workload, plan.workers) or measured != {
@@ -157,27 +121,8 @@ class Sweeps:
         return results
 
 
-def combined(parts: Sequence[Results], arguments: Sequence[str]) -> Results:
-    """Return the loads of a sweep as one run.
-
-    Args:
-        parts: the results of each load, in order of clients.
-        arguments: the command line that measures all of them.
-    """
-    first = parts[0]
-    return replace(
-        first,
-        started=min(one.started for one in parts),
-        seconds=round(sum(one.seconds for one in parts), 3),
-        command=("memlite", "bench", *arguments),
-        points=[
-            point
-            for target in first.targets
-            for one in parts
-            for point in one.points
-            if point.target == target.name
-        ],
-    )
+def _measurements(plan: Plan) -> int:
+    return len(plan.levels) * len(plan.targets) * plan.workload.load.repetitions
 
 
 def _problem(results: Results) -> str:

@@ -129,7 +129,8 @@ complete -c memlite -n '__memlite_at "bench compare"' -l ports -x -d 'the ports 
 complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench compare"' -l title -x -d 'title of the report'
-complete -c memlite -n '__memlite_at "bench compare"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench compare"' -l out -r -F -d 'output directory; one with an interrupted run of the same options is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench compare"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench compare"' -l machine -x -d 'the machine that all servers run on, from the table of machines, for performance per watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again'
 complete -c memlite -n '__memlite_at "bench compare"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench compare"' -l prices -r -F -d 'price table (default: memlite\'s own)'
@@ -173,7 +174,8 @@ complete -c memlite -n '__memlite_at "bench run"' -s h -l help -d 'show this hel
 complete -c memlite -n '__memlite_at "bench run"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 50; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench run"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
 complete -c memlite -n '__memlite_at "bench run"' -l title -x -d 'title of the report'
-complete -c memlite -n '__memlite_at "bench run"' -l out -r -F -d 'output directory (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench run"' -l out -r -F -d 'output directory; one with an interrupted run of the same options is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench run"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench run"' -l machine -x -d 'the machine that all servers run on, from the table of machines, for performance per watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again'
 complete -c memlite -n '__memlite_at "bench run"' -l machines -r -F -d 'table of machines, their power and price (default: memlite\'s own)'
 complete -c memlite -n '__memlite_at "bench run"' -l prices -r -F -d 'price table (default: memlite\'s own)'
@@ -219,6 +221,7 @@ complete -c memlite -n '__memlite_at "bench factorial"' -l repetitions -x -d 'ru
 complete -c memlite -n '__memlite_at "bench factorial"' -l seed -x -d 'random seed, of the order of runs as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l out -r -F -d 'output directory; one with runs of the same experiment is completed (default: bench-results/<time>)'
 complete -c memlite -n '__memlite_at "bench factorial"' -l no-report -d 'save the analysis without writing a report'
+complete -c memlite -n '__memlite_at "bench factorial"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench factorial"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench study"' -s h -l help -d 'show this help message and exit'
@@ -232,6 +235,7 @@ complete -c memlite -n '__memlite_at "bench study"' -l repetitions -x -d 'number
 complete -c memlite -n '__memlite_at "bench study"' -l workers -x -d 'load generators: processes that run the clients (default: 3)'
 complete -c memlite -n '__memlite_at "bench study"' -l seed -x -d 'random seed of the experiment\'s order (default: 1)'
 complete -c memlite -n '__memlite_at "bench study"' -l out -r -F -d 'output directory; one with a part of the same study is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench study"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench study"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench report"' -F
@@ -269,6 +273,7 @@ complete -c memlite -n '__memlite_at "bench multigets"' -l duration -x -d 'lengt
 complete -c memlite -n '__memlite_at "bench multigets"' -l repetitions -x -d 'measurements of each size, either way (default: 5)'
 complete -c memlite -n '__memlite_at "bench multigets"' -l seed -x -d 'random seed, of the order as well (default: 1)'
 complete -c memlite -n '__memlite_at "bench multigets"' -l out -r -F -d 'output directory; one with measurements of the same options is completed (default: bench-results/<time>)'
+complete -c memlite -n '__memlite_at "bench multigets"' -l mix-systems -d 'complete measurements although the machine, Python, memlite or a server has changed since; the report says so'
 complete -c memlite -n '__memlite_at "bench multigets"' -s q -l quiet -d 'do not show progress'
 
 complete -c memlite -n '__memlite_at "bench launcher"' -s h -l help -d 'show this help message and exit'

@@ -17,6 +17,7 @@ import pytest
 from memlite.cli.main import main
 from memlite.loadtest.factorial.runs import problem_of
 from memlite.loadtest.files import load
+from tests.support.drawing import interrupted_while_drawing
 from tests.support.servers import running
 from tests.support.waiting import wait_until
 from tests.unit.loadtest.samples import results
@@ -68,6 +69,11 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     check(folder, done.stdout)
     assert bench(*COMMAND, "--out", folder).stdout == done.stdout
     assert runs(folder) == after
+    shown = interrupted_while_drawing(command, folder)
+    assert shown.endswith(
+        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
+        f"same command with --out {folder} writes the report\n"
+    )
 
 
 def check(folder: Path, shown: str) -> None:

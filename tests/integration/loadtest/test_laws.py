@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from memlite.loadtest import prices
+from memlite.loadtest.checking import check as check_point
 from memlite.loadtest.files import load
+from memlite.loadtest.statistics import decode, latency, new_histogram
 from memlite.loadtest.summary import print_summary
 from tests.integration.loadtest.test_bench_command import address, bench
 from tests.support.patience import patiently
@@ -83,6 +85,68 @@ def test_they_agree_within_2_percent(start, tmp_path, kind):
     assert done.returncode == 0, done.stderr
     (point,) = check(tmp_path).points
     assert abs(point.checks.repetitions[0].law.difference) < 0.02
+
+
+# Without a warm-up nothing is cut off, so that the law holds within 2% on the busiest machine.
+FROM_NOTHING = (
+    "--clients", "4", "--keys", "200", "--duration", "1s", "--warm-up", "0s", "--repetitions", "1",
+    "--workers", "1", "--timeout", "60s",
+)  # fmt: skip
+OPEN = {
+    "plain": (),
+    "crowded": ("--clients", "1", "--pipeline", "1", "--rate", "2k"),
+    "cas": ("--mix", "cas=1,gets=1"),
+    "poisson": ("--arrivals", "poisson", "--multiget", "5"),
+    "nodes": (),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", OPEN)
+def test_n_is_x_by_r_in_an_open_loop(start, tmp_path, shape):
+    cluster = ("compare", "--cluster", "2", "--paths", "direct")
+    target = cluster if shape == "nodes" else ("run", address(start()))
+    done = bench(
+        *target, "--rate", "500", *FROM_NOTHING, *OPEN[shape], "-q", "--no-report", "--out",
+        tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for point in load(tmp_path).points:
+        (one,) = point.repetitions
+        little = point.checks.repetitions[0].little
+        assert one.in_system > 0
+        assert (one.cut_off, little.tolerance) == (0, 0.02)
+        assert little.holds, little
+        assert check_again(point, 1.0).holds
+        # As if response times had been measured wrongly.
+        assert check_again(point, 1.5).holds is False
+        assert check_again(point, 0.5).holds is False
+
+
+def check_again(point, factor):
+    """Return the check of a repetition with response times that are longer by a factor."""
+    (one,) = point.repetitions
+    before, shifted = decode(one.response["all"]), new_histogram()
+    for item in before.get_recorded_iterator():
+        shifted.record_value(
+            max(1, round(item.value_iterated_to * factor)), item.count_added_in_this_iter_step
+        )
+    times = {**one.response, "all": latency(shifted)}
+    changed = replace(point, repetitions=(replace(one, response=times),))
+    return check_point(changed).repetitions[0].little
+
+
+@pytest.mark.slow
+def test_a_generator_that_cannot_keep_up_says_so(start, tmp_path):
+    done = bench(
+        "run", address(start()), "--rate", "100k", "--clients", "4", "--workers", "1", "--keys",
+        "100", "--duration", "300ms", "--repetitions", "1", "-q", "--no-report", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("The load generator, not ")
+    (point,) = load(tmp_path).points
+    assert point.generator_limited
+    assert point.repetitions[0].generator_idle < 0.1
 
 
 def test_the_generator_as_bottleneck_is_the_first_line():

@@ -5,6 +5,7 @@ So it is described in docs/how-to/study-a-system.md.
 
 import csv
 import json
+import os
 import re
 import shutil
 import signal
@@ -15,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
@@ -28,7 +30,8 @@ from memlite.loadtest.results import Results
 from memlite.loadtest.study.design import QUICK, Sweep, study
 from memlite.loadtest.study.output import runs_of
 from memlite.loadtest.study.progress import StudyProgress
-from memlite.loadtest.study.runs import Load, Sweeps
+from memlite.loadtest.study.runs import Sweeps
+from tests.support.drawing import interrupted_while_drawing
 
 CHROMIUM = shutil.which("chromium")
 # memcached starts in a tenth of the time of a memlite.
@@ -60,31 +63,36 @@ class InterruptedAfter(ProgressDisplay):
             raise KeyboardInterrupt
 
 
-def measure(
-    sweeps: Sweeps, there: dict[Load, Results], display: ProgressDisplay
-) -> dict[Sweep, Results]:
+def measure(sweeps: Sweeps, display: ProgressDisplay) -> dict[Sweep, Results]:
     with Pool(1) as pool:
-        return sweeps.measure(there, StudyProgress(display), pool)
+        return sweeps.measure(StudyProgress(display), pool)
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_keeps_the_loads_that_are_complete(tmp_path: Path) -> None:
-    scale = replace(QUICK, clients=(1, 3, 4), duration=0.05, warm_up=0.0, repetitions=2)
+def test_an_interrupted_sweep_keeps_the_repetitions_that_are_complete(tmp_path: Path) -> None:
+    scale = replace(QUICK, clients=(1, 3, 4), duration=0.1, warm_up=0.0, repetitions=2)
     wanted = study(scale, "memory", ["--workers=1", "--keys=10"], 1)
     sweeps = Sweeps(replace(wanted, sweeps=wanted.sweeps[:1]), tmp_path)
     (sweep,) = sweeps.study.sweeps
-    assert sweeps.missing({}) == 3 * 2 * 2
+    assert sweeps.missing() == {sweep: 3 * 2 * 2}
+    assert not sweeps.begun()
     with pytest.raises(KeyboardInterrupt):  # in the second load
-        measure(sweeps, {}, InterruptedAfter(6))
-    before = sweeps.there()
-    assert list(before) == [(sweep, 1)]
-    assert sweeps.missing(before) == 2 * 2 * 2
+        measure(sweeps, InterruptedAfter(6))
+    assert sweeps.missing() == {sweep: 3 * 2 * 2 - 6}
+    assert sweeps.begun()
+    kept = tmp_path / sweep.name / "repetitions"
+    parts = {path.name: path.read_bytes() for path in kept.glob("steady-*")}
+    assert len(parts) == 6
     assert not (tmp_path / sweep.name / "results.json").exists()
 
-    measured = measure(sweeps, before, ProgressDisplay())[sweep]
-    assert sweeps.there()[sweep, 1] == before[sweep, 1]
+    measured = measure(sweeps, ProgressDisplay())[sweep]
+    assert sweeps.missing() == {sweep: 0}
     assert [point.clients for point in measured.points] == [1, 3, 4] * 2
-    assert list(measured.points[0].repetitions) == list(before[sweep, 1].points[0].repetitions)
+    for number in (0, 1):
+        again = orjson.dumps(measured.points[0].repetitions[number])
+        assert again == parts[f"steady-0-1-0.0-0-{number + 1}.json"]
+    assert orjson.dumps(measured.points[1].repetitions[0]) == parts["steady-0-3-0.0-0-1.json"]
+    assert not kept.exists()
     saved = load(tmp_path / sweep.name)
     assert [point.clients for point in saved.points] == [1, 3, 4] * 2
     assert all(point.checks is not None for point in saved.points)
@@ -130,6 +138,7 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     check_file(folder)
     check_plan(folder)
+    check_what_ends_early([*command, "-q"], folder)
     if CHROMIUM is not None:
         check_page(folder / "report.html")
 
@@ -141,6 +150,44 @@ def completed(command: Sequence[str], chance: str) -> subprocess.CompletedProces
         if not done.stderr.endswith(f"{chance}\n"):
             break
     return done
+
+
+def check_what_ends_early(command: list[str], folder: Path) -> None:
+    """Check what a study says that cannot be completed, or of which a part has failed."""
+    shown = interrupted_while_drawing(command, folder)
+    assert shown == (
+        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
+        f"same command with --out {folder} writes the report\n"
+    )
+    path = folder / "multigets" / "multigets.json"
+    document = json.loads(path.read_bytes())
+    document["runs"][0]["errors"] = 3
+    path.write_text(json.dumps(document))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == "memlite: bench: requests have failed; the results say how\n"
+    # Now a run of the experiment is missing, and its server cannot start.
+    (first, *_) = (folder / "experiment" / "runs").iterdir()
+    shutil.rmtree(first)
+    broken = {**os.environ, "MEMLITE_DURABILITY": "unheard-of"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=broken)
+    assert done.returncode not in (0, 1, 130), done.stderr
+    (said,) = done.stderr.splitlines()
+    assert "unheard-of" in said
+    assert said.endswith(f"; the same command with --out {folder} goes on")
+    assert str(folder / "experiment") not in said
+    # Later this is another system.
+    path = folder / "systems.json"
+    systems = json.loads(path.read_bytes())
+    systems[0]["machine"]["python"] = "CPython 2.7"
+    path.write_text(json.dumps(systems))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 64
+    assert "has measurements of another system: python CPython 2.7, now CPython 3" in done.stderr
+    mixed = [*command, "--mix-systems"]
+    done = subprocess.run(mixed, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("Measurements are of different systems: python CPython 2.7 and")
 
 
 def check_file(folder: Path) -> None:

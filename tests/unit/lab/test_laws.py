@@ -1,11 +1,17 @@
 """Operational laws, on systems whose response time is known."""
 
+import bisect
 import heapq
 import random
 
 import pytest
 
-from memlite.lab import check_closed_loop, in_system, interactive_response_time
+from memlite.lab import (
+    check_closed_loop,
+    check_open_loop,
+    in_system,
+    interactive_response_time,
+)
 
 
 def closed_loop(
@@ -92,3 +98,49 @@ def test_a_law_that_nothing_could_break_is_not_tested() -> None:
 def test_arguments_out_of_range(arguments: tuple[float, ...], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         check_closed_loop(*arguments)
+
+
+def open_loop(rate: float, service: float, length: float, seed: int) -> tuple[float, float, float]:
+    """Return the mean number at a server, throughput and response time, simulated.
+
+    Requests arrive at random, are served in order of arrival, and none arrives after the end. The
+    number is looked at a hundred thousand times, at random moments.
+    """
+    noise = random.Random(seed)
+    arrivals, departures = [], []
+    now = free = 0.0
+    while (now := now + noise.expovariate(rate)) < length:
+        free = max(free, now) + noise.expovariate(1 / service)
+        arrivals.append(now)
+        departures.append(free)
+    length = max(length, free)
+    seen = 0
+    for _ in range(100_000):
+        moment = noise.uniform(0, length)
+        seen += bisect.bisect(arrivals, moment) - bisect.bisect(departures, moment)
+    count = len(arrivals)
+    return seen / 100_000, count / length, (sum(departures) - sum(arrivals)) / count
+
+
+@pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
+def test_littles_law_holds_in_a_simulation(load: float) -> None:
+    number, throughput, response = open_loop(load * 1000, 0.001, 200.0, 1)
+    check = check_open_loop(number, throughput, response, 200.0)
+    assert check.holds
+    assert check.tolerance == 0.02
+    assert check.predicted == pytest.approx(load / (1 - load), rel=0.15)  # of M/M/1
+    # Response times that are too long by a twentieth, and requests that are lost.
+    assert check_open_loop(number, throughput, response * 1.05, 200.0).holds is False
+    assert check_open_loop(number, throughput * 0.95, response, 200.0).holds is False
+
+
+def test_requests_that_the_ends_cut_off_widen_littles_tolerance() -> None:
+    check = check_open_loop(10.0, 1000.0, 0.0105, length=10.0, cut_off=12, longest=0.5)
+    assert check.difference == pytest.approx(0.05)
+    assert check.tolerance == pytest.approx(12 * 0.5 / 100)
+    assert check.holds
+    assert check_open_loop(10.0, 1000.0, 0.02, length=1.0, cut_off=12, longest=0.5).holds is None
+    with pytest.raises(ValueError, match="requests in the system must be above 0, not 0"):
+        check_open_loop(0.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="length must be above 0"):
+        check_open_loop(1.0, 1.0, 1.0, length=0.0)

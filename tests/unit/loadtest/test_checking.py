@@ -13,6 +13,7 @@ from memlite.loadtest.measure import repetition_of
 from memlite.loadtest.recorder import Recording, interval_for
 from memlite.loadtest.report.check_tables import check_rows
 from memlite.loadtest.results import Interval, Intervals, Latency, Point, Repetition, Slice
+from memlite.loadtest.statistics import point as summarise
 from memlite.loadtest.verdict import warnings
 from tests.unit.loadtest.samples import results
 
@@ -78,6 +79,62 @@ def test_a_broken_law_has_a_cause():
     assert doubts(counted) == ["R is not N/X − Z: clients ended at different times"]
     # Of a law that holds nothing is said.
     assert doubts(point(repetition([100] * 100, errors={"timeout": 1}))) == []
+
+
+def open_loop(*, response, in_system=10.0, **more):
+    """Return a point at 10,000 requests a second."""
+    more = {"think": None, "in_system": in_system, "response": response} | more
+    return point(repetition([100] * 100, **more), rate=10_000.0)
+
+
+def test_littles_law_in_an_open_loop():
+    good = open_loop(response=999.5)  # a mean of whole microseconds, rounded down
+    assert doubts(good) == []
+    (one,) = good.checks.repetitions
+    assert one.law is None
+    little = one.little
+    assert (little.in_system, little.throughput, little.response_time) == (10, 10_000, 1000)
+    assert (little.predicted, little.difference, little.holds) == (10, 0, True)
+    shifted = open_loop(response=1049.5)
+    assert doubts(shifted) == ["N is not X·R"]
+    assert doubts(open_loop(response=949.5)) == ["N is not X·R"]
+    lost = open_loop(response=949.5, errors={"timeout": 7})
+    assert doubts(lost) == ["N is not X·R: 7 requests failed"]
+    made = results(clients=(1,))
+    rows = check_rows(dataclasses.replace(made, points=(good, shifted)))
+    assert [row["clients"] for row in rows] == ["10", "10"]
+    assert [row["predicted"] for row in rows] == ["10", "10.5"]
+    assert [row["difference"] for row in rows] == ["+0.00%", "+5.00%"]
+    assert [row["doubts"] for row in rows] == ["", "N is not X·R"]
+    said = " ".join(warnings(dataclasses.replace(made, points=(shifted,))))
+    assert (
+        "Checks cast doubt on 1 of 1 measurements: memory at 10,000 operations per second" in said
+    )
+    assert "(N is not X·R)" in said
+
+
+def test_requests_that_the_ends_cut_off_may_explain_a_difference():
+    response = {"all": Latency(count=10_000, mean=1049.5, most=60_000)}
+    kept = open_loop(response=1049.5, cut_off=10)
+    assert kept.checks.repetitions[0].little.tolerance == 0.02
+    one = repetition([100] * 100, think=None, in_system=10.0, cut_off=10)
+    cut = point(dataclasses.replace(one, response=response), rate=10_000.0)
+    assert cut.checks.repetitions[0].little.tolerance == pytest.approx(0.06)
+    assert doubts(cut) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "limited"),
+    [
+        ({"generator_idle": 0.5, "generator_share": 1.0}, False),
+        ({"generator_idle": 0.05}, True),
+        ({"generator_idle": 0.5, "lateness": 1500.0}, True),
+        ({"generator_idle": None}, False),  # as in files of earlier versions
+    ],
+)
+def test_a_generator_that_cannot_keep_up_with_an_open_loop(more, limited):
+    one = repetition([100] * 100, think=None, **more)
+    assert summarise("memory", 10, 10_000.0, 100, [one]).generator_limited == limited
 
 
 def test_a_law_that_cannot_be_tested_is_no_doubt_and_is_named_in_the_table():

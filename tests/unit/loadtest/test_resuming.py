@@ -29,8 +29,14 @@ def test_systems_that_differ_are_named(tmp_path: Path) -> None:
     saved[0]["machine"]["hostname"] = "elsewhere"
     path.write_bytes(orjson.dumps(saved))
     assert len(systems(tmp_path, measuring=False)) == 1
-    text = differences(systems(tmp_path, measuring=True))
     here = machine()["cores"], versions()["memlite"]
+    with pytest.raises(ConfigError) as refused:
+        systems(tmp_path, measuring=True)
+    assert str(refused.value) == (
+        f"bench: --out {tmp_path} has measurements of another system: cores 99, now {here[0]}; "
+        f"memlite 0.0.1, now {here[1]}; choose another folder, or mix them with --mix-systems"
+    )
+    text = differences(systems(tmp_path, measuring=True, mixed=True))
     assert text == (
         f"measurements are of different systems: cores 99 and {here[0]}, "
         f"memlite 0.0.1 and {here[1]}"
@@ -38,3 +44,9 @@ def test_systems_that_differ_are_named(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(ConfigError, match="is not a list of systems"):
         systems(tmp_path, measuring=True)
+
+
+def test_a_version_that_only_one_system_has_is_no_difference() -> None:
+    here = machine(), versions()
+    assert differences([here, (here[0], {**here[1], "another": "1"})]) == ""
+    assert {"memlite", "build"} <= set(here[1])

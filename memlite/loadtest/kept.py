@@ -1,0 +1,142 @@
+"""Finished repetitions of a run, each in a file of its own until the whole run is saved."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from memlite.core.errors import ConfigError
+from memlite.loadtest import files
+from memlite.loadtest.levels import Level
+from memlite.loadtest.results import Repetition
+from memlite.loadtest.resuming import differences, locked, systems
+
+__all__ = ["Kept", "Slot"]
+
+_FOLDER: Final = "repetitions"
+_SETTINGS: Final = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A repetition that is to be measured.
+
+    Attributes:
+        target: the number of the target in the plan, from 0.
+        level: the load.
+        number: of the repetition, from 1.
+        burst: whether it is a burst of new clients.
+    """
+
+    target: int
+    level: Level
+    number: int
+    burst: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        kind, level = "burst" if self.burst else "steady", self.level
+        load = f"{level.clients}-{float(level.rate)!r}-{level.value_size}"
+        return f"{kind}-{self.target}-{load}-{self.number}.json"
+
+
+class Kept:
+    """The repetitions of a run that are finished, so that whatever ends it loses none of them.
+
+    Args:
+        out: the folder of the run; they are in a folder in it.
+        settings: all that its repetitions have in common, as JSON values.
+        mixed: whether those of another system are accepted.
+    """
+
+    def __init__(self, out: Path, settings: Mapping[str, Any], *, mixed: bool = False) -> None:
+        self._out = out
+        self._folder = out / _FOLDER
+        self._settings = json.loads(orjson.dumps(settings))  # as it is read back
+        self._mixed = mixed
+
+    def count(self) -> int:
+        """Return how many there are.
+
+        Raises:
+            ConfigError: they are of a run with other options, or cannot be read.
+        """
+        path = self._folder / _SETTINGS
+        try:
+            before = orjson.loads(path.read_bytes())
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"bench: {path}: {error}") from None
+        found = sum(1 for _ in self._files())
+        if found and before != self._settings:
+            raise ConfigError(
+                f"bench: --out {self._out} has an unfinished run with other options; repeat those "
+                "to go on with it, or choose another folder"
+            )
+        return found
+
+    def _files(self) -> Iterator[Path]:
+        for kind in ("steady", "burst"):
+            yield from self._folder.glob(f"{kind}-*.json")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from measuring for the same folder.
+
+        Raises:
+            ConfigError: one does, or a file cannot be written.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(self._folder, self._out):
+            yield
+
+    def begin(self, servers: Mapping[str, str]) -> str:
+        """Prepare to keep repetitions.
+
+        Args:
+            servers: the versions of running servers that are measured, by their names.
+
+        Returns:
+            How the systems differ on which the run is measured; empty if it is one.
+
+        Raises:
+            ConfigError: there are repetitions of another system, or of another version.
+        """
+        found = systems(
+            self._folder,
+            measuring=True,
+            servers=servers,
+            fresh=not self.count(),
+            mixed=self._mixed,
+            named=self._out,
+        )
+        files.write(self._folder / _SETTINGS, orjson.dumps(self._settings))
+        return differences(found)
+
+    def find(self, slot: Slot) -> Repetition | None:
+        """Return a repetition; None if it has not been measured.
+
+        Raises:
+            ConfigError: its file cannot be read.
+        """
+        path = self._folder / slot.name
+        return files.load_repetition(path) if path.exists() else None
+
+    def keep(self, slot: Slot, repetition: Repetition) -> None:
+        """Save a repetition.
+
+        Raises:
+            ConfigError: its file cannot be written.
+        """
+        files.write(self._folder / slot.name, orjson.dumps(repetition))
+
+    def remove(self) -> None:
+        """Remove all of them: they are in the results of the run."""
+        shutil.rmtree(self._folder, ignore_errors=True)
