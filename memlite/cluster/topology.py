@@ -90,11 +90,19 @@ class Move:
         phase: how far it is.
         nodes: the nodes there will be.
         nonce: 32 hexadecimal digits, at random; see `memlite.cluster.moving.marks`.
+        lost: nodes that keys were to move to when it began, and that are gone. Keys that only they
+            had to get go to other nodes, or stay where they are.
     """
 
     phase: Phase
     nodes: tuple[Node, ...]
     nonce: str
+    lost: tuple[Node, ...] = ()
+
+    @property
+    def begun(self) -> tuple[Node, ...]:
+        """The nodes that there were to be when the move began, sorted by name."""
+        return tuple(sorted((*self.nodes, *self.lost), key=lambda node: node.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,14 @@ class Topology:
             ConfigError: the topology is not possible.
         """
         return self._router(self.nodes if self.move is None else self.move.nodes)
+
+    def begun_router(self) -> Router:
+        """Return the router for after the move as it began, whose indexes are those of `begun`.
+
+        Raises:
+            ConfigError: the topology is not possible.
+        """
+        return self._router(self.nodes if self.move is None else self.move.begun)
 
     def _router(self, nodes: Sequence[Node]) -> Router:
         members = [Member(node.name, node.weight) for node in nodes]

@@ -381,6 +381,7 @@ complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-ca-cert -r -F
 complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-cert -r -F -d 'PEM file with a client certificate'
 complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-key -r -F -d 'PEM file with its private key (default: in --node-tls-cert)'
 complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-skip-verify -d 'do not verify nodes\' certificates'
+complete -c memlite -n '__memlite_at "cluster resume"' -l without -x -d 'a node that keys move to, and that is gone for good: the others get its keys; may be repeated'
 
 complete -c memlite -n '__memlite_at "cluster cancel"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster cancel"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
