@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import Final, Protocol
 
 from memlite.cluster.topology import Node as NodeAddress
@@ -130,7 +131,11 @@ class Cluster:
     def _node(
         self, node: NodeAddress, topology: Topology, outages: Outages, *, missed: bool
     ) -> Node:
-        returning = Returning(missed=missed, empties=topology.on_return == "flush")
+        returning = Returning(
+            missed=missed,
+            empties=topology.on_return == "flush",
+            joined=_digest(topology) if missed else "",
+        )
         return Node(node, self._scheduler, self._access, self.deliver, outages, returning)
 
     @property
@@ -431,6 +436,11 @@ class Cluster:
             due, self.due = self.due, []
             for executor in due:
                 executor.deliver()
+
+
+def _digest(topology: Topology) -> str:
+    """Return what tells the nodes of a topology from others."""
+    return sha256(repr(topology.nodes).encode()).hexdigest()[:32]
 
 
 def _same(target: Target) -> Target:
