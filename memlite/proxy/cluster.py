@@ -101,7 +101,10 @@ class Cluster:
         self.gutter: Gutter | None = None
         self.replicas: ReplicaSets | None = None
         # Well over the deadline, after which a change is still made by a node that was paused.
-        self.replicated = Changes(max(30, math.ceil(10 * access.deadline)))
+        # A change takes three steps of at most a deadline each.
+        self.replicated = Changes(
+            max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
+        )
         self.moving: Moving | None = None
         self._ending: Moving | None = None  # is over, but may have requests in progress
         self._moved = 0  # requests of moves that are over
@@ -185,6 +188,7 @@ class Cluster:
         self._router = topology.router()
         if before is not None:
             self._handover.begin(before, topology)
+            self.replicated.nodes_changed()
         self._take_over(topology)
 
     def _take_over(self, topology: Topology) -> None:

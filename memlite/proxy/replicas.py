@@ -5,8 +5,10 @@ from typing import Final
 
 from memlite.client import FENCE
 from memlite.protocol import replies
-from memlite.proxy.changes import Answer, Change, Changes
+from memlite.proxy.answers import Answer
+from memlite.proxy.changes import Change, Changes
 from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.leftovers import odd, remove_leftover
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.replica_requests import (
     Key,
@@ -25,7 +27,6 @@ from memlite.proxy.replica_requests import (
 __all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets"]
 
 _MOST_FILLING: Final = 256
-_ODD: Final = b"SERVER_ERROR node %b: has only a copy; the nodes have changed\r\n"
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible with replicas\r\n"
 
 
@@ -110,7 +111,28 @@ class ReplicaSet:
         There may be a hold: it was a replica until a moment ago, or another proxy knows the nodes
         better than this one.
         """
-        self._primary.send(request, _FromPrimary(self._primary, receiver))
+        self._primary.send(request, _FromPrimary(self, request, receiver))
+
+    def ask_again(self, request: bytes, receiver: Receiver) -> None:
+        """Send a read once more that has met a hold at the primary."""
+        primary = self._primary
+        if len(keys_of(request)) > 1:
+            receiver.fail(odd(primary))
+            return
+
+        def removed(error: bytes) -> None:
+            if error:
+                receiver.fail(error)
+            else:
+                primary.send(request, Answer(taken, reads=True))
+
+        def taken(reply: bytes, failed: bool) -> None:
+            if failed or has_hold(reply):
+                receiver.fail(reply if failed else odd(primary))
+            else:
+                receiver.answer(reply)
+
+        remove_leftover(primary, key_of(request), self._changes.newest_left, removed)
 
     def fill(self, node: Node, name: bytes, key: Key) -> None:
         """Copy an item from the primary to a replica, unless it changes meanwhile."""
@@ -123,17 +145,18 @@ class ReplicaSet:
 class _FromPrimary:
     """Receives a primary's reply to a read."""
 
-    __slots__ = ("_node", "_receiver")
+    __slots__ = ("_receiver", "_request", "_set")
 
     reads = True
 
-    def __init__(self, node: Node, receiver: Receiver) -> None:
-        self._node = node
+    def __init__(self, owner: ReplicaSet, request: bytes, receiver: Receiver) -> None:
+        self._set = owner
+        self._request = request
         self._receiver = receiver
 
     def answer(self, reply: bytes) -> None:
         if has_hold(reply):
-            self._receiver.fail(_ODD % self._node.name.encode("ascii", "backslashreplace"))
+            self._set.ask_again(self._request, self._receiver)
         else:
             self._receiver.answer(reply)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memlite.cluster.topology import read_topology
+from memlite.proxy.replica_requests import Key, hold
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, Wire, needs_memcached, running
 from tests.support.waiting import wait_until
@@ -17,11 +18,12 @@ from tests.support.waiting import wait_until
 KEYS = [b"key:%d" % number for number in range(60)]
 
 
-def write(path: Path, nodes: Sequence[RunningServer]) -> None:
+def write(path: Path, nodes: Sequence[RunningServer], settings: str = "") -> None:
     """Replace the file at once, as editors and deployment tools do."""
     new = path.with_suffix(".new")
     new.write_text(
-        "".join(
+        settings
+        + "".join(
             f'[[nodes]]\nname = "n{node.port}"\naddress = "127.0.0.1:{node.port}"\n'
             for node in nodes
         )
@@ -169,3 +171,25 @@ def store_at(front: RunningServer, node: RunningServer, value: bytes) -> list[by
             assert wire.ask(b"set %b 0 0 1\r\n%b\r\n" % (key, value)) == b"STORED\r\n"
     with node.connect() as wire:
         return [key for key in KEYS if wire.ask(b"mg %b\r\n" % key) == b"HD\r\n"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hold_is_no_item_for_a_replica_that_becomes_the_primary(kind: str, path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        some = [stack.enter_context(running(kind)) for _ in range(3)]
+        write(path, some, "replicas = 2\n")
+        router = read_topology(path).router()
+        key = next(key for key in KEYS if router.replicas(key, 2) == [0, 1])
+        front = stack.enter_context(proxy(path, "--deadline", "2"))
+        assert wait_until(lambda: up_nodes(front) == 3)
+        # As it is left by a change whose outcome is unknown, some seconds later.
+        left = hold(Key(key, b""), 20)
+        assert some[1].ask(left).startswith(b"HD")
+        write(path, some[1:], "replicas = 2\n")
+        assert wait_until(lambda: number_of_nodes(front) == 2)
+        with front.connect() as wire:
+            assert wire.ask(b"incr %b 1\r\n" % key) == b"NOT_FOUND\r\n"
+            assert wire.ask(b"add %b 0 0 1\r\n1\r\n" % key) == b"STORED\r\n"
+            assert wire.ask(b"append %b 0 0 1\r\n2\r\n" % key) == b"STORED\r\n"
+            wire.send(b"get %b\r\n" % key)
+            assert wire.until(b"END\r\n") == b"VALUE %b 0 2\r\n12\r\nEND\r\n" % key
