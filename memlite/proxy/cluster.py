@@ -22,6 +22,7 @@ from memlite.proxy.promotions import Promotions
 from memlite.proxy.refusing import NO_NUL, Refusing
 from memlite.proxy.replicas import ReplicaSet, ReplicaSets
 from memlite.proxy.returning import Returning
+from memlite.proxy.whole_gets import WholeGets
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Cluster", "Target"]
@@ -100,6 +101,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self.gutter: Gutter | None = None
         self.replicas: ReplicaSets | None = None
+        self._whole_gets: WholeGets | None = None
         # Well over the deadline, after which a change is still made by a node that was paused.
         # A change takes three steps of at most a deadline each.
         self.replicated = Changes(
@@ -259,17 +261,33 @@ class Cluster:
         self._outages.watch(self.nodes, self.gutter)
 
     def _set_replicas(self, topology: Topology) -> None:
-        self.replicas = None
+        self.replicas = self._whole_gets = None
         if topology.replicas > 1:
             router = self._router
-            self.replicas = ReplicaSets(
+            self.replicas = sets = ReplicaSets(
                 self.nodes,
                 lambda key: router.replicas(key, topology.replicas),
                 self.replicated,
                 topology.write,
                 spreads=topology.read == "any",
             )
+            if topology.multi_gets == "whole":
+                self._whole_gets = WholeGets(
+                    self.nodes,
+                    sets.of,
+                    self.replicated,
+                    strict=self.strict,
+                    count_failed=self._count_failed_shards,
+                )
         self._set_hot_keys(topology)
+
+    def _count_failed_shards(self, number: int) -> None:
+        self.failed_shards += number
+
+    @property
+    def whole_gets(self) -> "Target | None":
+        """What a get of several keys is sent to as a whole; None if it is split."""
+        return None if self._refusing is not None else self._whole_gets
 
     def _set_hot_keys(self, topology: Topology) -> None:
         if topology.hot_keys or self.hot.active:

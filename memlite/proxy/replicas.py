@@ -24,7 +24,7 @@ from memlite.proxy.replica_requests import (
     shows_hold,
 )
 
-__all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets"]
+__all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets", "found_items"]
 
 _MOST_FILLING: Final = 256
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible with replicas\r\n"
@@ -38,12 +38,15 @@ class ReplicaSet:
         changes: the changes in progress.
         write: what replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
+
+    Attributes:
+        primary: the first of the nodes.
     """
 
     def __init__(
         self, nodes: Sequence[Node], changes: Changes, write: str, *, spreads: bool
     ) -> None:
-        self._primary = nodes[0]
+        self.primary = nodes[0]
         self._replicas = nodes[1:]
         self._readers = nodes if spreads else nodes[:1]
         self._changes = changes
@@ -72,7 +75,7 @@ class ReplicaSet:
             return
         replicas = self._replicas
         change = Change(
-            changes, key_of(request), request, receiver, self._primary, replicas, self._write
+            changes, key_of(request), request, receiver, self.primary, replicas, self._write
         )
         change.start(keys[0])
 
@@ -88,7 +91,7 @@ class ReplicaSet:
 
     def _read(self, request: bytes, receiver: Receiver) -> None:
         node = self._chosen()
-        if node is self._primary:
+        if node is self.primary:
             self.ask_primary(request, receiver)
             return
         self._changes.replica_reads += 1
@@ -103,7 +106,7 @@ class ReplicaSet:
             node = nodes[self._next]
             if not node.down:
                 return node
-        return self._primary
+        return self.primary
 
     def ask_primary(self, request: bytes, receiver: Receiver) -> None:
         """Send a read that the primary is to answer.
@@ -111,11 +114,11 @@ class ReplicaSet:
         There may be a hold: it was a replica until a moment ago, or another proxy knows the nodes
         better than this one.
         """
-        self._primary.send(request, _FromPrimary(self, request, receiver))
+        self.primary.send(request, _FromPrimary(self, request, receiver))
 
     def ask_again(self, request: bytes, receiver: Receiver) -> None:
         """Send a read once more that has met a hold at the primary."""
-        primary = self._primary
+        primary = self.primary
         if len(keys_of(request)) > 1:
             receiver.fail(odd(primary))
             return
@@ -139,7 +142,7 @@ class ReplicaSet:
         filling = self._changes.filling
         if name not in filling and len(filling) < _MOST_FILLING:
             filling.add(name)
-            _Filling(self._changes, self._primary, node, name, key).start()
+            _Filling(self._changes, self.primary, node, name, key).start()
 
 
 class _FromPrimary:
@@ -215,7 +218,7 @@ class _ReadingMany:
             self.fail(reply)
             return
         keys = keys_of(self._request)
-        kept, missing = _found(keys, reply)
+        kept, missing = found_items(keys, reply)
         if not missing:
             self._receiver.answer(reply)
             return
@@ -230,7 +233,7 @@ class _ReadingMany:
         if failed or not reply.startswith((b"VALUE ", b"END")):
             self._receiver.fail(reply)
             return
-        found, _ = _found(list(dict.fromkeys(self._missing)), reply)
+        found, _ = found_items(list(dict.fromkeys(self._missing)), reply)
         for key in found:
             self._set.fill(self._node, key, Key(key, b""))
         both = self._reply | found
@@ -238,7 +241,7 @@ class _ReadingMany:
         self._receiver.answer(b"".join(parts) + b"END\r\n")
 
 
-def _found(keys: Sequence[bytes], reply: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
+def found_items(keys: Sequence[bytes], reply: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
     """Return the items of a reply by their keys, without holds, and the keys that lack one."""
     found: dict[bytes, bytes] = {}
     position = 0
