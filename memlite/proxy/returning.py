@@ -120,7 +120,7 @@ class Returning:
 
     def parting(self) -> bytes | None:
         """Return the request for a node that leaves, so that it is emptied if it returns."""
-        return b"delete %b\r\n" % self._note if self._note else None
+        return b"delete %b\r\n" % self._note if self._note and self.empties else None
 
     async def empty(self, link: Link, seconds: float) -> None:
         """Have the node forget its items.
