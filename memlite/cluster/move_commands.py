@@ -48,6 +48,14 @@ def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> 
     )
     _add_url(resume)
     _add_moving(resume)
+    resume.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a node that keys move to, and that is gone for good: the others get its keys; may be "
+        "repeated",
+    )
     resume.set_defaults(action="resume", run=_run)
     cancel = commands.add_parser(
         "cancel",
@@ -114,6 +122,7 @@ def _run(options: argparse.Namespace) -> None:
             tuple(nodes),
             options.rate,
             tuple(options.lost),
+            tuple(getattr(options, "without", ())),
             getattr(options, "dry_run", False),
             options.json,
             options.quiet,

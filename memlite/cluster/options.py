@@ -8,6 +8,7 @@ from typing import NoReturn
 from memlite.cluster.hot_keys import parse_hot_keys
 from memlite.cluster.topology import (
     DEFAULT_HASH,
+    MULTI_GETS,
     READ,
     WRITE,
     Topology,
@@ -73,6 +74,12 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
         help="with --replicas: which nodes answer reads (default: any)",
     )
     parser.add_argument(
+        "--multi-gets",
+        choices=MULTI_GETS,
+        help="if each node has all keys by --replicas: whether a get of several keys is split, or"
+        " sent to one node as a whole (default: sharded)",
+    )
+    parser.add_argument(
         "--hot-key",
         action="append",
         metavar="KEY",
@@ -98,6 +105,7 @@ def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
                 write=options.write or WRITE[0],
                 read=options.read or READ[0],
                 hot_keys=hot_keys,
+                multi_gets=options.multi_gets or MULTI_GETS[0],
             )
         except ConfigError as error:
             raise ConfigError(f"{parser.prog.removeprefix('memlite ')}: --nodes: {error}") from None
@@ -132,7 +140,7 @@ def refuse_hash(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         if options.cluster is not None:
             has = f"memlite cluster promote KEY --cluster {options.cluster}"
         parser.error(f"--hot-key is for --nodes; {has}")
-    for name in ("hash", "hash_tag", "replicas", "write", "read"):
+    for name in ("hash", "hash_tag", "replicas", "write", "read", "multi_gets"):
         if getattr(options, name) is not None:
             flag = name.replace("_", "-")
             if options.cluster is not None and not name.startswith("hash"):

@@ -41,6 +41,8 @@ def as_text(document: Document, mover: MoverNote | None = None) -> str:
 
 
 def _state(document: Document, entry: Entry) -> str:
+    if document.move is not None and entry.name in document.move.lost:
+        return "gone"
     member = document.is_member(entry.name)
     stays = any(one.name == entry.name for one in document.target)
     state = {
@@ -82,6 +84,7 @@ def as_json(document: Document, mover: MoverNote | None = None) -> str:
         cluster["move"] = {
             "phase": move.phase.value,
             "target": list(move.target),
+            "lost": list(move.lost),
             "epochs": dict(move.epochs),
             "mover": None
             if mover is None or mover.ended

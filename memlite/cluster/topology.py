@@ -14,6 +14,7 @@ from memlite.routing import HASHES, Member, Router, make_router, node_name
 
 __all__ = [
     "DEFAULT_HASH",
+    "MULTI_GETS",
     "ON_RETURN",
     "READ",
     "WRITE",
@@ -31,6 +32,7 @@ DEFAULT_HASH: Final = "ketama"
 ON_RETURN: Final = ("flush", "keep")
 WRITE: Final = ("all", "majority", "primary")
 READ: Final = ("any", "primary")
+MULTI_GETS: Final = ("sharded", "whole")
 _GUTTER_TTL: Final = 60
 _LONGEST_GUTTER_TTL: Final = 3600
 _MOST_NODES: Final = 1000
@@ -90,11 +92,19 @@ class Move:
         phase: how far it is.
         nodes: the nodes there will be.
         nonce: 32 hexadecimal digits, at random; see `memlite.cluster.moving.marks`.
+        lost: nodes that keys were to move to when it began, and that are gone. Keys that only they
+            had to get go to other nodes, or stay where they are.
     """
 
     phase: Phase
     nodes: tuple[Node, ...]
     nonce: str
+    lost: tuple[Node, ...] = ()
+
+    @property
+    def begun(self) -> tuple[Node, ...]:
+        """The nodes that there were to be when the move began, sorted by name."""
+        return tuple(sorted((*self.nodes, *self.lost), key=lambda node: node.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,8 @@ class Topology:
         read: which of these nodes answer reads; one of `READ`.
         move: a change of the nodes that is going on, from `nodes` to its own; None for none.
         hot_keys: keys whose items have copies on all nodes.
+        multi_gets: whether a get of several keys is split by their nodes, or is sent to one node as
+            a whole, which must have them all; one of `MULTI_GETS`.
     """
 
     nodes: tuple[Node, ...]
@@ -125,6 +137,7 @@ class Topology:
     read: str = "any"
     move: Move | None = None
     hot_keys: tuple[HotKey, ...] = ()
+    multi_gets: str = "sharded"
 
     def router(self) -> Router:
         """Return a router, whose indexes are those of `nodes`.
@@ -141,6 +154,14 @@ class Topology:
             ConfigError: the topology is not possible.
         """
         return self._router(self.nodes if self.move is None else self.move.nodes)
+
+    def begun_router(self) -> Router:
+        """Return the router for after the move as it began, whose indexes are those of `begun`.
+
+        Raises:
+            ConfigError: the topology is not possible.
+        """
+        return self._router(self.nodes if self.move is None else self.move.begun)
 
     def _router(self, nodes: Sequence[Node]) -> Router:
         members = [Member(node.name, node.weight) for node in nodes]
@@ -161,6 +182,7 @@ def parse_nodes(
     write: str = "all",
     read: str = "any",
     hot_keys: Sequence[bytes] = (),
+    multi_gets: str = "sharded",
 ) -> Topology:
     """Return the topology of nodes that are given by their addresses, separated by commas.
 
@@ -171,7 +193,7 @@ def parse_nodes(
     addresses = [parse_address(part.strip()) for part in text.split(",")]
     nodes = tuple(Node(default_name(address, hash_name), address) for address in addresses)
     topology = Topology(nodes, hash_name, hash_tag, replicas=replicas, write=write, read=read)
-    return _checked(replace(topology, hot_keys=_hot_keys(hot_keys)))
+    return _checked(replace(topology, hot_keys=_hot_keys(hot_keys), multi_gets=multi_gets))
 
 
 def read_topology(path: Path) -> Topology:
@@ -197,8 +219,8 @@ def _topology(document: Mapping[str, Any]) -> Topology:
     _refuse_unknown(
         document,
         (
-            "hash", "hash_tag", "replicas", "write", "read", "hot_keys", "on_return", "gutter",
-            "nodes",
+            "hash", "hash_tag", "replicas", "write", "read", "multi_gets", "hot_keys", "on_return",
+            "gutter", "nodes",
         ),
     )  # fmt: skip
     hash_name = _text(document, "hash", DEFAULT_HASH)
@@ -222,7 +244,8 @@ def _topology(document: Mapping[str, Any]) -> Topology:
         raise ConfigError('hot_keys: must be a list of keys, as ["front-page"]')
     hot_keys = _hot_keys([key.encode() for key in keys])
     topology = Topology(nodes, hash_name, hash_tag, on_return, gutter, replicas, write, read)
-    return _checked(replace(topology, hot_keys=hot_keys))
+    multi_gets = _choice(document, "multi_gets", MULTI_GETS)
+    return _checked(replace(topology, hot_keys=hot_keys, multi_gets=multi_gets))
 
 
 def _hot_keys(keys: Sequence[bytes]) -> tuple[HotKey, ...]:
@@ -308,6 +331,7 @@ def check_replicas(topology: Topology) -> None:
         raise ConfigError(
             f"replicas: must be from 1 to the number of nodes, {nodes}, not {replicas}"
         )
+    _check_multi_gets(topology)
     if topology.hot_keys and topology.read == "primary":
         raise ConfigError('read: must be "any" with hot_keys, which are read from all nodes')
     if replicas == 1 and not topology.hot_keys:
@@ -321,6 +345,23 @@ def check_replicas(topology: Topology) -> None:
     if topology.on_return == "keep":
         raise ConfigError(
             f'on_return: must be "flush" with {what}, or a node would serve what it has missed'
+        )
+
+
+def _check_multi_gets(topology: Topology) -> None:
+    if topology.multi_gets == "sharded":
+        return
+    nodes = len(topology.nodes)
+    if topology.replicas != nodes or nodes < 2:
+        raise ConfigError(
+            'multi_gets: must be "sharded" unless each node has all keys: with replicas = '
+            f"{max(nodes, 2)}, not {topology.replicas}"
+        )
+    if topology.read == "primary":
+        raise ConfigError('multi_gets: must be "sharded" with read = "primary"')
+    if topology.hot_keys:
+        raise ConfigError(
+            'hot_keys: there must be none with multi_gets = "whole", as each node has all keys'
         )
 
 

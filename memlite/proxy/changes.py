@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from memlite.proxy.answers import Answer
+from memlite.proxy.leftovers import builds_on_item, remove_leftover
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.replica_requests import (
     HELD,
@@ -23,7 +25,7 @@ from memlite.proxy.replica_requests import (
     state,
 )
 
-__all__ = ["Answer", "Change", "Changes"]
+__all__ = ["Change", "Changes"]
 
 _MOST_WAITING: Final = 4096  # requests for one key, or behind a flush
 _MOST_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
@@ -34,38 +36,18 @@ _UNCHANGED: Final = (
 )
 
 
-class Answer:
-    """Passes a node's reply, or its failure, to a function.
-
-    Args:
-        took: is given the reply or the error line, and whether it is an error.
-        reads: whether the request changes nothing.
-    """
-
-    __slots__ = ("_took", "reads")
-
-    def __init__(self, took: Callable[[bytes, bool], None], *, reads: bool = False) -> None:
-        self._took = took
-        self.reads = reads
-
-    def answer(self, reply: bytes) -> None:
-        """Take the reply."""
-        self._took(reply, False)
-
-    def fail(self, error: bytes) -> None:
-        """Take the error."""
-        self._took(error, True)
-
-
 class Changes:
     """The changes in progress: one for each key, and requests that wait for them.
 
     Args:
         hold_seconds: after which a hold expires that is not released.
+        over_after: seconds after which a change is over for which a hold was put somewhere; None if
+            that is not known.
         clock: returns seconds that never decrease.
 
     Attributes:
         hold_seconds: as above.
+        newest_left: how many seconds a hold has left, at most, whose change must be over.
         now: the clock.
         holds: how many copies were held.
         left: how many holds were left to expire: another proxy has changed the key meanwhile, or
@@ -74,8 +56,17 @@ class Changes:
         fills: how many copies were filled after a read.
     """
 
-    def __init__(self, hold_seconds: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        hold_seconds: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        over_after: float | None = None,
+    ) -> None:
         self.hold_seconds = hold_seconds
+        # Nodes say what is left in whole seconds.
+        self.newest_left = -1.0 if over_after is None else hold_seconds - over_after - 1
+        self._changed_until = 0.0
         self.now = clock
         self.busy: dict[bytes, deque[Callable[[], None]]] = {}
         self.filling: set[bytes] = set()
@@ -89,6 +80,18 @@ class Changes:
     def reset(self) -> None:
         """Start counting from zero."""
         self.holds = self.left = self.replica_reads = self.fills = 0
+
+    def nodes_changed(self) -> None:
+        """Note that keys have other primaries from now on, where there may be holds.
+
+        Others may learn of it later, and put holds there until then.
+        """
+        self._changed_until = self.now() + 2 * self.hold_seconds
+
+    @property
+    def may_have_leftovers(self) -> bool:
+        """Whether there may be holds where keys have their primaries."""
+        return self.now() < self._changed_until
 
     @property
     def idle(self) -> bool:
@@ -349,10 +352,22 @@ class Change:
         if not error and 1 + len(self._copies) < self._needed:
             error = self._missed
         if error:
-            self._answer(error, failed=True)
-            self._release(None)
+            self._refuse(error)
+        elif self._changes.may_have_leftovers and builds_on_item(self._request):
+            newest = self._changes.newest_left
+            remove_leftover(self._primary, self._key, newest, self._without_leftover)
         else:
             self._primary.send(self._request, Answer(self._executed))
+
+    def _without_leftover(self, error: bytes) -> None:
+        if error:
+            self._refuse(error)
+        else:
+            self._primary.send(self._request, Answer(self._executed))
+
+    def _refuse(self, error: bytes) -> None:
+        self._answer(error, failed=True)
+        self._release(None)
 
     # Releasing
 

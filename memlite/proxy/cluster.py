@@ -5,12 +5,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from typing import Final, Protocol
 
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
 from memlite.proxy.changes import Changes
 from memlite.proxy.gutter import Gutter
+from memlite.proxy.handover import Handover
 from memlite.proxy.merge import Merger
 from memlite.proxy.moving import Moving
 from memlite.proxy.node import Access, Node, Receiver
@@ -19,6 +22,7 @@ from memlite.proxy.promotions import Promotions
 from memlite.proxy.refusing import NO_NUL, Refusing
 from memlite.proxy.replicas import ReplicaSet, ReplicaSets
 from memlite.proxy.returning import Returning
+from memlite.proxy.whole_gets import WholeGets
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Cluster", "Target"]
@@ -51,6 +55,8 @@ class Cluster:
         scheduler: connects to them.
         access: how nodes are reached.
         strict: whether a retrieval fails if one of its nodes fails.
+        follows_within: seconds after which all proxies know of a change of the nodes; 0 if they
+            need not agree.
 
     Attributes:
         topology: the nodes' names, addresses and weights, and how keys are spread; None while that
@@ -82,6 +88,7 @@ class Cluster:
         access: Access,
         *,
         strict: bool = False,
+        follows_within: float = 0.0,
     ) -> None:
         self.topology = topology
         self.version = _version(0)
@@ -94,11 +101,16 @@ class Cluster:
         self.nodes: list[Node] = []
         self.gutter: Gutter | None = None
         self.replicas: ReplicaSets | None = None
+        self._whole_gets: WholeGets | None = None
         # Well over the deadline, after which a change is still made by a node that was paused.
-        self.replicated = Changes(max(30, math.ceil(10 * access.deadline)))
+        # A change takes three steps of at most a deadline each.
+        self.replicated = Changes(
+            max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
+        )
         self.moving: Moving | None = None
         self._ending: Moving | None = None  # is over, but may have requests in progress
         self._moved = 0  # requests of moves that are over
+        self._handover = Handover(scheduler, follows_within, self._forget_all, self.deliver)
         self.by_line: dict[bytes, Node | ReplicaSet] = {}
         self._has_meta_lines = False
         self.known_nodes: dict[bytes, Node | ReplicaSet] = {}
@@ -124,7 +136,11 @@ class Cluster:
     def _node(
         self, node: NodeAddress, topology: Topology, outages: Outages, *, missed: bool
     ) -> Node:
-        returning = Returning(missed=missed, empties=topology.on_return == "flush")
+        returning = Returning(
+            missed=missed,
+            empties=topology.on_return == "flush",
+            joined=_digest(topology) if missed else "",
+        )
         return Node(node, self._scheduler, self._access, self.deliver, outages, returning)
 
     @property
@@ -172,6 +188,9 @@ class Cluster:
                 self._set_hot_keys(topology)
             return
         self._router = topology.router()
+        if before is not None:
+            self._handover.begin(before, topology)
+            self.replicated.nodes_changed()
         self._take_over(topology)
 
     def _take_over(self, topology: Topology) -> None:
@@ -242,17 +261,33 @@ class Cluster:
         self._outages.watch(self.nodes, self.gutter)
 
     def _set_replicas(self, topology: Topology) -> None:
-        self.replicas = None
+        self.replicas = self._whole_gets = None
         if topology.replicas > 1:
             router = self._router
-            self.replicas = ReplicaSets(
+            self.replicas = sets = ReplicaSets(
                 self.nodes,
                 lambda key: router.replicas(key, topology.replicas),
                 self.replicated,
                 topology.write,
                 spreads=topology.read == "any",
             )
+            if topology.multi_gets == "whole":
+                self._whole_gets = WholeGets(
+                    self.nodes,
+                    sets.of,
+                    self.replicated,
+                    strict=self.strict,
+                    count_failed=self._count_failed_shards,
+                )
         self._set_hot_keys(topology)
+
+    def _count_failed_shards(self, number: int) -> None:
+        self.failed_shards += number
+
+    @property
+    def whole_gets(self) -> "Target | None":
+        """What a get of several keys is sent to as a whole; None if it is split."""
+        return None if self._refusing is not None else self._whole_gets
 
     def _set_hot_keys(self, topology: Topology) -> None:
         if topology.hot_keys or self.hot.active:
@@ -319,6 +354,13 @@ class Cluster:
         """What to send a request for all nodes to."""
         if self._refusing is not None:
             return [self._refusing]
+        targets, handover = self._every_target, self._handover
+        if handover.anything_waits:
+            return [handover.target(None, partial(_same, target)) for target in targets]
+        return targets
+
+    @property
+    def _every_target(self) -> "Sequence[Target]":
         if self.moving is not None:
             return [self.moving.flushing]
         if self.replicas is not None:
@@ -335,6 +377,8 @@ class Cluster:
                 target = self._moving_target(key)
                 if target is not None:
                     return target  # it is not remembered, so that gets do not pass it by
+            if self._handover.active and self._is_handed_over(key):
+                return self._handover.target(key, partial(self.node_of, key))
             node = self._found(key)
             if b"\0" in key:
                 return node  # see `node_of_word`
@@ -347,7 +391,7 @@ class Cluster:
         """Return the node that has the key of a get, and remember it by the whole line."""
         node = self.known_nodes.get(key)
         if node is None:
-            odd = b"\0" in key or self._refusing is not None
+            odd = b"\0" in key or self._refusing is not None or self._handover.active
             if odd or self.moving is not None or self._ending is not None:
                 return self.node_of_word(key)
             node = self._found(key)
@@ -361,6 +405,10 @@ class Cluster:
             return hot
         sets = self.replicas
         return self.nodes[self._router.index(key)] if sets is None else sets.of(key)
+
+    def _is_handed_over(self, key: bytes) -> bool:
+        assert self.topology is not None  # noqa: S101 - or requests would be refused
+        return self._handover.concerns(key, self.topology.nodes[self._router.index(key)])
 
     def _moving_target(self, key: bytes) -> "Target | None":
         """Return what has a key that moves, or did until now; None for a key that stays."""
@@ -410,6 +458,15 @@ class Cluster:
             due, self.due = self.due, []
             for executor in due:
                 executor.deliver()
+
+
+def _digest(topology: Topology) -> str:
+    """Return what tells the nodes of a topology from others."""
+    return sha256(repr(topology.nodes).encode()).hexdigest()[:32]
+
+
+def _same(target: Target) -> Target:
+    return target
 
 
 def _nodes_of(topology: Topology) -> list[NodeAddress]:

@@ -321,6 +321,10 @@ class ProxyExecutor(OrderedReplies):
         if len(parts) == 1:
             self._forward(nodes[0], data, self._retrieval(name))
             return
+        whole_gets = cluster.whole_gets
+        if whole_gets is not None and name == "get" and NO_NUL not in parts:
+            self._forward(whole_gets, data, Read(self))
+            return
         cluster.multigets += 1
         kind = MultiGet if name in _READS else MultiTouch
         whole = kind(self, parts, nodes, strict=cluster.strict)

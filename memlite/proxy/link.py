@@ -74,8 +74,7 @@ class Link(asyncio.Protocol):
         self._owner = owner
         self._scanner = ReplyScanner()
         self._split = self._scanner.split
-        self._asking: asyncio.Future[None] | None = None
-        self._expected = b""
+        self._asking: asyncio.Future[bytes] | None = None
         self._closed = False
         self.paused = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,11 +89,22 @@ class Link(asyncio.Protocol):
         Raises:
             NodeLostError: the reply is another, or the connection was lost.
         """
+        reply = await self.request(request)
+        if not reply.startswith(expected):
+            shown = reply[:80].decode("ascii", "backslashreplace").rstrip()
+            raise NodeLostError(f"it answers {shown}")
+
+    async def request(self, request: bytes) -> bytes:
+        """Send a request of the proxy's own, and return the reply.
+
+        Raises:
+            NodeLostError: there is more than one reply, or the connection was lost.
+        """
         self._asking = asyncio.get_running_loop().create_future()
-        self._expected = expected
         self.transport.write(request)
-        await self._asking
+        reply = await self._asking
         self._asking = None
+        return reply
 
     def hand_over(self, owner: LinkOwner) -> None:
         """Let another take what arrives from now on."""
@@ -168,11 +178,10 @@ class Link(asyncio.Protocol):
         if self._asking is None:
             self._owner.replies_received(replies)
         elif replies and not self._asking.done():
-            first = replies[0]
-            if len(replies) == 1 and first.startswith(self._expected):
-                self._asking.set_result(None)
+            if len(replies) == 1:
+                self._asking.set_result(replies[0])
             else:
-                shown = first[:80].decode("ascii", "backslashreplace").rstrip()
+                shown = replies[0][:80].decode("ascii", "backslashreplace").rstrip()
                 self._asking.set_exception(NodeLostError(f"it answers {shown}"))
 
     def eof_received(self) -> None:

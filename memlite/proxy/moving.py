@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from memlite.cluster.membership.lease import Lease
-from memlite.cluster.topology import Move, Topology
+from memlite.cluster.topology import Move, Phase, Topology
 from memlite.core.clock import Clock
 from memlite.proxy.moving_flush import Behind, MovingFlush
 from memlite.proxy.moving_pair import Pair
@@ -48,6 +48,8 @@ class Moving:
         self.phase = move.phase
         self._before, self._after = topology.router().index, topology.next_router().index
         self._nodes, self._following = nodes, following
+        self._begun = topology.begun_router().index
+        self._goes_to_lost = [node in move.lost for node in move.begun] if move.lost else ()
         self._make = partial(
             Pair, lease=lease, clock=Clock(), scheduler=scheduler, delivered=delivered
         )
@@ -71,11 +73,13 @@ class Moving:
         move = topology.move
         if move is None or topology.nodes != self._topology.nodes:
             return False
-        if (move.nodes, move.nonce) != (_move_of(self._topology).nodes, self._nonce):
+        mine = _move_of(self._topology)
+        if (move.nodes, move.nonce, move.lost) != (mine.nodes, self._nonce, mine.lost):
             return False
         self.phase = move.phase
-        for pair in self._pairs.values():
-            pair.enter(move.phase)
+        for (source, destination), pair in self._pairs.items():
+            if source is not destination:
+                pair.enter(move.phase)
         return True
 
     def _in_progress(self) -> list[asyncio.Future[None]]:
@@ -92,11 +96,14 @@ class Moving:
         """Return what has a key: its node, or the two between which it moves."""
         source = self._nodes[self._before(key)]
         destination = self._following[self._after(key)]
+        phase = self.phase
         if source is destination:
-            return source
+            if not self._goes_to_lost or not self._goes_to_lost[self._begun(key)]:
+                return source
+            phase = Phase.BACK  # it stays, and may be frozen; the destination is not asked
         pair = self._pairs.get((source, destination))
         if pair is None:
-            pair = self._make(source, destination, self._nonce, self.phase)
+            pair = self._make(source, destination, self._nonce, phase)
             self._pairs[source, destination] = pair
         return pair
 

@@ -35,6 +35,7 @@ class _Exchange:
     """One request to the server, and its reply."""
 
     number = -1
+    unread = 0
 
     def __init__(self, pair: "Pair") -> None:
         self.out: list[Part] = []

@@ -91,6 +91,18 @@ class Surroundings(Protocol):
         """Have a request for it served by another while it is down; return whether that is so."""
 
 
+class _Nobody:
+    """Receives a reply that nobody wants."""
+
+    reads = True
+
+    def answer(self, reply: bytes) -> None:
+        pass
+
+    def fail(self, error: bytes) -> None:
+        pass
+
+
 class Node:
     """Sends requests to a node and hands out its replies.
 
@@ -204,6 +216,9 @@ class Node:
 
     def retire(self) -> None:
         """Stop once all requests are answered; there must be no more."""
+        parting = self.returning.parting()
+        if parting is not None and self._link is not None:
+            self.send(parting, _Nobody())
         self._retired = True
         if not self._pending:
             self.stop()
@@ -379,14 +394,12 @@ class Node:
         """Make sure that nothing stale is served."""
         returning = self.returning
         await returning.settle(self._deadline)
-        if returning.must_empty:
-            await returning.empty(link, self._deadline)
-        if returning.must_empty:
-            # A request was refused meanwhile. Now that the node is known to obey, requests wait.
-            self._refusal = b""
-            await returning.empty(link, self._deadline)
+        await returning.prepare(link, self._deadline, self._refuse_no_more)
         if link.transport.is_closing():
             raise NodeLostError("the connection was closed")
+
+    def _refuse_no_more(self) -> None:
+        self._refusal = b""
 
     def _serve(self, link: Link) -> None:
         self.connects += 1

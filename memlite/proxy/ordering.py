@@ -91,6 +91,9 @@ class OrderedReplies:
             or sum(len(request.reply or b"") for request in queue) > _MOST_WAITING_BYTES
         )
 
+    def peer_has_read(self) -> None:
+        """Do nothing: replies are few enough to wait, see `memlite.proxy.unread`."""
+
     def detach(self) -> None:
         """Disconnect from a lost connection; the nodes still answer."""
         self._client = None

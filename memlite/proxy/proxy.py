@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memlite.cluster.membership.follower import Follower
+from memlite.cluster.membership.follower import FOLLOWS_WITHIN, Follower
 from memlite.cluster.membership.store import Store
 from memlite.cluster.topology import Topology
 from memlite.config import Config
@@ -93,7 +93,13 @@ class Proxy:
     ) -> None:
         clock, counters = Clock(), Counters()
         self.scheduler = Scheduler()
-        self.cluster = Cluster(topology, self.scheduler, access, strict=strict)
+        self.cluster = Cluster(
+            topology,
+            self.scheduler,
+            access,
+            strict=strict,
+            follows_within=0.0 if store is None else FOLLOWS_WITHIN,
+        )
         self._file = None if file is None else TopologyFile(file, self.cluster.change)
         self._store = store
         self._follower = (

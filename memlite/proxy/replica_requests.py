@@ -10,6 +10,7 @@ from memlite.proxy.gutter_requests import META
 
 __all__ = [
     "HELD",
+    "LEASED",
     "Key",
     "copied",
     "drop",
@@ -21,6 +22,7 @@ __all__ = [
     "is_spread",
     "key_of",
     "lease",
+    "look",
     "number",
     "shows_hold",
     "state",
@@ -28,10 +30,11 @@ __all__ = [
 
 HELD: Final = 3_735_927_486
 """The flags of a hold."""
-_LEASED: Final = 3_735_927_487
+LEASED: Final = 3_735_927_487
+"""The flags of a lease."""
 _VALUE: Final = b"memlite: a copy is being changed"
 _LEASE_SECONDS: Final = 10
-_MARKS: Final = (b" %d " % HELD, b" %d " % _LEASED)
+_MARKS: Final = (b" %d " % HELD, b" %d " % LEASED)
 _LONGEST_LINE: Final = 300  # of a reply to a get
 _SPREAD_FLAGS: Final = frozenset(b"vfskOqb")
 """The flags of ``mg`` that a copy answers as the primary does."""
@@ -92,7 +95,7 @@ def hold(key: Key, seconds: int, *, only_if_absent: bool = False, unique: int = 
 
 def lease(key: Key) -> bytes:
     """Return the request for the right to fill a copy that is missing."""
-    return _store(key, _VALUE, b" F%d T%d c ME" % (_LEASED, _LEASE_SECONDS))
+    return _store(key, _VALUE, b" F%d T%d c ME" % (LEASED, _LEASE_SECONDS))
 
 
 def fill(key: Key, unique: int, flags: bytes, exptime: bytes, value: bytes) -> bytes:
@@ -109,6 +112,11 @@ def drop(key: Key, unique: int) -> bytes:
 def state(key: Key) -> bytes:
     """Return the request for flags, cas unique and time to live of an item."""
     return b"mg %b%b f c t\r\n" % key
+
+
+def look(key: Key) -> bytes:
+    """Return the request for the same and the value."""
+    return b"mg %b%b f c t v\r\n" % key
 
 
 def _store(key: Key, value: bytes, words: bytes) -> bytes:
@@ -145,7 +153,7 @@ def is_hold(reply: bytes) -> bool:
 def has_hold(reply: bytes) -> bool:
     """Return whether the reply to a read shows a hold or lease, as far as it tells."""
     if reply.startswith(b"HD "):
-        return number(reply, b"f") in (HELD, _LEASED)
+        return number(reply, b"f") in (HELD, LEASED)
     return is_hold(reply) or (reply.startswith(b"VALUE ") and _VALUE in reply and _holds(reply))
 
 

@@ -5,8 +5,10 @@ from typing import Final
 
 from memlite.client import FENCE
 from memlite.protocol import replies
-from memlite.proxy.changes import Answer, Change, Changes
+from memlite.proxy.answers import Answer
+from memlite.proxy.changes import Change, Changes
 from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.leftovers import odd, remove_leftover
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.replica_requests import (
     Key,
@@ -22,10 +24,9 @@ from memlite.proxy.replica_requests import (
     shows_hold,
 )
 
-__all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets"]
+__all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets", "found_items"]
 
 _MOST_FILLING: Final = 256
-_ODD: Final = b"SERVER_ERROR node %b: has only a copy; the nodes have changed\r\n"
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible with replicas\r\n"
 
 
@@ -37,12 +38,15 @@ class ReplicaSet:
         changes: the changes in progress.
         write: what replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
+
+    Attributes:
+        primary: the first of the nodes.
     """
 
     def __init__(
         self, nodes: Sequence[Node], changes: Changes, write: str, *, spreads: bool
     ) -> None:
-        self._primary = nodes[0]
+        self.primary = nodes[0]
         self._replicas = nodes[1:]
         self._readers = nodes if spreads else nodes[:1]
         self._changes = changes
@@ -71,7 +75,7 @@ class ReplicaSet:
             return
         replicas = self._replicas
         change = Change(
-            changes, key_of(request), request, receiver, self._primary, replicas, self._write
+            changes, key_of(request), request, receiver, self.primary, replicas, self._write
         )
         change.start(keys[0])
 
@@ -87,7 +91,7 @@ class ReplicaSet:
 
     def _read(self, request: bytes, receiver: Receiver) -> None:
         node = self._chosen()
-        if node is self._primary:
+        if node is self.primary:
             self.ask_primary(request, receiver)
             return
         self._changes.replica_reads += 1
@@ -102,7 +106,7 @@ class ReplicaSet:
             node = nodes[self._next]
             if not node.down:
                 return node
-        return self._primary
+        return self.primary
 
     def ask_primary(self, request: bytes, receiver: Receiver) -> None:
         """Send a read that the primary is to answer.
@@ -110,30 +114,52 @@ class ReplicaSet:
         There may be a hold: it was a replica until a moment ago, or another proxy knows the nodes
         better than this one.
         """
-        self._primary.send(request, _FromPrimary(self._primary, receiver))
+        self.primary.send(request, _FromPrimary(self, request, receiver))
+
+    def ask_again(self, request: bytes, receiver: Receiver) -> None:
+        """Send a read once more that has met a hold at the primary."""
+        primary = self.primary
+        if len(keys_of(request)) > 1:
+            receiver.fail(odd(primary))
+            return
+
+        def removed(error: bytes) -> None:
+            if error:
+                receiver.fail(error)
+            else:
+                primary.send(request, Answer(taken, reads=True))
+
+        def taken(reply: bytes, failed: bool) -> None:
+            if failed or has_hold(reply):
+                receiver.fail(reply if failed else odd(primary))
+            else:
+                receiver.answer(reply)
+
+        remove_leftover(primary, key_of(request), self._changes.newest_left, removed)
 
     def fill(self, node: Node, name: bytes, key: Key) -> None:
         """Copy an item from the primary to a replica, unless it changes meanwhile."""
         filling = self._changes.filling
         if name not in filling and len(filling) < _MOST_FILLING:
             filling.add(name)
-            _Filling(self._changes, self._primary, node, name, key).start()
+            _Filling(self._changes, self.primary, node, name, key).start()
 
 
 class _FromPrimary:
     """Receives a primary's reply to a read."""
 
-    __slots__ = ("_node", "_receiver")
+    __slots__ = ("_receiver", "_request", "_set")
 
     reads = True
 
-    def __init__(self, node: Node, receiver: Receiver) -> None:
-        self._node = node
+    def __init__(self, owner: ReplicaSet, request: bytes, receiver: Receiver) -> None:
+        self._set = owner
+        self._request = request
         self._receiver = receiver
 
     def answer(self, reply: bytes) -> None:
         if has_hold(reply):
-            self._receiver.fail(_ODD % self._node.name.encode("ascii", "backslashreplace"))
+            self._set.ask_again(self._request, self._receiver)
         else:
             self._receiver.answer(reply)
 
@@ -192,7 +218,7 @@ class _ReadingMany:
             self.fail(reply)
             return
         keys = keys_of(self._request)
-        kept, missing = _found(keys, reply)
+        kept, missing = found_items(keys, reply)
         if not missing:
             self._receiver.answer(reply)
             return
@@ -207,7 +233,7 @@ class _ReadingMany:
         if failed or not reply.startswith((b"VALUE ", b"END")):
             self._receiver.fail(reply)
             return
-        found, _ = _found(list(dict.fromkeys(self._missing)), reply)
+        found, _ = found_items(list(dict.fromkeys(self._missing)), reply)
         for key in found:
             self._set.fill(self._node, key, Key(key, b""))
         both = self._reply | found
@@ -215,7 +241,7 @@ class _ReadingMany:
         self._receiver.answer(b"".join(parts) + b"END\r\n")
 
 
-def _found(keys: Sequence[bytes], reply: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
+def found_items(keys: Sequence[bytes], reply: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
     """Return the items of a reply by their keys, without holds, and the keys that lack one."""
     found: dict[bytes, bytes] = {}
     position = 0

@@ -2,15 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from memlite.protocol import replies
 from memlite.proxy.link import Link, NodeLostError
 
-__all__ = ["FLUSH", "Returning"]
+__all__ = ["FLUSH", "NOTE_SECONDS", "Returning"]
 
 FLUSH: Final = b"flush_all\r\n"
+
+
+_NOTE: Final = b"memlite:emptied:%b"
+NOTE_SECONDS: Final = 60
+"""How long a proxy may take to learn of a change after the first one."""
 
 
 class _Waiting(Protocol):
@@ -24,6 +29,8 @@ class Returning:
     Args:
         missed: whether it may have missed some before the proxy knew it.
         empties: whether a node that has missed changes is emptied.
+        joined: which change of the nodes it has come with; empty if it was there before. Of several
+            proxies, only the first one that learns of it empties the node for that.
 
     Attributes:
         missed: whether a change did not reach the node, or nobody knows whether it did.
@@ -31,7 +38,9 @@ class Returning:
         flushes: how often the node was emptied.
     """
 
-    def __init__(self, *, missed: bool, empties: bool) -> None:
+    def __init__(self, *, missed: bool, empties: bool, joined: str = "") -> None:
+        self._note = _NOTE % joined.encode() if joined else b""
+        self._is_new = bool(joined)
         self.missed = missed
         self.empties = empties
         self.flushes = 0
@@ -69,6 +78,49 @@ class Returning:
         if self._late is not None:
             await self._late.wait(seconds)
             self._late = None
+
+    async def prepare(self, link: Link, seconds: float, obeys: Callable[[], None]) -> None:
+        """Make sure that nothing stale is served.
+
+        Args:
+            link: a connection to the node.
+            seconds: within which each request must be answered.
+            obeys: called when the node is known to do what it is asked; from then on requests must
+                not be refused, but wait.
+
+        Raises:
+            NodeLostError: it has not answered, or refuses.
+        """
+        if self.must_empty and await self._was_emptied(link, seconds):
+            self.missed = False
+        if not self.must_empty:
+            self._is_new = False
+            return
+        await self.empty(link, seconds)
+        if self.must_empty:
+            # A request was refused meanwhile.
+            obeys()
+            await self.empty(link, seconds)
+        if self._is_new:
+            self._is_new = False
+            await self._ask(link, b"set %b 0 %d 0\r\n\r\n" % (self._note, NOTE_SECONDS), seconds)
+
+    async def _was_emptied(self, link: Link, seconds: float) -> bool:
+        """Return whether another proxy has emptied the node since it has come."""
+        if not self._is_new:
+            return False
+        return (await self._ask(link, b"get %b\r\n" % self._note, seconds)).startswith(b"VALUE ")
+
+    async def _ask(self, link: Link, request: bytes, seconds: float) -> bytes:
+        try:
+            async with asyncio.timeout(seconds):
+                return await link.request(request)
+        except TimeoutError:
+            raise NodeLostError("it does not answer") from None
+
+    def parting(self) -> bytes | None:
+        """Return the request for a node that leaves, so that it is emptied if it returns."""
+        return b"delete %b\r\n" % self._note if self._note and self.empties else None
 
     async def empty(self, link: Link, seconds: float) -> None:
         """Have the node forget its items.

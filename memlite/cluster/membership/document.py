@@ -50,6 +50,7 @@ class Moving:
         nonce: what marks at nodes are known by, 32 hexadecimal digits.
         forgets: the names of nodes without a lease that are not even spares when it is over.
         epochs: in which each phase so far began, by the phase's name.
+        lost: the names of nodes that were in the target when the move began, and that are gone.
     """
 
     phase: Phase
@@ -57,6 +58,7 @@ class Moving:
     nonce: str
     forgets: tuple[str, ...] = ()
     epochs: tuple[tuple[str, int], ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ class Document:
 
     def has_place(self, name: str) -> bool:
         """Return whether a node has, or gets, a place that it keeps while keys move."""
-        return self.move is not None and (self.is_member(name) or name in self.move.target)
+        move = self.move
+        return move is not None and (self.is_member(name) or name in (*move.target, *move.lost))
 
     @property
     def target(self) -> tuple[Entry, ...]:
@@ -143,10 +146,12 @@ class Document:
         """Return whether a node has to wait until the move is over.
 
         It would become a member, or it is one of those that keys moved to when the move was turned
-        back: proxies that do not know that yet would find keys there again.
+        back or went on without it: proxies that do not know that yet would find keys there again.
         """
         if self.move is None:
             return False
+        if name in self.move.lost:
+            return True
         if self.entry(name) is None:
             return not spare
         return self.move.phase is Phase.BACK and not self.is_member(name) and self.has_place(name)
@@ -191,10 +196,18 @@ class Document:
         assert self.move is not None  # noqa: S101 - the caller has looked
         return self._in_phase(self.move, phase, now)
 
+    def going_on_without(self, names: Sequence[str], now: float) -> "Document":
+        """Return the document with a move that leaves out nodes that are gone."""
+        assert self.move is not None  # noqa: S101 - the caller has looked
+        move = self.move
+        target = tuple(name for name in move.target if name not in names)
+        lost = tuple(sorted({*move.lost, *names}))
+        return self._changed(now, move=replace(move, target=target, lost=lost))
+
     def moved(self, now: float) -> "Document":
         """Return the document after the move."""
         assert self.move is not None  # noqa: S101 - the caller has looked
-        target, forgets = self.move.target, self.move.forgets
+        target, forgets = self.move.target, (*self.move.forgets, *self.move.lost)
         others = [one for one in self.nodes if one.name not in target]
         return self._changed(
             now,
@@ -234,7 +247,8 @@ class Document:
             return None
         move = None
         if self.move is not None:
-            move = Move(self.move.phase, _nodes(self.target), self.move.nonce)
+            lost = [one for one in self.nodes if one.name in self.move.lost]
+            move = Move(self.move.phase, _nodes(self.target), self.move.nonce, _nodes(lost))
         # A member that was away has emptied itself.
         return Topology(
             _nodes(self.members),
@@ -263,6 +277,8 @@ class Document:
         if self.move is not None:
             epochs = dict(self.move.epochs)
             fields["move"] = {**asdict(self.move), "phase": self.move.phase.value, "epochs": epochs}
+            if not self.move.lost:
+                del fields["move"]["lost"]
         return encode(fields)
 
     @classmethod
@@ -318,6 +334,7 @@ def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
         move["phase"] = Phase(move["phase"])
         move["target"], move["forgets"] = tuple(move["target"]), tuple(move["forgets"])
         move["epochs"] = tuple(move["epochs"].items())
+        move["lost"] = tuple(move.get("lost", ()))
         parsed["move"] = Moving(**move)
     return parsed
 
@@ -329,4 +346,5 @@ def _check(document: Document) -> None:
     if document.move is not None:
         known = {one.name for one in document.nodes}
         check(bool(document.move.target) and known.issuperset(document.move.target), "move")
+        check(known.difference(document.move.target).issuperset(document.move.lost), "lost")
         check(len(bytes.fromhex(document.move.nonce)) == 16, "nonce")

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from memlite.cluster.membership.document import Document, Moving
@@ -82,6 +82,29 @@ class MoveControl:
 
         return await change_topology(self._store, changed)
 
+    async def go_on_without(
+        self, move: Moving, names: Sequence[str], check: Callable[[Document], None]
+    ) -> Document:
+        """Leave out nodes that keys move to, if the move is still as it was, while items move.
+
+        Args:
+            move: the move.
+            names: those of the nodes.
+            check: see `enter`.
+        """
+
+        def changed(document: Document) -> Document:
+            present = document.move
+            same = present is not None and present.nonce == move.nonce
+            if present is not None and same and set(present.lost).issuperset(names):
+                return document  # an earlier attempt has done it
+            if _same(document, move).phase is not Phase.MOVE:
+                raise MoveChangedError("the move of keys has gone on meanwhile")
+            check(document)
+            return document.going_on_without(names, self._wall())
+
+        return await change_topology(self._store, changed)
+
     async def finish(self, move: Moving) -> Document:
         """End a move whose keys are all where they belong: in the phase it ends with."""
 
@@ -98,6 +121,9 @@ class MoveControl:
 
 
 def _same(document: Document, move: Moving) -> Moving:
-    if document.move is None or document.move.nonce != move.nonce:
+    present = document.move
+    if present is None or present.nonce != move.nonce:
         raise MoveChangedError("the move of keys was given up or has ended")
-    return document.move
+    if present.lost != move.lost:
+        raise MoveChangedError("the move of keys goes on without nodes that are gone")
+    return present

@@ -5,14 +5,14 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from memlite.cluster import plan as plans
 from memlite.cluster.dump import survey_all
 from memlite.cluster.hot_keys import demote
-from memlite.cluster.membership.document import Document, Moving
+from memlite.cluster.membership.document import Document, Entry, Moving
 from memlite.cluster.membership.encoding import DocumentError
 from memlite.cluster.membership.lease import LEASE, READING
 from memlite.cluster.membership.member import change_topology
@@ -26,10 +26,11 @@ from memlite.cluster.mover.mover import Mover, Result
 from memlite.cluster.mover.nodes import check_nodes
 from memlite.cluster.mover.permit import Permit, PermitLostError
 from memlite.cluster.mover.progress import Progress, progress_display
+from memlite.cluster.mover.routes import check_without
 from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Phase, Topology
 from memlite.core import signals
-from memlite.core.errors import StartError
+from memlite.core.errors import ConfigError, StartError
 
 __all__ = ["Request", "run"]
 
@@ -47,6 +48,7 @@ class Request:
         nodes: the arguments.
         rate: items per second; 0 for no limit.
         lost: the names of nodes that are taken for gone.
+        without: the names of nodes that are gone and get no keys any more.
         dry_run: whether nothing is changed.
         json: whether the result is shown as JSON.
         quiet: whether no progress is shown.
@@ -58,6 +60,7 @@ class Request:
     nodes: tuple[str, ...] = ()
     rate: float = 0
     lost: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
@@ -180,7 +183,32 @@ class _Command:
         if self._request.dry_run:
             raise StartError(f"{_described(document)} already")
         async with self._permit():
-            await self._move(await read_document(self._store))
+            document = await read_document(self._store)
+            if self._request.without:
+                document = await self._without(document)
+            await self._move(document)
+
+    async def _without(self, document: Document) -> Document:
+        """Have other nodes get the keys of those that are gone; return the cluster afterwards."""
+        move, names = document.move, self._request.without
+        if move is None:
+            raise StartError("no keys are moving any more")
+        missing = [name for name in names if name not in move.lost]
+        if not missing:
+            return document
+        gone = [_expected(document, move, name) for name in missing]
+        _check_rest(document, missing)
+        await self._wait_until_gone(
+            gone, "{} is there; start without --without. If it is gone for good: stop it"
+        )
+
+        def check(now: Document) -> None:
+            for entry in gone:
+                if now.entry(entry.name) != entry:
+                    raise StartError(f"{entry.name} has come back; resume without --without")
+
+        await self._mover.make_way(document, missing)
+        return await self._control.go_on_without(move, missing, check)
 
     async def cancel(self, document: Document) -> None:
         """Give the move in progress up."""
@@ -205,16 +233,11 @@ class _Command:
         new = [one for one in document.target if not document.is_member(one.name)]
         if not new:
             raise StartError("items have moved to nodes that stay; memlite cluster resume goes on")
-        until = time.monotonic() + LEASE + READING
-        for entry in new:
-            while not await self._absence.look(entry):
-                if not entry.leased or time.monotonic() > until:
-                    how = "" if entry.leased else f" and --lost {entry.name}"
-                    raise StartError(
-                        f"items have moved to {entry.name}, which is there; memlite cluster resume "
-                        f"goes on. If it is gone for good: stop it{how}"
-                    )
-                await asyncio.sleep(READING)
+        await self._wait_until_gone(
+            new,
+            "items have moved to {}, which is there; memlite cluster resume goes on. If it is gone "
+            "for good: stop it",
+        )
 
         def check(now: Document) -> None:
             for entry in new:
@@ -222,6 +245,24 @@ class _Command:
                     raise StartError(f"{entry.name} has come back; memlite cluster resume goes on")
 
         return await self._control.enter(move, Phase.BACK, check)
+
+    async def _wait_until_gone(self, entries: Sequence[Entry], there: str) -> None:
+        """Wait until the leases of nodes have run out.
+
+        Args:
+            entries: the nodes.
+            there: what is wrong if one is there; a name is put into it.
+
+        Raises:
+            StartError: one is there.
+        """
+        until = time.monotonic() + LEASE + READING
+        for entry in entries:
+            while not await self._absence.look(entry):
+                if not entry.leased or time.monotonic() > until:
+                    how = "" if entry.leased else f" and --lost {entry.name}"
+                    raise StartError(there.format(entry.name) + how)
+                await asyncio.sleep(READING)
 
     # The parts
 
@@ -299,6 +340,45 @@ class _Command:
             for one in document.spares:
                 if name in (one.name, one.address) and one.leased and not self._request.quiet:
                     sys.stderr.write(f"{one.name} registers itself, as a spare, until it stops\n")
+
+
+def _expected(document: Document, move: Moving, name: str) -> Entry:
+    """Return a node that keys move to.
+
+    Raises:
+        StartError: there is none of this name, or no items move at the moment.
+    """
+    if move.phase is Phase.PREPARE:
+        raise StartError("no items have moved yet; memlite cluster cancel gives the move up")
+    if move.phase is not Phase.MOVE:
+        raise StartError("all items have moved already; memlite cluster resume ends it")
+    entry = document.entry(name)
+    if entry is None or name not in move.target:
+        raise StartError(
+            f"--without: keys do not move to {name!r}, but to {', '.join(move.target)}"
+        )
+    return entry
+
+
+def _check_rest(document: Document, missing: Sequence[str]) -> None:
+    """Check whether a move can go on without some nodes.
+
+    Raises:
+        StartError: it cannot.
+    """
+    move, names = document.move, ", ".join(missing)
+    assert move is not None  # noqa: S101 - the caller has looked
+    left = set(move.target).difference(missing)
+    if not left:
+        raise StartError(f"without {names}, no node would be left")
+    if left == {one.name for one in document.members}:
+        raise StartError(f"without {names}, no node is added; memlite cluster cancel turns it back")
+    topology = document.going_on_without(missing, 0).topology()
+    assert topology is not None  # noqa: S101 - there are members
+    try:
+        check_without(topology)
+    except ConfigError as error:
+        raise StartError(f"--without {names}: {error}; start a node of this name") from None
 
 
 def _after(document: Document, change: Change, before: Topology) -> Topology:

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from memlite.cluster.membership.document import TOPOLOGY, Document, Moving
@@ -19,7 +20,7 @@ from memlite.cluster.mover.progress import Progress
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.moving.marks import Marks
 from memlite.cluster.node_access import NodeAccess
-from memlite.cluster.topology import Phase, Topology
+from memlite.cluster.topology import Phase
 from memlite.core.errors import StartError
 
 __all__ = ["Mover", "MoverError", "Result"]
@@ -150,6 +151,38 @@ class Mover:
                 await self._back(routes)
                 await self._finish(move)
 
+    async def make_way(self, document: Document, names: Sequence[str]) -> None:
+        """Prepare the nodes that get keys in place of others, which are gone.
+
+        What they have of these keys is old. Nobody reads or changes it before the move is said to
+        go on without the nodes that are gone.
+
+        Args:
+            document: the cluster as it is now.
+            names: those of the nodes that are gone.
+
+        Raises:
+            MoverError: a node does not answer.
+        """
+        move = document.move
+        assert move is not None  # noqa: S101 - the caller has looked
+        self._progress.step(
+            f"waiting {EVERYBODY_KNOWS:.0f} s until all proxies know that keys move"
+        )
+        await asyncio.sleep(EVERYBODY_KNOWS)
+        self._document = document.going_on_without(names, 0)
+        try:
+            routes = self._routes()
+            for node in routes.after:
+                wanted = routes.inherit(node.name)
+                work = partial(self._work, node.name, wanted, Batches.remove, routes)
+                try:
+                    self._result.strays += (await work()).moved
+                except NodeTroubleError as error:
+                    raise MoverError(f"{error}; it gets keys of a node that is gone") from None
+        finally:
+            await self._nodes.close()
+
     # The phases
 
     async def _prepare(self, routes: Routes) -> None:
@@ -182,6 +215,7 @@ class Mover:
                     )
                 if in_vain:
                     await asyncio.sleep(READING)
+        await self._thaw(routes)
 
     async def _clear(self, routes: Routes) -> None:
         for node in routes.before:
@@ -193,6 +227,12 @@ class Mover:
             if await self._sweep(node.name, routes.leave(node.name), Batches.thaw) is None:
                 self._lose(node.name)
             await self._sweep(node.name, routes.arrive(node.name), Batches.remove)
+        await self._thaw(routes)
+
+    async def _thaw(self, routes: Routes) -> None:
+        """Make items what they were whose new node is gone, and that stay where they are."""
+        for node in routes.before if routes.any_lost else ():
+            await self._sweep(node.name, routes.stay(node.name), Batches.thaw)
 
     def _pass(self, name: str, *, first: bool) -> Callable[[], Awaitable[Count]]:
         """Return what moves all that a node has, once."""
@@ -271,6 +311,7 @@ class Mover:
         """
         since = self._clock()
         said = ""
+        announced: set[str] = set()
         while True:
             entry = self._document.entry(name)
             if entry is not None and self._absence.known(entry):
@@ -286,6 +327,11 @@ class Mover:
                 if gone and error.node == name:
                     self._progress.step(f"node {name} is gone, with what only it held")
                     return None
+                if gone and error.node not in announced:
+                    announced.add(error.node)
+                    self._progress.step(
+                        f"node {error.node} is gone; waiting for another one of its name"
+                    )
                 if self._clock() - max(since, self._progressed) >= _PATIENCE:
                     raise MoverError(_advice(error, gone=gone)) from None
             await asyncio.sleep(READING)
@@ -323,6 +369,8 @@ class Mover:
                 if move.phase is Phase.PREPARE
                 else "the move has ended, or was given up"
             )
+        if now.lost != move.lost:
+            raise MoveChangedError("somebody else goes on without nodes that are gone")
         if now.phase is not move.phase:
             raise MoveChangedError(f"somebody else has begun phase {now.phase.value}")
 
@@ -340,14 +388,16 @@ class Mover:
                 raise
 
     def _routes(self) -> Routes:
-        before = self._document.topology()
-        assert before is not None  # noqa: S101 - without members keys do not move
-        assert before.move is not None  # noqa: S101 - or `_read` would have raised
-        after: Topology = replace(before, nodes=before.move.nodes, move=None)
-        return Routes(before, after)
+        topology = self._document.topology()
+        assert topology is not None  # noqa: S101 - without members keys do not move
+        return Routes(topology)
 
 
 def _advice(error: NodeTroubleError, *, gone: bool) -> str:
     if not gone:
         return f"{error}; {_LATER}"
-    return f"{error}, and its lease has run out; start a node of this name: {_LATER}"
+    return (
+        f"{error}, and it is gone; start a node of this name, and {_LATER}; or go on without it: "
+        f"memlite cluster resume --without {error.node}; if all nodes that are added are gone: "
+        "memlite cluster cancel"
+    )

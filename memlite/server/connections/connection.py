@@ -495,8 +495,10 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()  # to notice when the peer disconnects
             self._stream.resume()
             return
-        if self._waits and self.executor.full:
-            return  # `settle` continues
+        if self._waits:
+            self.executor.peer_has_read()
+            if self.executor.full:
+                return  # `settle` continues
         self._move(Event.RESUMED)
         data, self._pending_input = self._pending_input, b""
         self._hold(0)  # until the next turn ends

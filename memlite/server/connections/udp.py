@@ -404,6 +404,11 @@ class _Request:
         """Refuse, like `attach`."""
         raise NotImplementedError
 
+    @property
+    def unread(self) -> int:
+        """Always 0: datagrams are sent at once."""
+        return 0
+
     def settle(self) -> None:
         """Send the reply that had to wait for the backend."""
         if self._waiting and not self.executor.pending:

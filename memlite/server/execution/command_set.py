@@ -76,6 +76,9 @@ class Executor(Protocol):
     def detach(self) -> None:
         """Disconnect from a lost connection; commands under way are still carried out."""
 
+    def peer_has_read(self) -> None:
+        """Continue what has waited for the peer to read its replies."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CommandSet:
@@ -128,6 +131,9 @@ class CommandSet:
     def ready_reply(self, line: bytes) -> bytes | None:
         """Return None: connections look in the table themselves."""
         return None
+
+    def peer_has_read(self) -> None:
+        """Do nothing: a command is carried out when its reply can be sent."""
 
     def detach(self) -> None:
         """Do nothing: no command is ever under way."""

@@ -64,9 +64,13 @@ class ExecutingClient(Client, Protocol):
 
     Attributes:
         out: receives the replies, in order.
+        unread: bytes of replies that it has yet to read.
     """
 
     out: list[Part]
+
+    @property
+    def unread(self) -> int: ...
 
     def settle(self) -> None:
         """Send the replies in `out`."""

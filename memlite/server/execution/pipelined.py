@@ -15,6 +15,7 @@ from memlite.protocol.replies import STORED
 from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
 from memlite.server.execution.instrumentation import Instrumentation
+from memlite.server.execution.reply_room import ReplyRoom
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["PipelinedExecutor", "ReplySink"]
@@ -27,6 +28,7 @@ _Attempt: TypeAlias = Attempt[_Reply]
 # Limits at which a connection stops reading: the commands in progress, their keys, and the bytes of
 # replies that are waiting for an earlier one. The parser submits a turn's commands at a time, so
 # each limit may be exceeded by one turn's worth.
+_NOTHING: _Reply = ([], None)
 _MAX_COMMANDS = 64
 _MAX_KEYS = 256
 _MAX_WAITING_BYTES = 4 * 1024 * 1024
@@ -38,9 +40,13 @@ class ReplySink(Protocol):
     Attributes:
         number: the socket's file descriptor, for the log.
         out: receives the replies, in order.
+        unread: bytes of replies that the peer has yet to read.
     """
 
     out: list[Part]
+
+    @property
+    def unread(self) -> int: ...  # noqa: D102 - see the class
 
     @property
     def number(self) -> int: ...  # noqa: D102 - see the class
@@ -132,7 +138,7 @@ class PipelinedExecutor:
         self._last: dict[bytes, _Request] = {}  # the last command to wait for, by key
         self._barrier: _Request | None = None
         self._delivery_due = False
-        self._waiting_bytes = 0  # bytes of replies waiting for an earlier one
+        self._room = ReplyRoom(_MAX_WAITING_BYTES)
         self._keys = 0  # keys of commands in progress
         self.ended = False
         self.had_to_wait = False
@@ -148,12 +154,21 @@ class PipelinedExecutor:
         return (
             len(self._queue) >= _MAX_COMMANDS
             or self._keys >= _MAX_KEYS
-            or self._waiting_bytes > _MAX_WAITING_BYTES
+            or self._room.waiting > _MAX_WAITING_BYTES
         )
 
     def detach(self) -> None:
         """Disconnect from a lost connection; commands under way are still carried out."""
         self._sink = None
+        self._room.release()
+
+    def peer_has_read(self) -> None:
+        """Continue with reads that have waited for the peer to read."""
+        self._room.offer(self._queue, self._unread)
+
+    @property
+    def _unread(self) -> int:
+        return 0 if self._sink is None else self._sink.unread
 
     # Called by parsers
 
@@ -254,10 +269,12 @@ class PipelinedExecutor:
         self._keys += len(request.keys)
         if attempt is not None:
             writes = attempt.writes
-            if not writes:
+            if not writes and not self._fits(request, attempt.result):
+                attempt = None  # it is read again when there is room
+            elif not writes:
                 self._finish(request, self._engine.confirm(attempt))
                 return
-            if len(writes) == 1 and isinstance(writes[0], asyncio.Future):
+            elif len(writes) == 1 and isinstance(writes[0], asyncio.Future):
                 # The change is visible and only being made durable; later commands need not wait.
                 writes[0].add_done_callback(partial(self._written, request, attempt))
                 return
@@ -329,6 +346,14 @@ class PipelinedExecutor:
             if reply is None:
                 run = partial(self._run, request)
                 reply = await engine.carry_out(request.access, request.keys, run)
+                while not self._fits(request, reply):
+                    size = sum(map(len, reply[0]))
+                    reply = _NOTHING  # the values are not kept
+                    await self._room.wait(request, size)
+                    try:
+                        reply = await engine.carry_out(request.access, request.keys, run)
+                    finally:
+                        self._room.kept(size)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         for key in request.keys:
@@ -345,6 +370,14 @@ class PipelinedExecutor:
         if self._last.get(key) is request:
             del self._last[key]
         self._finish(request, ([reply], None) if isinstance(reply, bytes) else reply)
+
+    def _fits(self, request: _Request, reply: _Reply) -> bool:
+        """Return whether there is room for the reply to a read; others have to be kept."""
+        access, sink = request.access, self._sink
+        if sink is None or not access.cached or access.conditional:
+            return True
+        first = self._queue[0] is request
+        return self._room.fits(sum(map(len, reply[0])), sink.unread, first=first)
 
     def _submit_alone(self, request: _Request) -> None:
         self.ended = self.ended or request.command is QUIT
@@ -401,7 +434,7 @@ class PipelinedExecutor:
             if not future.done():
                 future.set_result(None)
         self._keys -= len(request.keys)
-        self._waiting_bytes += size
+        self._room.waiting += size
         if request.observer is not None:
             request.observer.ready()
         if self._barrier is request:
@@ -422,10 +455,11 @@ class PipelinedExecutor:
         queue, sink = self._queue, self._sink
         while queue and queue[0].done:
             request = queue.popleft()
-            self._waiting_bytes -= request.size
+            self._room.waiting -= request.size
             if sink is not None:
                 self._out += request.replies
                 if request.observer is not None:
                     request.observer.replied(request.replies)
         if sink is not None:
             sink.settle()
+        self.peer_has_read()  # or replies before those that wait are gone

@@ -313,6 +313,7 @@ complete -c memlite -n '__memlite_at "cluster route"' -l hash-tag -x -d 'with --
 complete -c memlite -n '__memlite_at "cluster route"' -l replicas -x -d 'with --nodes: on how many nodes each item is (default: 1)'
 complete -c memlite -n '__memlite_at "cluster route"' -l write -x -a 'all majority primary' -d 'with --replicas: which nodes the reply to a change waits for (default: all)'
 complete -c memlite -n '__memlite_at "cluster route"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
+complete -c memlite -n '__memlite_at "cluster route"' -l multi-gets -x -a 'sharded whole' -d 'if each node has all keys by --replicas: whether a get of several keys is split, or sent to one node as a whole (default: sharded)'
 complete -c memlite -n '__memlite_at "cluster route"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
 complete -c memlite -n '__memlite_at "cluster route"' -l json -d 'show a JSON object for each key'
 
@@ -325,6 +326,7 @@ complete -c memlite -n '__memlite_at "cluster plan"' -l hash-tag -x -d 'with --n
 complete -c memlite -n '__memlite_at "cluster plan"' -l replicas -x -d 'with --nodes: on how many nodes each item is (default: 1)'
 complete -c memlite -n '__memlite_at "cluster plan"' -l write -x -a 'all majority primary' -d 'with --replicas: which nodes the reply to a change waits for (default: all)'
 complete -c memlite -n '__memlite_at "cluster plan"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
+complete -c memlite -n '__memlite_at "cluster plan"' -l multi-gets -x -a 'sharded whole' -d 'if each node has all keys by --replicas: whether a get of several keys is split, or sent to one node as a whole (default: sharded)'
 complete -c memlite -n '__memlite_at "cluster plan"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
 complete -c memlite -n '__memlite_at "cluster plan"' -l add -x -d 'a node that would come; may be repeated'
 complete -c memlite -n '__memlite_at "cluster plan"' -l remove -x -d 'the name or address of a node that would go; may be repeated'
@@ -394,6 +396,7 @@ complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-ca-cert -r -F
 complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-cert -r -F -d 'PEM file with a client certificate'
 complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-key -r -F -d 'PEM file with its private key (default: in --node-tls-cert)'
 complete -c memlite -n '__memlite_at "cluster resume"' -l node-tls-skip-verify -d 'do not verify nodes\' certificates'
+complete -c memlite -n '__memlite_at "cluster resume"' -l without -x -d 'a node that keys move to, and that is gone for good: the others get its keys; may be repeated'
 
 complete -c memlite -n '__memlite_at "cluster cancel"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster cancel"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
@@ -451,6 +454,7 @@ complete -c memlite -n '__memlite_at "proxy"' -l hash-tag -x -d 'with --nodes: t
 complete -c memlite -n '__memlite_at "proxy"' -l replicas -x -d 'with --nodes: on how many nodes each item is (default: 1)'
 complete -c memlite -n '__memlite_at "proxy"' -l write -x -a 'all majority primary' -d 'with --replicas: which nodes the reply to a change waits for (default: all)'
 complete -c memlite -n '__memlite_at "proxy"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
+complete -c memlite -n '__memlite_at "proxy"' -l multi-gets -x -a 'sharded whole' -d 'if each node has all keys by --replicas: whether a get of several keys is split, or sent to one node as a whole (default: sharded)'
 complete -c memlite -n '__memlite_at "proxy"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
 complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1)'
 complete -c memlite -n '__memlite_at "proxy"' -l on-return -x -a 'flush keep' -d 'what to do with a node that may have missed changes, before it is used again; with --nodes (default: flush)'

@@ -158,3 +158,40 @@ def test_a_node_is_killed_and_comes_back(here: Cluster, phase: str, name: str) -
     recording = asyncio.run(scenario())
     verify([*emptied(name), *recording.history], recording)
     assert here.places()["c"] == "member"
+
+
+@pytest.mark.parametrize("number", range(HISTORIES))
+@pytest.mark.parametrize("command", [("drain", "a"), ("add", "d", "e")], ids=" ".join)
+def test_a_destination_is_killed_for_good(here: Cluster, command: list[str], number: int) -> None:
+    for one in "abc":
+        here.join(one)
+    for one in "de":
+        here.join(one, "--spare")
+    fronts = proxies(here)
+    gone = "b" if command[0] == "drain" else "e"
+
+    async def scenario() -> Recording:
+        mover = here.begin(*command)
+        resumed: list[subprocess.Popen[bytes]] = []
+
+        async def trouble() -> None:
+            assert await eventually(lambda: here.phase == "move", 100)
+            here.nodes[gone].process.kill()
+            mover.kill()
+            resumed.append(here.begin("resume", "--without", gone))
+
+        troubled = asyncio.ensure_future(trouble())
+        recording = await record(
+            targets(fronts, number),
+            f"{command} {number}",
+            1,
+            going_on=lambda: not resumed or resumed[0].poll() is None,
+        )
+        await troubled
+        assert resumed[0].returncode == 0
+        return recording
+
+    recording = asyncio.run(scenario())
+    verify([*emptied(gone), *recording.history], recording)
+    members = [one.name for one in here.document().members]
+    assert members == (["c"] if command[0] == "drain" else ["a", "b", "c", "d"])

@@ -502,3 +502,9 @@ def test_the_page_lists_every_scenario_and_situation(scripts):
     names = [*scripts("harness.scenarios").SCENARIOS, *scripts("bench_server").OTHERS]
     names += scripts("bench_stalls").SITUATIONS
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+@needs_memcached
+def test_the_memory_of_a_proxy_is_measured_with_more_keys() -> None:
+    text = run("bench_proxy_nodes.py", "--keys", "300", "--nodes", "")
+    assert re.search(r"^300 keys: \d+\.\d MiB$", text, re.MULTILINE)

@@ -75,7 +75,7 @@ def test_names_by_default_are_those_of_the_clients(hash_name: str, names: list[s
         ("nodes = [3]", r"nodes: must be tables"),
         (
             "replica = 1",
-            "replica: is not known; there are hash, hash_tag, replicas, write, read, hot_keys",
+            "replica: is not known; there are hash, hash_tag, replicas, write, read, multi_gets",
         ),
         (
             "replicas = 2\n[[nodes]]\naddress='a'",

@@ -16,6 +16,8 @@ PROTECTED = (b"%d" % HELD, b"%d" % (HELD + 1))
 class Server:
     """What a node does with the requests of the protocol for one key."""
 
+    left = 30  # seconds until an item expires
+
     def __init__(self) -> None:
         self.item: tuple[bytes, bytes, int] | None = None  # flags, value, unique
         self.uniques = itertools.count(1)
@@ -41,8 +43,10 @@ class Server:
             return b"EN\r\n"
         flags, value, unique = self.item
         if b"v" in words:
-            return b"VA %d f%b t-1 c%d\r\n%b\r\n" % (len(value), flags, unique, value)
-        return b"HD f%b c%d t30\r\n" % (flags, unique)
+            left = self.left if flags in PROTECTED else -1
+            line = b"VA %d f%b t%d c%d" % (len(value), flags, left, unique)
+            return b"%b\r\n%b\r\n" % (line, value)
+        return b"HD f%b c%d t%d\r\n" % (flags, unique, self.left)
 
     def set(self, words: list[bytes], value: bytes) -> bytes:
         self.item = words[2], value, next(self.uniques)

@@ -19,7 +19,7 @@ class Proxy:
 
     def __init__(self, servers: Sequence[Server], write: str = "all") -> None:
         self.nodes = [Connection("abc"[index], one) for index, one in enumerate(servers)]
-        self.changes = Changes(30)
+        self.changes = Changes(30, over_after=3)
         nodes = [cast("Node", node) for node in self.nodes]
         self.set = ReplicaSet(nodes, self.changes, write, spreads=True)
         self.flushing = FlushTwice(nodes, self.changes)
@@ -191,18 +191,76 @@ def test_a_change_that_the_primary_has_not_made_is_not_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("request_", [GET, b"mg k v f\r\n", b"mg k v c\r\n", b"mg k f\r\n"])
-@pytest.mark.parametrize("flags", PROTECTED)
-def test_a_hold_at_the_primary_is_not_a_value(request_: bytes, flags: bytes) -> None:
+def test_a_hold_at_the_primary_is_not_a_value(request_: bytes) -> None:
     """The primary may have been a replica until a moment ago."""
     servers = [Server(), Server()]
-    servers[0].execute(hold(Key(b"k", b""), 30).replace(PROTECTED[0], flags))
+    servers[0].execute(HOLD)
     proxy = Proxy(servers)
     for _ in range(2):  # of which one asks the replica first
         client = proxy.ask(request_)
         proxy.run()
-        assert client.replies == [
-            b"SERVER_ERROR node a: has only a copy; the nodes have changed\r\n"
-        ]
+        assert client.replies == [ODD]
+
+
+HOLD = hold(Key(b"k", b""), 30)
+ODD = b"SERVER_ERROR node a: has only a copy; the nodes have changed\r\n"
+ADD = b"add k 0 0 1\r\n1\r\n"
+
+
+@pytest.mark.parametrize("flags", PROTECTED)
+def test_a_hold_at_the_primary_is_removed_when_its_change_must_be_over(flags: bytes) -> None:
+    """A lease protects nothing, however new it is."""
+    servers = [Server(), Server()]
+    servers[0].left = 26 if flags == PROTECTED[0] else 30
+    proxy = Proxy(servers)
+    for request, miss in ((GET, b"END\r\n"), (b"mg k v c\r\n", b"EN\r\n")):
+        servers[0].execute(HOLD.replace(PROTECTED[0], flags))
+        client = proxy.ask(request)
+        proxy.run()
+        assert client.replies == [miss]
+        assert servers[0].item is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"), [(INCR, b"NOT_FOUND\r\n"), (ADD.replace(b"add", b"set"), b"STORED\r\n")]
+)
+def test_a_change_does_not_take_a_hold_for_an_item(request_: bytes, reply: bytes) -> None:
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    proxy.changes.nodes_changed()
+    servers[0].left = 26
+    servers[0].execute(HOLD)
+    client = proxy.ask(request_)
+    proxy.run()
+    assert client.replies == [reply]
+    assert servers[0].value == servers[1].value == (b"1" if request_ != INCR else None)
+
+
+def test_a_change_waits_for_a_hold_that_may_still_be_needed() -> None:
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    proxy.changes.nodes_changed()
+    servers[0].execute(HOLD)
+    client = proxy.ask(INCR)
+    proxy.run()
+    assert client.replies == [ODD]
+    assert servers[0].item is not None
+    assert servers[1].item is None, "the copy is not held any more"
+    servers[0].left = 26
+    client = proxy.ask(INCR)
+    proxy.run()
+    assert client.replies == [b"NOT_FOUND\r\n"]
+
+
+def test_a_client_has_an_item_that_looks_like_a_hold() -> None:
+    servers = [Server(), Server()]
+    proxy = Proxy(servers)
+    proxy.changes.nodes_changed()
+    servers[0].left = 1
+    servers[0].execute(b"set k %b 0 1\r\n4\r\n" % PROTECTED[0])
+    client = proxy.ask(INCR)
+    proxy.run()
+    assert client.replies == [b"5\r\n"]
 
 
 def test_large_changes_in_progress_are_bounded() -> None:

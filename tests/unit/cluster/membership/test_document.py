@@ -41,6 +41,29 @@ PHASES = [pytest.param(phase, id=phase.value) for phase in Phase]
 LATE = [phase for phase in PHASES if phase.id != "prepare"]
 
 
+def going_on() -> Document:
+    """Return the same cluster, whose keys are moved without b and d, which are gone."""
+    document = Document(members=tuple(map(entry, "abc")), spares=(entry("d"), entry("e")))
+    moving = document.moving_to("abde", NONCE, NOW).in_phase(Phase.MOVE, NOW)
+    return moving.going_on_without(["b", "d"], NOW)
+
+
+def test_a_move_goes_on_without_nodes_that_are_gone() -> None:
+    document = going_on()
+    assert Document.decode(document.encode()) == document
+    topology = document.topology()
+    assert topology is not None
+    assert topology.move is not None
+    assert [node.name for node in topology.move.nodes] == ["a", "e"]
+    assert [node.name for node in topology.move.begun] == ["a", "b", "d", "e"]
+    for name in "bd":
+        assert document.with_node(entry(name, 2), NOW) is document, "it comes back too early"
+        assert document.without(name, 1, NOW) is document, "keys that it was to get are known by it"
+    after = document.in_phase(Phase.SETTLE, NOW).moved(NOW)
+    assert names(after.members) == "ae"
+    assert names(after.spares) == "bcd"
+
+
 @pytest.mark.parametrize("phase", [None, *Phase])
 def test_what_is_written_is_read(phase: Phase | None) -> None:
     document = cluster(phase)

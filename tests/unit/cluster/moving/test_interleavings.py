@@ -16,7 +16,7 @@ from memlite.cluster.moving.access import KeyAccess, Reading
 from memlite.cluster.moving.answers import Ask, Place, Steps, answer_of
 from memlite.cluster.moving.marks import Found, Kind, Marks
 from memlite.cluster.moving.rewriting import Wish
-from memlite.cluster.moving.steps import MovingKey
+from memlite.cluster.moving.steps import BusyKeyError, MovingKey
 from memlite.cluster.topology import Phase
 from memlite.core.errors import VersionConflict
 from tests.support.interleavings import Operation, Search, Value, ViolationError
@@ -409,6 +409,53 @@ def test_a_proxy_that_settles_and_one_that_moves(start: str) -> None:
 def test_a_proxy_that_knows_of_the_end_and_one_that_settles(start: str) -> None:
     readers = [SETTLE, Place.DESTINATION]
     neighbours(Clients(SETTLE, 0), Raw(Place.DESTINATION), start, readers)
+
+
+# Moves that go on without a node that is gone
+
+
+def destination_gone(operation: Operation) -> Operation:
+    """Return an operation that asks a destination which is gone; it fails when it does."""
+
+    def steps() -> Steps[Any]:
+        inner = operation.steps()
+        try:
+            asks = next(inner)
+            while True:
+                there = tuple(ask for ask in asks if ask.place is Place.SOURCE)
+                answers = (yield there) if there else ()
+                if len(there) < len(asks):
+                    raise BusyKeyError("the destination is gone")
+                asks = inner.send(answers)
+        except StopIteration as stop:
+            return stop.value
+
+    return Operation(operation.name, steps, operation.effect)
+
+
+def going_on(start: str, phase: Phase) -> None:
+    """Try proxies that know that a destination is gone, with others that do not.
+
+    For these the destination does not answer; for those there is another one, or none.
+    """
+    old, new = Clients(MOVE, 0), Clients(phase, 1)
+    for one, two in pairs(old, new):
+        script = [destination_gone(one), destination_gone(old.get())]
+        assert search([script, [two, new.get()]], start, [phase]).ended
+    for two in operations(new, b"y").values():
+        scripts = [[destination_gone(old.move())], [two, new.get()]]
+        assert search(scripts, start, [phase]).ended
+
+
+@pytest.mark.parametrize("start", ["at the source", "frozen", "nowhere", "marked"])
+@pytest.mark.parametrize("phase", [MOVE, Phase.BACK])
+def test_proxies_that_go_on_without_a_destination_and_others(start: str, phase: Phase) -> None:
+    going_on(start, phase)
+
+
+def test_another_destination_must_have_nothing_of_the_key() -> None:
+    with pytest.raises(ViolationError):
+        going_on("stray", MOVE)
 
 
 # Variants that are wrong

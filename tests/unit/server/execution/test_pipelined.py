@@ -199,6 +199,69 @@ async def test_commands_in_progress_are_limited(one):
     assert one.backend.most < 64 + 20
 
 
+async def fill(one, values):
+    for number, value in enumerate(values):
+        await one.backend.store(b"k%d" % number, value)
+
+
+def gets(order):
+    return b"".join(b"get k%d\r\n" % number for number in order)
+
+
+def items(order, values):
+    return b"".join(
+        b"VALUE k%d 0 %d\r\n%b\r\nEND\r\n" % (number, len(values[number]), values[number])
+        for number in order
+    )
+
+
+def held_of(connection):
+    return connection.executor._room.waiting + connection.unread
+
+
+async def test_replies_that_a_client_does_not_read_are_limited(one):
+    """What does not fit is read once more when the client reads, and replies are in order."""
+    values = [b"%c" % (97 + number) * 1_000_000 for number in range(20)]
+    await fill(one, values)
+    order = [number % 20 for number in range(60)]
+    one.writer.transport.pause_reading()
+    one.send(gets(order))
+    connection, most = one.connection, 0
+    await one.until(lambda: one.backend.calls["get"] >= 15)
+    for _ in range(200):  # iterations in which further replies could arrive
+        await asyncio.sleep(0.001)
+        most = max(most, held_of(connection))
+    assert most < 12_000_000
+    one.writer.transport.resume_reading()
+    await one.expect(items(order, values))
+    assert not connection.executor.pending
+
+
+async def test_the_first_reply_is_sent_when_later_ones_have_used_all_room(one):
+    values = [b"x" * 900_000 for _ in range(30)]
+    await fill(one, values)
+    one.backend.gate.clear()
+    one.send(b"get slow\r\n")
+    await one.under_way(1)
+    one.send(gets(range(30)))
+    await one.under_way(31)
+    slow, one.backend.gate = one.backend.gate, asyncio.Event()
+    one.backend.gate.set()
+    slow.set()
+    await one.expect(b"END\r\n" + items(range(30), values))
+
+
+async def test_a_client_that_leaves_replies_unread_and_goes(one):
+    values = [b"x" * 1_000_000 for _ in range(30)]
+    await fill(one, values)
+    one.writer.transport.pause_reading()
+    one.send(gets(range(30)))
+    executor = one.connection.executor
+    await one.until(lambda: executor._room._short)
+    one.vanish()
+    await one.until(lambda: not executor.pending)
+
+
 async def test_replies_waiting_for_a_slow_one_are_limited(one):
     await one.backend.store(b"large", b"x" * 1_000_000)
     one.backend.gate.clear()
@@ -588,7 +651,7 @@ async def test_10_000_quiet_sets_are_limited_as_well(one):
     assert one.backend.calls["put"] == 10_000
     executor = one.connection.executor
     assert not executor._last
-    assert executor._keys == executor._waiting_bytes == 0
+    assert executor._keys == executor._room.waiting == 0
 
 
 async def test_administrative_commands_take_a_turn_each(one):

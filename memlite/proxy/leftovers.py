@@ -1,0 +1,58 @@
+"""Holds that are found where a key has its primary, since the nodes have changed.
+
+A hold protects a copy from a change at the primary. At the primary itself it protects nothing
+once the change is over for which it was put there: a ``set`` replaces it at any time. Commands
+that build on the item would take it for one.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from memlite.proxy.answers import Answer
+from memlite.proxy.node import Node
+from memlite.proxy.replica_requests import HELD, LEASED, Key, drop, is_hold, look, number, state
+
+__all__ = ["builds_on_item", "odd", "remove_leftover"]
+
+_ODD: Final = b"SERVER_ERROR node %b: has only a copy; the nodes have changed\r\n"
+
+
+def odd(node: Node) -> bytes:
+    """Return the reply to a request for a key of which a node has only a hold."""
+    return _ODD % node.name.encode("ascii", "backslashreplace")
+
+
+def builds_on_item(request: bytes) -> bool:
+    """Return whether it matters to a change what is there."""
+    return not request.startswith(b"set ")
+
+
+def remove_leftover(node: Node, key: Key, newest: float, then: Callable[[bytes], None]) -> None:
+    """Remove a hold that a change has left at the key's primary.
+
+    Args:
+        node: the primary.
+        key: the key.
+        newest: how many seconds a hold has left, at most, whose change must be over.
+        then: is given nothing if there is none any more, else the reply to a request for the key.
+    """
+
+    def seen(reply: bytes, failed: bool) -> None:
+        if failed or number(reply, b"f") not in (HELD, LEASED):
+            then(b"")
+        else:
+            node.send(look(key), Answer(looked, reads=True))
+
+    def looked(reply: bytes, failed: bool) -> None:
+        if failed or not is_hold(reply):
+            then(b"")
+            return
+        left = number(reply, b"t")
+        held = number(reply, b"f") == HELD
+        if held and (left is None or not 0 <= left <= newest):
+            then(odd(node))
+            return
+        # If it is another one by now, the request finds that.
+        node.send(drop(key, number(reply, b"c") or 0), Answer(lambda *_: then(b"")))
+
+    node.send(state(key), Answer(seen, reads=True))

@@ -1,0 +1,136 @@
+"""Multi-gets that one node answers, as each node has copies of all keys."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from memlite.proxy.answers import Answer
+from memlite.proxy.changes import Changes
+from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.node import Node, Receiver
+from memlite.proxy.replica_requests import Key, has_hold
+from memlite.proxy.replicas import ReplicaSet, found_items
+
+__all__ = ["WholeGets"]
+
+
+class WholeGets:
+    """Sends each ``get`` of several keys to one node, in turn.
+
+    What the node lacks, its keys' primaries are asked for, and it is filled.
+
+    Args:
+        nodes: the nodes, each of which may have copies of all keys.
+        set_of: returns the replica set of a key.
+        changes: those in progress, for which reads of the same keys wait.
+        strict: whether a get fails if a primary fails; otherwise the keys that it was asked for are
+            misses, unless no node has answered.
+        count_failed: counts primaries whose keys are misses because they failed.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        set_of: Callable[[bytes], ReplicaSet],
+        changes: Changes,
+        *,
+        strict: bool,
+        count_failed: Callable[[int], None],
+    ) -> None:
+        self._nodes: Final = nodes
+        self._set_of: Final = set_of
+        self._changes: Final = changes
+        self._strict: Final = strict
+        self._count_failed: Final = count_failed
+        self._next = 0
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a ``get``; see `Node.send`."""
+        changes = self._changes
+        if not changes.idle:
+            again = lambda: self.send(request, receiver)  # noqa: E731 - as the sets do
+            if changes.wait(keys_of(request), again, receiver):
+                return
+        node = self._chosen()
+        changes.replica_reads += 1
+        node.send(request, Answer(_Get(self, node, request, receiver).answered, reads=True))
+
+    def _chosen(self) -> Node:
+        """Return the next node that is up; if none is, the next one, which says so."""
+        nodes = self._nodes
+        for _ in nodes:
+            self._next = (self._next + 1) % len(nodes)
+            if not nodes[self._next].down:
+                break
+        return nodes[self._next]
+
+    def by_set(self, keys: Sequence[bytes]) -> dict[ReplicaSet, list[bytes]]:
+        """Return the replica sets of keys, with their keys, each once."""
+        sets: dict[ReplicaSet, list[bytes]] = {}
+        for key in dict.fromkeys(keys):
+            sets.setdefault(self._set_of(key), []).append(key)
+        return sets
+
+    def failed(self, parts: int, *, answered: bool) -> bool:
+        """Note primaries that have failed; return whether the whole get fails for that."""
+        if parts and answered and not self._strict:
+            self._count_failed(parts)
+        return bool(parts) and (self._strict or not answered)
+
+
+class _Get:
+    """A ``get`` of several keys, and what has come of it so far."""
+
+    def __init__(self, owner: WholeGets, node: Node, request: bytes, receiver: Receiver) -> None:
+        self._owner = owner
+        self._node = node
+        self._keys = keys_of(request)
+        self._receiver = receiver
+        self._items: dict[bytes, bytes] = {}
+        self._answered = False  # whether any node has
+        self._pending = 0
+        self._failed: list[bytes] = []
+
+    def answered(self, reply: bytes, failed: bool) -> None:
+        """Take the node's reply."""
+        missing = self._keys
+        holds = True
+        if not failed and reply.startswith((b"VALUE ", b"END")):
+            self._answered = True
+            self._items, missing = found_items(self._keys, reply)
+            holds = has_hold(reply)
+        elif not failed:  # not a get's; the primaries may say the same
+            self._failed.append(reply)
+        sets = self._owner.by_set(missing)
+        if not holds:  # the node has the last word about keys of its own
+            sets = {one: keys for one, keys in sets.items() if one.primary is not self._node}
+        self._pending = len(sets)
+        if not sets:
+            self._end()
+        for one, keys in sets.items():
+            self._ask(one, keys)
+
+    def _ask(self, primary: ReplicaSet, keys: Sequence[bytes]) -> None:
+        def take(reply: bytes, failed: bool) -> None:
+            if failed or not reply.startswith((b"VALUE ", b"END")):
+                self._failed.append(reply)
+            else:
+                found, _ = found_items(keys, reply)
+                self._items |= found
+                fills = self._answered and primary.primary is not self._node
+                for key in found if fills else ():
+                    primary.fill(self._node, key, Key(key, b""))
+                self._answered = True
+            self._pending -= 1
+            if not self._pending:
+                self._end()
+
+        request = b"get %b\r\n" % b" ".join(keys)
+        primary.ask_primary(request, Answer(take, reads=True))
+
+    def _end(self) -> None:
+        if self._owner.failed(len(self._failed), answered=self._answered):
+            self._receiver.fail(self._failed[0])
+            return
+        items = self._items
+        parts = [items[key] for key in self._keys if key in items]
+        self._receiver.answer(b"".join([*parts, b"END\r\n"]))
