@@ -188,8 +188,9 @@ def clusters(
             f"bench: --proxy-option replicas is for proxies, and with --paths {alone[0]} each key "
             f"would have one copy: use --paths {','.join(WITH_PROXY)}"
         )
+    in_flight = int(dict(options).get("in-flight") or 0)
     infos = [
-        ClusterInfo(number, path, count)
+        ClusterInfo(number, path, count, in_flight if count else 0)
         for number in numbers
         for path in paths
         for count in (proxies if path in WITH_PROXY else [0])
@@ -217,7 +218,7 @@ def _name(info: ClusterInfo) -> str:
 
 def _lines(topology: Topology) -> Iterator[str]:
     """Yield what a topology file says; strings of JSON are strings of TOML."""
-    for name in ("hash", "hash_tag", "on_return", "replicas", "write", "read"):
+    for name in ("hash", "hash_tag", "multi_gets", "on_return", "replicas", "write", "read"):
         yield f"{name} = {json.dumps(getattr(topology, name))}\n"
     if topology.hot_keys:
         keys = [os.fsdecode(one.key) for one in topology.hot_keys]

@@ -559,11 +559,14 @@ class ClusterInfo:
         path: ``proxied``, requests pass a proxy; ``direct``, clients know the nodes; or
             ``asked``, they ask a proxy for them when they connect.
         proxies: number of proxies, over which clients are spread; 0 if none takes part.
+        in_flight: most requests of each proxy at the nodes (``--in-flight``); 0 without a limit,
+            and in files of earlier versions.
     """
 
     nodes: int
     path: str
     proxies: int = 1
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)

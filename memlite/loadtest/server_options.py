@@ -37,7 +37,9 @@ _OURS: Final = frozenset(
 """Options that decide where a server listens, what it stores items in and who gets in: these are
 the load tester's own."""
 _OUR_PROXYS: Final = _OURS | {"cluster", "nodes", "topology"}
-_IN_TOPOLOGY: Final = ("hash", "hash-tag", "hot-key", "on-return", "read", "replicas", "write")
+_IN_TOPOLOGY: Final = (
+    *("hash", "hash-tag", "hot-key", "multi-gets", "on-return", "read", "replicas", "write"),
+)
 _REPEATED: Final = frozenset(("extended", "hot-key"))
 
 

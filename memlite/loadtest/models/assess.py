@@ -134,7 +134,7 @@ def _checks(load: Load, one: Prediction, model: Model, inputs: Inputs) -> Iterat
     tests = load.clients != inputs.calibrated or bool(model.fitted) or one.measured is not None
     if one.throughput is not None:
         yield _check(load.clients, "throughput", load.throughput, one.throughput, tests=tests)
-    measured = load.response_time if one.measured is None else Interval(one.measured)
+    measured = one.measured or load.response_time
     yield _check(load.clients, "response time", measured, one.response_time, tests=tests)
 
 

@@ -20,9 +20,13 @@ from memlite.lab import (
 )
 from memlite.loadtest.models.fitting import best_queue
 from memlite.loadtest.models.sweep import GENERATOR, SERVER, Load, Resource, Sweep
+from memlite.loadtest.results import Interval
 from memlite.loadtest.units import duration
 
-__all__ = ["REST", "Inputs", "Model", "Prediction", "Use", "inputs_of", "models_of"]
+__all__ = ["REST", "WORKERS", "Inputs", "Model", "Prediction", "Use", "inputs_of", "models_of"]
+
+WORKERS: Final = "proxies' workers"
+"""The station that stands for the workers of proxies, where these have no trace."""
 
 REST: Final = "rest"
 """The station without a queue that stands for all time that no processor is measured to take."""
@@ -61,15 +65,15 @@ class Prediction:
         throughput: requests per second; None if that is what the model was given.
         response_time: mean, in seconds; None if there is no steady state.
         uses: of each station, by name.
-        measured: the response time that is to be compared, in seconds, if it is not the clients':
-            a proxy's.
+        measured: the response time that is to be compared, in seconds, with its interval, if it is
+            not the clients': a proxy's.
     """
 
     clients: int
     throughput: float | None
     response_time: float | None
     uses: dict[str, Use]
-    measured: float | None = None
+    measured: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ def models_of(sweep: Sweep, inputs: Inputs, servers: int | None = None) -> list[
     if sweep.cores and not traced and all(one.demand for one in sweep.resources):
         found.append(_machine(sweep))
     fitted = _fitted(sweep, servers)
-    return [*found, *([fitted] if fitted else []), *_proxies(sweep)]
+    return [*found, *([fitted] if fitted else []), *(_proxies(sweep) or _workers(sweep))]
 
 
 def _main(inputs: Inputs) -> Station:
@@ -381,7 +385,7 @@ def _proxy(proxy: Resource, sweep: Sweep) -> Model:
                 None,
                 queue.response_time if queue else None,
                 {name: Use(arrivals / rate / workers, queue.in_system if queue else math.inf)},
-                measured=one.queue.mean + one.service.mean,
+                measured=Interval(one.queue.mean + one.service.mean),
             )
         )
     return Model(
@@ -394,6 +398,40 @@ def _proxy(proxy: Resource, sweep: Sweep) -> Model:
         station=name,
         by_load=True,
     )
+
+
+def _workers(sweep: Sweep) -> list[Model]:
+    """Return the model of proxies' workers by what they count themselves, without a trace."""
+    loads = [(load, load.workers) for load in sweep.loads if load.workers is not None]
+    if not sweep.in_flight or not sweep.proxies or not loads:
+        return []
+    workers, name = sweep.in_flight, WORKERS
+    predictions = []
+    for load, one in loads:
+        arrivals, rate = load.throughput.mean / sweep.proxies, 1 / one.service
+        queue = _open_queue(arrivals, rate, workers)
+        predictions.append(
+            Prediction(
+                load.clients,
+                None,
+                queue.response_time if queue else None,
+                {name: Use(arrivals / rate / workers, queue.in_system if queue else math.inf)},
+                measured=one.response,
+            )
+        )
+    each = "the proxy's queue" if sweep.proxies == 1 else "the queue of each proxy"
+    return [
+        Model(
+            "M/M/m of the proxies' workers",
+            f"{each} and its {workers} worker{'s' if workers > 1 else ''}, with the arrivals and "
+            "service times that they counted at each load",
+            _AT_RANDOM,
+            tuple(predictions),
+            clients=False,
+            station=name,
+            by_load=True,
+        )
+    ]
 
 
 # What is not busy, but waits: a disk, a bucket, another server

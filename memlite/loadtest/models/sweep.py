@@ -15,7 +15,7 @@ from memlite.loadtest.models.traces import Traced
 from memlite.loadtest.results import Interval, Point, Repetition, Results, ServerUse, TargetInfo
 from memlite.loadtest.statistics import interval
 
-__all__ = ["GENERATOR", "SERVER", "Load", "Resource", "Sweep", "sweeps"]
+__all__ = ["GENERATOR", "SERVER", "Load", "Resource", "Sweep", "Workers", "sweeps"]
 
 SERVER: Final = "server"
 GENERATOR: Final = "load generator"
@@ -48,6 +48,19 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
+class Workers:
+    """What the workers of all proxies counted at a load, without a trace. Times are in seconds.
+
+    Attributes:
+        service: for which a worker was busy with a request: the mean.
+        response: with the time in the queue.
+    """
+
+    service: float
+    response: Interval
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What was measured with a number of clients. Times are in seconds.
 
@@ -65,6 +78,7 @@ class Load:
         machine: the share of this machine's cores that was busy with anything; None if unknown.
         own: the share that was busy with the processes that were measured; likewise.
         traced: what a proxy's trace has of it, by the proxy's name.
+        workers: what the workers of proxies counted themselves; None if there are none.
     """
 
     clients: int
@@ -79,6 +93,7 @@ class Load:
     machine: float | None
     own: float | None
     traced: Mapping[str, Traced]
+    workers: Workers | None = None
 
     def arrivals(self, proxy: str) -> float:
         """Return the requests per second of a proxy that is traced: its share of all.
@@ -113,6 +128,8 @@ class Sweep:
         think_time: the mean over the loads, in seconds.
         cores: of this machine, if all of the target ran on it as well; otherwise 0.
         doubt: what else kept the machine busy meanwhile; empty if nothing did.
+        proxies: how many there are.
+        in_flight: how many workers each of them has (``--in-flight``); 0 if it has none.
     """
 
     target: str
@@ -121,6 +138,8 @@ class Sweep:
     think_time: float
     cores: int
     doubt: str = ""
+    proxies: int = 0
+    in_flight: int = 0
 
 
 def sweeps(
@@ -206,6 +225,7 @@ def _sweep(
         loads = [_with_nodes(load, queues) for load in loads]
         if queues and resources[0].demand is None:
             resources = resources[1:]
+    cluster = next((one.cluster for one in results.targets if one.name == name), None)
     local = all(one.server is not None for point in points for one in point.repetitions)
     return Sweep(
         name,
@@ -214,6 +234,8 @@ def _sweep(
         math.fsum(one.think_time for one in loads) / len(loads),
         cores if local else 0,
         machine_doubt(points),
+        cluster.proxies if cluster else 0,
+        cluster.in_flight if cluster else 0,
     )
 
 
@@ -399,7 +421,20 @@ def _load(
         _busy_share(usable, cores, others=True),
         _busy_share(usable, cores, others=False),
         traced,
+        _workers(usable),
     )
+
+
+def _workers(usable: Sequence[Repetition]) -> Workers | None:
+    times = [
+        (one.proxies.queue * 1e-6, one.proxies.service * 1e-6)
+        for one in usable
+        if one.proxies and one.proxies.queue is not None and one.proxies.service
+    ]
+    if not times:
+        return None
+    service = math.fsum(one for _, one in times) / len(times)
+    return Workers(service, interval([queue + one for queue, one in times]))
 
 
 def _busy_share(usable: Sequence[Repetition], cores: int, *, others: bool) -> float | None:

@@ -237,7 +237,10 @@ def check_file(folder: Path) -> None:
         *("reads from one server", "reads through one proxy", "writes to the whole system"),
     ]
     for name, models in document["models"].items():
-        assert {"M/M/1", "network"} <= {one["name"] for one in models["models"]}, name
+        known = {one["name"] for one in models["models"]}
+        assert {"M/M/1", "network"} <= known, name
+        if name != "reads from one server":
+            assert "M/M/m of the proxies' workers" in known, name
     assert len(list((folder / "figures").glob("*-dark.png"))) >= 20
 
 

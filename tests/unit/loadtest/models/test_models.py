@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 from memlite.core.errors import ConfigError
-from memlite.lab import Station
+from memlite.lab import Station, mmm
 from memlite.loadtest.models.assess import Assessment
 from memlite.loadtest.models.output import COLUMNS, as_csv, as_json, print_models
 from memlite.loadtest.models.study import TargetModels, model_targets
-from tests.unit.loadtest.models.synthetic import CLIENTS, points, results
+from memlite.loadtest.results import ClusterInfo, ProxyTimes
+from memlite.loadtest.statistics import point
+from tests.unit.loadtest.models.synthetic import CLIENTS, STARTED, points, repetition, results
 
 SERVER, DELAY = Station("server", 80e-6), Station("network", 150e-6, 0)
 
@@ -198,3 +201,36 @@ def test_results_without_a_closed_loop(tmp_path: Path) -> None:
     rated = [dataclasses.replace(one, rate=100.0) for one in measured]
     with pytest.raises(ConfigError, match="models need a closed loop"):
         model_targets(results(rated))
+
+
+def with_workers(
+    arrivals: Sequence[float], service: float, workers: int, in_flight: int
+) -> TargetModels:
+    """Return the models of a proxy whose queue behaves like M/M/m with so many workers."""
+    measured = []
+    for number, rate in enumerate(arrivals):
+        queue = mmm(rate, 1 / service, workers).waiting_time
+        times = ProxyTimes(0.0, queue * 1e6, service * 1e6, 0.0, {})
+        repetitions = [
+            dataclasses.replace(
+                repetition(one, STARTED + number * 100, rate, queue + service, {"proxy": 1e-6}),
+                proxies=times,
+            )
+            for one in (1, 2, 3)
+        ]
+        measured.append(point("a", 2**number, 0.0, 100, repetitions))
+    found = results(measured)
+    target = dataclasses.replace(found.targets[0], cluster=ClusterInfo(1, "proxied", 1, in_flight))
+    (models,) = model_targets(dataclasses.replace(found, targets=(target,)))
+    return models
+
+
+def test_workers_of_proxies_are_compared_with_what_they_count() -> None:
+    arrivals, service = (50.0, 150.0, 250.0, 320.0, 370.0), 0.01
+    right = assessments(with_workers(arrivals, service, 4, 4))["M/M/m of the proxies' workers"]
+    assert right.fits
+    assert all(abs(check.error) < 0.01 for check in right.checks)
+    wrong = assessments(with_workers(arrivals, service, 4, 8))["M/M/m of the proxies' workers"]
+    assert not wrong.fits
+    unlimited = assessments(with_workers(arrivals, service, 4, 0))
+    assert "M/M/m of the proxies' workers" not in unlimited
