@@ -14,8 +14,9 @@ from memlite.backends.gcs.codec import (
     encode,
     name_of,
 )
-from memlite.backends.gcs.requests import Call, Reply
+from memlite.backends.gcs.requests import Reply
 from memlite.backends.record import Record
+from memlite.backends.remote.call import Call
 from memlite.core.errors import StorageError
 
 __all__ = ["DamagedObjectError", "Objects", "State"]

@@ -1,0 +1,1 @@
+"""What backends have in common whose store answers over a network."""
