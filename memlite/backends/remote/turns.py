@@ -22,6 +22,11 @@ class Turns:
         self.taken = 0
         self._turns = asyncio.Semaphore(at_once)
 
+    @property
+    def free(self) -> bool:
+        """Whether the next `take` does not wait."""
+        return not self._turns.locked()
+
     async def take(self, call: Call) -> None:
         """Wait for a turn, which must be given back.
 

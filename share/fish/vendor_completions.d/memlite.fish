@@ -52,7 +52,7 @@ complete -c memlite -n '__memlite_at ""' -s Z -l enable-ssl -d 'TLS on all TCP a
 complete -c memlite -n '__memlite_at ""' -s d -l daemon -d 'run as a daemon; the command returns when the server is ready'
 complete -c memlite -n '__memlite_at ""' -s r -l enable-coredumps -d 'maximize the core file limit'
 complete -c memlite -n '__memlite_at ""' -s u -l user -x -d 'run as this user, who also owns the UNIX socket (only when started as root)'
-complete -c memlite -n '__memlite_at ""' -l backend -x -d 'where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix'
+complete -c memlite -n '__memlite_at ""' -l backend -x -d 'where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix, valkey://host:port/prefix'
 complete -c memlite -n '__memlite_at ""' -l durability -x -a 'always everysec none' -d 'for file://: always (reply after the fsync), everysec or none'
 complete -c memlite -n '__memlite_at ""' -l join -x -d 'join a cluster, whose members are kept in gs://bucket/prefix or in one server, memcached://host:port/prefix (memcacheds: with TLS); the node starts without items'
 complete -c memlite -n '__memlite_at ""' -l name -x -d 'with --join: the node\'s name, by which keys are spread (default: its address)'
