@@ -30,6 +30,7 @@ from memlite.loadtest.limits import (
 from memlite.loadtest.results import TargetInfo
 from memlite.loadtest.server_options import Given, memcached_flags, server_flags
 from memlite.loadtest.tls import tls_context
+from memlite.loadtest.valkey import valkey_server
 from memlite.protocol import replies
 from memlite.testing import process
 
@@ -46,13 +47,14 @@ __all__ = [
 ]
 
 MEMCACHED = "memcached"
-BACKEND_NAMES = ("memory", "file", "gcs", MEMCACHED)
+BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED)
 """Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
+_KINDS = {"gs": "gcs", **dict.fromkeys(("valkeys", "redis", "rediss"), "valkey")}
 _SLAB_CHUNK = MEGABYTE // 2
 
 
@@ -268,7 +270,7 @@ class LaunchedServer(Target):
 
     def __init__(self, name: str, backend: str, settings: LaunchSettings) -> None:
         scheme = backend.partition(":")[0]
-        super().__init__(name, "gcs" if scheme == "gs" else scheme)
+        super().__init__(name, _KINDS.get(scheme, scheme))
         self._backend = backend
         self._settings = settings
         self._memcached = backend == MEMCACHED
@@ -321,6 +323,11 @@ class LaunchedServer(Target):
             self.details["durability"] = dict(self._settings.options).get("durability", "always")
             self.details["disk"] = _file_system(scratch)
             return f"file://{scratch.resolve() / 'cache.json'}"
+        if self._backend == "valkey":
+            store = stack.enter_context(valkey_server(scratch))
+            self.helpers = [psutil.Process(store.pid)]
+            self.details["store"] = f"{store.version} on this machine, without persistence"
+            return store.url
         if self._backend != "gcs":
             self.details["url"] = self._backend
             return self._backend
