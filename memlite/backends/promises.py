@@ -11,7 +11,7 @@ class Promise:
 
     Attributes:
         survives_crash: whether items outlive the process, also one that is killed.
-        survives_machine: whether they outlive the machine and its disk.
+        survives_machine: whether they certainly outlive the machine and its disk.
         shared: whether several servers may use them at once.
     """
 
@@ -21,11 +21,14 @@ class Promise:
 
 
 _BUCKET = Promise(survives_crash=True, survives_machine=True, shared=True)
+# A failover may lose what replicas had not received; see the reference.
+_DISTRIBUTED = Promise(survives_crash=True, survives_machine=False, shared=True)
 _PROMISES = {
     "memory": Promise(survives_crash=False, survives_machine=False, shared=False),
     "file": Promise(survives_crash=True, survives_machine=False, shared=False),
     "gs": _BUCKET,
     "gcs": _BUCKET,
+    **dict.fromkeys(("valkey", "valkeys", "redis", "rediss"), _DISTRIBUTED),
 }
 
 

@@ -26,9 +26,13 @@ _BUILT_IN = {
     "file": "memlite.backends.jsonfile:make",
     "gs": "memlite.backends.gcs:make",
     "gcs": "memlite.backends.gcs:make",
+    **dict.fromkeys(("valkey", "valkeys", "redis", "rediss"), "memlite.backends.valkey:make"),
 }
 # The extra that installs what a built-in scheme imports.
-_EXTRA = {"gs": "gcs", "gcs": "gcs"}
+_EXTRA = {
+    **dict.fromkeys(("gs", "gcs"), "gcs"),
+    **dict.fromkeys(("valkey", "valkeys", "redis", "rediss"), "valkey"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def parse_url(text: str) -> BackendUrl:
     if not parts.scheme or "://" not in text:
         raise ConfigError(
             f"--backend: not a URL: {text!r}; such as memory://, "
-            "file:///var/lib/memlite/cache.json or gs://bucket/prefix"
+            "file:///var/lib/memlite/cache.json, gs://bucket/prefix or valkey://host:6379/prefix"
         )
     options = dict(pairs)
     if len(options) < len(pairs):

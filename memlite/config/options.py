@@ -107,7 +107,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "backend",
-        "where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix",
+        "where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix, "
+        "valkey://host:port/prefix",
         None,
         "URL",
         nonempty,

@@ -8,8 +8,8 @@
     writes  = share of writes × price of a class A operation × 1,000,000
 
 A cluster has a machine for each node and one for its proxy.
-``memory`` and other servers incur the cost of the machine, ``file`` that of the machine and the
-disk, and ``gcs`` that of the machine, reads and writes.
+``memory``, ``valkey`` and other servers incur the cost of the machine, ``file`` that of the machine
+and the disk, and ``gcs`` that of the machine, reads and writes.
 """
 
 import math
@@ -178,6 +178,11 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
         sentences.append(
             f"The file backend has a {prices.disk} of {units.grouped(prices.disk_gib)} GiB at "
             f"{money(prices.disk_gib_month)} per GiB and month of {_HOURS_PER_MONTH} hours."
+        )
+    if "valkey" in used:
+        sentences.append(
+            "Valkey's own machines, which all servers share, are not included; where it ran on the "
+            "server's machine, a server alone is faster."
         )
     if "gcs" in used:
         sentences.append(

@@ -590,8 +590,8 @@ class TargetInfo:
 
     Attributes:
         name: its display name, unique among the targets.
-        kind: ``memory``, ``file``, ``gcs`` or another scheme for servers launched by the load
-            tester, ``cluster`` for its clusters, ``server`` for others.
+        kind: ``memory``, ``file``, ``gcs``, ``valkey`` or another scheme for servers launched by
+            the load tester, ``cluster`` for its clusters, ``server`` for others.
         address: the address it listened on; of a cluster without a proxy, the first node's.
         server: the version it reports, such as ``1.6.18``.
         details: other relevant facts, such as durability or the emulator's latency profile.

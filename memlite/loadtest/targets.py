@@ -31,6 +31,7 @@ from memlite.loadtest.results import TargetInfo
 from memlite.loadtest.server_options import Given, memcached_flags, server_flags
 from memlite.loadtest.tls import tls_context
 from memlite.loadtest.usage import Counted
+from memlite.loadtest.valkey import valkey_server
 from memlite.protocol import replies
 
 __all__ = [
@@ -43,12 +44,13 @@ __all__ = [
     "parse_backend",
 ]
 
-BACKEND_NAMES = ("memory", "file", "gcs", MEMCACHED)
+BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED)
 """Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
 
 _STOP_SECONDS = 30.0
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
+_KINDS = {"gs": "gcs", **dict.fromkeys(("valkeys", "redis", "rediss"), "valkey")}
 
 
 class Target:
@@ -267,7 +269,7 @@ class LaunchedServer(Target):
         self, name: str, backend: str, settings: LaunchSettings, place: Place = HERE
     ) -> None:
         scheme = backend.partition(":")[0]
-        super().__init__(name, "gcs" if scheme == "gs" else scheme)
+        super().__init__(name, _KINDS.get(scheme, scheme))
         self._backend = backend
         self._settings = settings
         self._place = place
@@ -307,6 +309,12 @@ class LaunchedServer(Target):
         if self._backend == FILE:
             self.details["durability"] = dict(self._settings.options).get("durability", "always")
             return FILE
+        if self._backend == "valkey":
+            folder = tempfile.TemporaryDirectory(dir=self._settings.folder, prefix=".")
+            store = stack.enter_context(valkey_server(Path(stack.enter_context(folder))))
+            self.helpers = [psutil.Process(store.pid)]
+            self.details["store"] = f"{store.version} on this machine, without persistence"
+            return store.url
         if self._backend != "gcs":
             if self._backend != MEMCACHED:
                 self.details["url"] = self._backend

@@ -9,19 +9,20 @@ from typing import Any, Protocol
 
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.gcs import startup
-from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.client import BucketClient
 from memlite.backends.gcs.codec import TOMBSTONE_EXPIRES, Origin, key_of, name_of
 from memlite.backends.gcs.credentials import Authorization
-from memlite.backends.gcs.epoch import Epoch
+from memlite.backends.gcs.epoch_object import EpochObject
 from memlite.backends.gcs.objects import DamagedObjectError, Objects, State
 from memlite.backends.gcs.options import Options, parse_options
 from memlite.backends.gcs.overwrites import Overwrites
-from memlite.backends.gcs.requests import Call
 from memlite.backends.gcs.tombstones import Tombstones
 from memlite.backends.gcs.writer import UNKNOWN_OUTCOME, Writer, is_generation
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
+from memlite.backends.remote.breaker import Breaker
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Epoch
 from memlite.core.errors import StartError, StorageError, VersionConflict
 
 __all__ = ["GcsBackend", "make"]
@@ -51,7 +52,7 @@ class GcsBackend(Backend):
         self._options = options
         self._breaker = Breaker(options.shown)
         self._client = BucketClient(options, self._breaker)
-        self._epoch = Epoch(self._client, context.clock)
+        self._epoch = Epoch(EpochObject(self._client), context.clock)
         self._clock = context.clock
         self._objects = Objects(self._client, self._epoch, options.prefix)
         self.get_cached = self._objects.get
@@ -139,7 +140,7 @@ class GcsBackend(Backend):
         """Yield every record; objects that are damaged, or not memlite's, are skipped."""
         page = ""
         while True:
-            names, page = await self._client.names(Call(self._client.deadline), page)
+            names, page = await self._client.names(self._client.call(), page)
             keys = [key for key in map(key_of, names) if key is not None]
             for start in range(0, len(keys), _SCANNED_AT_ONCE):
                 some = keys[start : start + _SCANNED_AT_ONCE]
@@ -160,7 +161,7 @@ class GcsBackend(Backend):
 
     async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
         """Store a record; see `Backend.put`. `ANY` also replaces objects that are not memlite's."""
-        call, key = Call(self._client.deadline), record.key
+        call, key = self._client.call(), record.key
         if replacing is ANY:
             if not self._options.strict:
                 return await self._writer.set_blindly(call, record)
@@ -173,7 +174,7 @@ class GcsBackend(Backend):
 
     async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
         """Remove the record of `key`; see `Backend.delete`."""
-        call = Call(self._client.deadline)
+        call = self._client.call()
         if not self._options.strict:
             await self._remove(call, key, replacing)
             return
@@ -252,7 +253,7 @@ class GcsBackend(Backend):
             "bucket": self._options.shown,
             "state": "unavailable" if self._breaker.is_open else "available",
             "times_unavailable": self._breaker.times_opened,
-            "in_flight": self._client.requests.in_flight,
+            "in_flight": self._client.requests.turns.taken,
             **{name: counts[name] for name in _COUNTS},
             "tombstones": len(self._tombstones),
             "epoch": self._epoch.now(),

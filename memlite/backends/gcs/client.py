@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 import orjson
 
-from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.credentials import Authorization
 from memlite.backends.gcs.options import Options
-from memlite.backends.gcs.requests import Call, Reply, Requests
+from memlite.backends.gcs.requests import Reply, Requests
+from memlite.backends.remote.breaker import Breaker
+from memlite.backends.remote.call import Call
 
 __all__ = ["BucketClient"]
 
@@ -66,6 +67,10 @@ class BucketClient:
     def open(self, authorization: Authorization) -> None:
         """Prepare for requests; the event loop must be running."""
         self.requests.open(authorization)
+
+    def call(self) -> Call:
+        """Return a new operation."""
+        return Call(self.deadline, "bucket")
 
     async def close(self) -> None:
         """Close all connections."""

@@ -13,7 +13,7 @@ offset bytes
 10     4     the client's flags
 14     8     unix time at which the item expires, a double; 0 for never
 22     8     unix second at which it was stored
-30     8     epoch in which it was stored, see `memlite.backends.gcs.epoch`
+30     8     epoch in which it was stored, see `memlite.backends.remote.epoch`
 38     8     birth: the nonce of the write that created it, or stored it unconditionally
 46     8 × n nonces of the last writes, the newest first
 ====== ===== ======================================================================

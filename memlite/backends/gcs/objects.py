@@ -14,9 +14,10 @@ from memlite.backends.gcs.codec import (
     encode,
     name_of,
 )
-from memlite.backends.gcs.epoch import Epoch
-from memlite.backends.gcs.requests import Call, Reply
+from memlite.backends.gcs.requests import Reply
 from memlite.backends.record import Record
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Epoch
 from memlite.core.errors import StorageError
 
 __all__ = ["DamagedObjectError", "Objects", "State"]
@@ -83,7 +84,7 @@ class Objects:
             StorageError: the bucket cannot be read.
         """
         name = name_of(key)
-        reply = await self._client.read(call or Call(self._client.deadline), name)
+        reply = await self._client.read(call or self._client.call(), name)
         states = self._states
         states.pop(key, None)
         if reply.status == 404:

@@ -3,10 +3,8 @@
 What may be retried, and how: https://cloud.google.com/storage/docs/retry-strategy.
 """
 
-import asyncio
 import contextlib
 import io
-import random
 from collections import Counter
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -19,18 +17,15 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from multidict import istr
 from yarl import URL
 
-from memlite.backends.gcs.breaker import Breaker
 from memlite.backends.gcs.credentials import Authorization, NoTokenError
-from memlite.backends.gcs.limits import TimeLimits
+from memlite.backends.remote.breaker import Breaker
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.limits import TimeLimits
+from memlite.backends.remote.turns import Turns
 from memlite.core.errors import StorageError
 
-__all__ = ["Call", "Reply", "Requests"]
+__all__ = ["Reply", "Requests"]
 
-# Pauses between attempts: a random part of the first, of twice that, and so on ("full jitter",
-# https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 1.0
-_PAUSE_AFTER_RACE = 0.01
 _TEXT_AT_MOST = 200
 # Larger bodies are passed as streams: aiohttp sends those in pieces, between which others run.
 _ONE_WRITE = 512 * 1024
@@ -58,59 +53,6 @@ class Reply(NamedTuple):
     body: bytes = b""
 
 
-class Call:
-    """An operation: the time it has for all of its attempts, and how they ended.
-
-    Args:
-        seconds: the time.
-
-    Attributes:
-        due: when the time is over, in seconds of the monotonic clock.
-        uncertain: whether an attempt failed that may nonetheless have been carried out.
-        trouble: how the last failed attempt failed.
-    """
-
-    __slots__ = ("_attempts", "_seconds", "due", "trouble", "uncertain")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._attempts = 0
-        self.due = monotonic() + seconds
-        self.uncertain = False
-        self.trouble = ""
-
-    async def pause(self) -> None:
-        """Wait before another attempt.
-
-        Raises:
-            StorageError: there is not enough time for one.
-        """
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._attempts)
-        self._attempts += 1
-        seconds = random.uniform(0, longest)  # noqa: S311 - no secret
-        if monotonic() + seconds >= self.due:
-            raise self.error(f"{self.trouble}, and again for {self._seconds:g} s")
-        await asyncio.sleep(seconds)
-
-    async def pause_after_race(self) -> None:
-        """Wait a moment before another attempt, as another server was faster.
-
-        The pauses do not grow: otherwise a server that has lost would lose again.
-
-        Raises:
-            StorageError: there is not enough time for one.
-        """
-        seconds = random.uniform(0, _PAUSE_AFTER_RACE)  # noqa: S311 - no secret
-        if monotonic() + seconds >= self.due:
-            raise self.error(f"other servers were faster, and again for {self._seconds:g} s")
-        await asyncio.sleep(seconds)
-
-    def error(self, text: str) -> StorageError:
-        """Return an error with this text, which also says if the outcome is uncertain."""
-        doubt = "; the change may have been made or not" if self.uncertain else ""
-        return StorageError(f"bucket: {text}{doubt}")
-
-
 class Requests:
     """Makes requests, and retries them.
 
@@ -121,15 +63,14 @@ class Requests:
 
     Attributes:
         counts: failures and retries, and what the caller counts.
-        in_flight: number of requests in progress.
+        turns: bounds the requests in progress, and counts them.
     """
 
     def __init__(self, breaker: Breaker, *, timeout: float, concurrency: int) -> None:
         self.counts: Counter[str] = Counter()
-        self.in_flight = 0
         self._breaker = breaker
         self._timeout = timeout
-        self._turns = asyncio.Semaphore(concurrency)
+        self.turns = Turns(concurrency)
         self._limits = TimeLimits()
 
     _session: aiohttp.ClientSession
@@ -203,11 +144,7 @@ class Requests:
         data: bytes | None,
         headers: Mapping[str, str] | None,
     ) -> Reply:
-        if self._turns.locked():
-            await self._wait_for_turn(call)
-        else:
-            await self._turns.acquire()
-        self.in_flight += 1
+        await self.turns.take(call)
         try:
             if self._breaker.is_open and not self._breaker.lets_through():
                 raise call.error("unavailable")
@@ -224,20 +161,12 @@ class Requests:
             call.trouble = _reason(error)
             call.uncertain |= method != "GET" and not isinstance(error, _NOT_SENT)
         finally:
-            self.in_flight -= 1
-            self._turns.release()
+            self.turns.give_back()
         if reply.status in _AGAIN:
             self._count_failure(call, method, reply.status)
         elif self._breaker.recent_failures:
             self._breaker.succeeded()
         return reply
-
-    async def _wait_for_turn(self, call: Call) -> None:
-        try:
-            async with asyncio.timeout(call.due - monotonic()):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise call.error("too many requests wait for a turn") from None
 
     async def _send(
         self, method: str, url: URL, data: bytes | None, headers: Mapping[str, str]

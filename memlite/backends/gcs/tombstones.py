@@ -9,7 +9,6 @@ from typing import NamedTuple
 from memlite.backends.gcs.client import BucketClient
 from memlite.backends.gcs.codec import name_of
 from memlite.backends.gcs.objects import Objects
-from memlite.backends.gcs.requests import Call
 from memlite.core.errors import StorageError
 
 __all__ = ["Tombstones"]
@@ -73,7 +72,7 @@ class Tombstones:
             if known is not None and known.generation != generation:
                 continue
             with contextlib.suppress(StorageError):
-                await self._client.remove(Call(self._client.deadline), name_of(key), generation)
+                await self._client.remove(self._client.call(), name_of(key), generation)
 
     async def close(self) -> None:
         """Stop."""

@@ -18,10 +18,10 @@ from http import HTTPStatus
 
 from memlite.backends.gcs.client import BucketClient
 from memlite.backends.gcs.codec import Trail
-from memlite.backends.gcs.epoch import Epoch
 from memlite.backends.gcs.objects import Objects, State
-from memlite.backends.gcs.requests import Call
 from memlite.backends.record import Record
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Epoch
 
 __all__ = ["UNKNOWN_OUTCOME", "Writer", "is_generation"]
 

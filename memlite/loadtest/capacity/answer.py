@@ -151,8 +151,11 @@ _TELLING = ("--in-flight=", "--proxy-option=")
 _MOST_SERVERS = 1000
 
 _NEEDS = (
-    ("a cold cache after a crash is acceptable", ("memory", "file", "gcs", "cluster", "server")),
-    ("items must survive a crash", ("file", "gcs")),
+    (
+        "a cold cache after a crash is acceptable",
+        ("memory", "file", "gcs", "valkey", "cluster", "server"),
+    ),
+    ("items must survive a crash", ("file", "gcs", "valkey")),
     ("they must survive the loss of a machine, or several servers share them", ("gcs",)),
 )
 

@@ -53,7 +53,7 @@ complete -c memlite -n '__memlite_at ""' -s Z -l enable-ssl -d 'TLS on all TCP a
 complete -c memlite -n '__memlite_at ""' -s d -l daemon -d 'run as a daemon; the command returns when the server is ready'
 complete -c memlite -n '__memlite_at ""' -s r -l enable-coredumps -d 'maximize the core file limit'
 complete -c memlite -n '__memlite_at ""' -s u -l user -x -d 'run as this user, who also owns the UNIX socket (only when started as root)'
-complete -c memlite -n '__memlite_at ""' -l backend -x -d 'where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix'
+complete -c memlite -n '__memlite_at ""' -l backend -x -d 'where items are stored: memory://, file:///path/cache.json, gs://bucket/prefix, valkey://host:port/prefix'
 complete -c memlite -n '__memlite_at ""' -l durability -x -a 'always everysec none' -d 'for file://: always (reply after the fsync), everysec or none'
 complete -c memlite -n '__memlite_at ""' -l join -x -d 'join a cluster, whose members are kept in gs://bucket/prefix or in one server, memcached://host:port/prefix (memcacheds: with TLS); the node starts without items'
 complete -c memlite -n '__memlite_at ""' -l name -x -d 'with --join: the node\'s name, by which keys are spread (default: its address)'
@@ -111,7 +111,7 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "bench compare"' -s h -l help -d 'show this help message and exit'
-complete -c memlite -n '__memlite_at "bench compare"' -l backends -x -d 'memory, file, gcs (an emulated bucket), memcached (the one on the PATH) or URLs such as gs://bucket/prefix, each optionally followed by =NAME (default: memory,file,gcs; memory with --cluster)'
+complete -c memlite -n '__memlite_at "bench compare"' -l backends -x -d 'memory, file, gcs (an emulated bucket), valkey and memcached (those on the PATH) or URLs such as gs://bucket/prefix, each optionally followed by =NAME (default: memory,file,gcs; memory with --cluster)'
 complete -c memlite -n '__memlite_at "bench compare"' -l target -x -d 'a running server to compare with; may be repeated'
 complete -c memlite -n '__memlite_at "bench compare"' -l data-dir -r -F -d 'directory of the file backend\'s file, on the disk to be measured (default: --out)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-read-latency -x -d 'read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none (default: lognormal:median=15ms,p99=60ms)'

@@ -16,9 +16,9 @@ pytest.importorskip("google.cloud.storage", reason="the bucket backend needs mem
 from memlite.backends import ANY, Record
 from memlite.backends.gcs import make
 from memlite.backends.gcs.codec import name_of
-from memlite.backends.gcs.epoch import Schedule
-from memlite.backends.gcs.requests import Call
 from memlite.backends.registry import Context, parse_url
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Schedule
 from memlite.core.errors import StorageError, VersionConflict
 from memlite.testing.gcs_emulator import Faults, GcsEmulator
 from memlite.testing.gcs_emulator.faults import Decision

@@ -19,6 +19,7 @@ from memlite.loadtest.results import Intervals
 from tests.support.certificates import Authority, client_context
 from tests.support.patience import patiently
 from tests.support.servers import needs_memcached, running
+from tests.support.stores import PROGRAM
 from tests.unit.loadtest.samples import results
 
 QUICK = ["--duration", "150ms", "--warm-up", "20ms", "--repetitions", "2", "--keys", "200"]
@@ -62,6 +63,32 @@ def marked(mark):
             if one.environ().get("MEMLITE_TEST_MARK") == mark:
                 found.append(one)
     return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="there is no valkey-server or redis-server")
+def test_compare_with_valkey(tmp_path):
+    """It is started for the measurement, and ends with it."""
+    pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
+    out = tmp_path / "out"
+    done = bench(
+        "compare", "--backends", "valkey=Store", "--clients", "4", *QUICK, "--duration", "300ms",
+        "--out", out, "--no-report", "--verify",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (target,) = load(out).targets
+    assert (target.name, target.kind) == ("Store", "valkey")
+    assert "without persistence" in target.details["store"]
+    for one in load(out).points:
+        assert not one.errors
+        assert all(repetition.hits > 0 for repetition in one.repetitions)
+
+
+def test_compare_without_a_valkey(tmp_path):
+    done = bench("compare", "--backends", "valkey", "--out", tmp_path / "out",
+                 env={**os.environ, "PATH": str(tmp_path)})  # fmt: skip
+    assert done.returncode == 64
+    assert "apt install redis-server" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-NAMES = ["serve", "gcs", "bench", "shell"]
+NAMES = ["serve", "gcs", "valkey", "bench", "shell"]
 
 
 def locked(name: str) -> set[str]:

@@ -68,8 +68,8 @@ def test_a_relative_file(tmp_path, monkeypatch):
         ("file:///tmp/x.json?compact=many", "compact must be a number"),
         ("file:///tmp/x.json?sync=no", "its options are compact"),
         (
-            "redis://localhost",
-            "unknown scheme 'redis'; known are file://, gcs://, gs://, memory://",
+            "sqlite://localhost",
+            "unknown scheme 'sqlite'; known are file://, gcs://, gs://, memory://, redis://",
         ),
     ],
 )
@@ -104,14 +104,15 @@ def test_a_plugin_that_cannot_be_imported():
 
 @pytest.mark.usefixtures("plugin")
 def test_plugins_are_among_the_known():
-    with pytest.raises(ConfigError, match="memory://, sqlite://"):
-        make("redis://")
+    with pytest.raises(ConfigError, match="rediss://, sqlite://, valkey://"):
+        make("other://")
 
 
 def test_nothing_is_imported_before_it_is_asked_for():
     code = (
         "import sys, memlite.server.server;"
-        "print([n for n in ('memlite.backends.gcs', 'aiohttp', 'google.cloud', 'orjson')"
+        "print([n for n in ('memlite.backends.gcs', 'aiohttp', 'google.cloud', 'orjson',"
+        " 'memlite.backends.valkey', 'redis')"
         " if n in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,10 +5,7 @@ import time
 
 import pytest
 
-pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
-pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite-cache[gcs]")
-
-from memlite.backends.gcs.limits import TimeLimits
+from memlite.backends.remote.limits import TimeLimits
 
 
 @pytest.fixture

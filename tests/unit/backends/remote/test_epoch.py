@@ -4,10 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
-pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite-cache[gcs]")
-
-from memlite.backends.gcs.epoch import Schedule
+from memlite.backends.remote.epoch import Schedule
 
 
 def test_a_flush_counts_up():

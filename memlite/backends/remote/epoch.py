@@ -1,36 +1,32 @@
 """The epoch: a number that flush_all increments, for all servers on one prefix.
 
-It is stored in an object named ``epoch``, a name that no record's object has, with the content
-``{"epoch": 3, "at": null, "then": 3}``. The object of each record contains the epoch in which it
-was stored; records of earlier epochs count as absent. A delayed flush leaves the epoch unchanged,
-and declares that it will be ``then`` from the unix time ``at``. No flush reuses a number, not
-even that of a delayed flush that was replaced before its time: on a server whose clock is ahead, it
-may have taken effect.
+It is stored under a name of its own, with the content ``{"epoch": 3, "at": null, "then": 3}``. Each
+record contains the epoch in which it was stored; records of earlier epochs count as absent. A
+delayed flush leaves the epoch unchanged, and declares that it will be ``then`` from the unix time
+``at``. No flush reuses a number, not even that of a delayed flush that was replaced before its
+time: on a server whose clock is ahead, it may have taken effect.
 
 Every server reads the epoch once a second, so other servers notice a flush about a second later.
 Until then they serve flushed records, and what they store may count as flushed too. A server that
 reads a record of a later epoch notices at once. A server that cannot read the epoch continues with
-the one it knows. The epoch never decreases, even if its object is lost.
+the one it knows. The epoch never decreases, even if its content is lost.
 """
 
 import asyncio
 from time import monotonic
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import orjson
 
-from memlite.backends.gcs.client import BucketClient
-from memlite.backends.gcs.requests import Call, Reply
+from memlite.backends.remote.call import Call
 from memlite.core.clock import Clock
 from memlite.core.errors import StorageError
 
-__all__ = ["Epoch"]
-
-_NAME = "epoch"
+__all__ = ["Content", "Epoch", "Register", "Schedule"]
 
 
 class Schedule(NamedTuple):
-    """The content of the epoch object.
+    """The content of the register.
 
     Attributes:
         epoch: the epoch until `at`.
@@ -44,7 +40,7 @@ class Schedule(NamedTuple):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Parse the content of the object.
+        """Parse the content of the register.
 
         Raises:
             ValueError: it is invalid.
@@ -56,7 +52,7 @@ class Schedule(NamedTuple):
             raise ValueError from error
 
     def content(self) -> bytes:
-        """Return it as the content of the object."""
+        """Return it as the content of the register."""
         return orjson.dumps({"epoch": self.epoch, "at": self.at or None, "then": self.then})
 
     def epoch_at(self, now: float) -> int:
@@ -69,11 +65,50 @@ class Schedule(NamedTuple):
         return Schedule(self.epoch_at(now) if at else number, at, number)
 
 
+class Content(NamedTuple):
+    """What a register contains.
+
+    Attributes:
+        text: the content; empty if there is none.
+        version: identifies it; a false value if there is none.
+    """
+
+    text: bytes
+    version: object
+
+
+class Register(Protocol):
+    """Where the epoch of a prefix is stored."""
+
+    def call(self) -> Call:
+        """Return a new operation on it."""
+
+    async def read(self, call: Call, known: object) -> Content | None:
+        """Return the content; None if it is still the one with the version `known`.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+
+    async def write(self, call: Call, text: bytes, expect: object) -> object:
+        """Replace the content, on condition that its version is `expect`.
+
+        Returns:
+            The new version; a false value if `expect` is not current.
+
+        Raises:
+            StorageError: that failed, or it is uncertain whether it did.
+        """
+
+    def not_ours(self) -> StorageError:
+        """Return the error for a content that is not memlite's."""
+
+
 class Epoch:
     """What this server knows of the epoch.
 
     Args:
-        client: gives access to the object.
+        register: where it is stored.
         clock: tells when a delayed flush is due.
 
     Attributes:
@@ -81,12 +116,12 @@ class Epoch:
             there is a delayed flush.
     """
 
-    def __init__(self, client: BucketClient, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, register: Register, clock: Clock) -> None:
+        self._register = register
         self._clock = clock
         self._number = self.known = 0
         self._schedule = Schedule()
-        self._generation = 0
+        self._version: object = 0
         self._asked = monotonic()
         # Responses must be processed in the order of their requests.
         self._turn = asyncio.Lock()
@@ -106,17 +141,17 @@ class Epoch:
         return monotonic() - self._asked
 
     async def refresh(self) -> None:
-        """Read the object, unless that is in progress already.
+        """Read the register, unless that is in progress already.
 
         Raises:
-            StorageError: there is no response, or the object is invalid.
+            StorageError: there is no response, or its content is invalid.
         """
         if self._turn.locked():
             return
         asked = monotonic()
         async with self._turn:
-            call = Call(self._client.deadline)
-            self._learn(await self._client.read(call, _NAME, self._generation or None))
+            call = self._register.call()
+            self._learn(await self._register.read(call, self._version))
         self._asked = asked
 
     async def flush(self, at: float) -> None:
@@ -126,16 +161,14 @@ class Epoch:
             StorageError: that failed, or it is uncertain whether it did.
         """
         async with self._turn:
-            call = Call(self._client.deadline)
+            call = self._register.call()
             before = await self._current(call)
             number = self.now()
             while True:
                 after = before.flushed(at, self._clock.now())
-                reply = await self._client.write(
-                    call, _NAME, after.content(), expect=self._generation
-                )
-                if reply.status == 200:
-                    self._set(after, reply.generation)
+                version = await self._register.write(call, after.content(), self._version)
+                if version:
+                    self._set(after, version)
                     return
                 # Another server was faster, or this write succeeded without a response. If there
                 # was a flush since this one began, whoever made it, they count as simultaneous: a
@@ -145,25 +178,26 @@ class Epoch:
                     return
 
     async def _current(self, call: Call) -> Schedule:
-        """Read the schedule; the epoch to increment is the bucket's, not the one known here."""
-        self._learn(await self._client.read(call, _NAME))
+        """Read the schedule; the epoch to increment is the stored one, not the one known here."""
+        self._learn(await self._register.read(call, None))
         number = self.now()
-        if number > max(self._schedule.epoch, self._schedule.then):  # the object was lost
+        if number > max(self._schedule.epoch, self._schedule.then):  # the content was lost
             return Schedule(number, 0.0, number)
         return self._schedule
 
-    def _learn(self, reply: Reply) -> None:
-        if reply.status == 404:
-            self._set(Schedule(), 0)
-        elif reply.status == 200:
-            try:
-                self._set(Schedule.parse(reply.body), reply.generation)
-            except ValueError:
-                raise StorageError(
-                    f"bucket: the object {_NAME!r} under the prefix is not memlite's"
-                ) from None
+    def _learn(self, content: Content | None) -> None:
+        if content is None:
+            return
+        if not content.version:
+            self._set(Schedule(), content.version)
+            return
+        try:
+            schedule = Schedule.parse(content.text)
+        except ValueError:
+            raise self._register.not_ours() from None
+        self._set(schedule, content.version)
 
-    def _set(self, schedule: Schedule, generation: int) -> None:
-        self._schedule, self._generation = schedule, generation
+    def _set(self, schedule: Schedule, version: object) -> None:
+        self._schedule, self._version = schedule, version
         self._number = max(self._number, schedule.epoch_at(self._clock.now()))
         self.known = -1 if schedule.at else self._number

@@ -4,10 +4,7 @@ import logging
 
 import pytest
 
-pytest.importorskip("aiohttp", reason="the bucket backend needs memlite-cache[gcs]")
-pytest.importorskip("google.cloud.storage", reason="the bucket backend needs memlite-cache[gcs]")
-
-from memlite.backends.gcs.breaker import Breaker
+from memlite.backends.remote.breaker import Breaker
 
 
 class Moment:

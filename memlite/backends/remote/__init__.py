@@ -1,0 +1,3 @@
+"""What backends have in common whose store answers over a network."""
+
+__all__: list[str] = []

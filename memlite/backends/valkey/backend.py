@@ -1,0 +1,260 @@
+"""Valkey or Redis as a store that several servers can share: one key per record."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+
+from redis.exceptions import ResponseError
+
+from memlite.backends.base import ANY, Anything, Backend
+from memlite.backends.record import Record, Versioned
+from memlite.backends.registry import BackendUrl, Context
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Epoch
+from memlite.backends.remote.limits import TimeLimits
+from memlite.backends.valkey import startup
+from memlite.backends.valkey.codec import Origin
+from memlite.backends.valkey.commands import LOST, Commands
+from memlite.backends.valkey.connections import connection_of
+from memlite.backends.valkey.epoch_key import EpochKey
+from memlite.backends.valkey.items import Found, Items
+from memlite.backends.valkey.node import Address, LostError, Node, NotSentError
+from memlite.backends.valkey.options import Options, parse_options
+from memlite.backends.valkey.topology import Topology
+from memlite.backends.valkey.writer import Writer
+from memlite.core.errors import StartError, StorageError, VersionConflict
+
+__all__ = ["ValkeyBackend", "make"]
+
+_log = logging.getLogger("memlite")
+
+_LONG_AGO = 1.0
+# Keys that one SCAN looks at.
+_SCANNED_AT_ONCE = 512
+
+
+class ValkeyBackend(Backend):
+    """Stores records in Valkey or Redis, under a prefix.
+
+    Whatever several servers do at once, none of them undoes a write that another has acknowledged;
+    see `memlite.backends.valkey.writer`. What a failover loses is the store's affair.
+
+    Args:
+        options: the store, and how to reach it.
+        context: the server's settings.
+    """
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options = options
+        self._clock = context.clock
+        self._refresh: asyncio.Task[None] | None = None
+
+    peeks = False  # every read is a request
+
+    # Life
+
+    _loop: asyncio.AbstractEventLoop
+    _topology: Topology
+    _commands: Commands
+    _items: Items
+    _epoch: Epoch
+    _writer: Writer
+
+    async def open(self) -> None:
+        """Connect, check that the store can be used, and read the epoch."""
+        options = self._options
+        self._loop = asyncio.get_running_loop()
+        limits = TimeLimits()
+
+        def node(address: Address) -> Node:
+            connect = partial(connection_of, options, address)
+            return Node(address, connect, limits, options.timeout)
+
+        self._topology = Topology((options.host, options.port), node)
+        self._commands = Commands(
+            self._topology, concurrency=options.concurrency, deadline=options.deadline
+        )
+        self._items = Items(self._commands, options.prefix, self._clock)
+        self._epoch = Epoch(EpochKey(self._commands, options.prefix), self._clock)
+        self._writer = Writer(self._commands, self._items, self._epoch)
+        try:
+            await startup.check(options, self._topology)
+            await self._epoch.refresh()
+        except StorageError as error:
+            await self._topology.close()
+            raise StartError(f"--backend: {options.shown}: {error}") from None
+        except BaseException:
+            await self._topology.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            await asyncio.wait([self._refresh])
+        await self._topology.close()
+
+    def tick(self) -> None:
+        """Refresh the epoch."""
+        if self._refresh is None or self._refresh.done():
+            self._refresh = self._loop.create_task(self._refresh_epoch())
+
+    async def _refresh_epoch(self) -> None:
+        # The known epoch remains valid until the next successful refresh.
+        with contextlib.suppress(StorageError):
+            await self._epoch.refresh()
+
+    # Reading
+
+    async def get(self, key: bytes, call: Call | None = None) -> Record | None:
+        """Return the record of `key`.
+
+        Args:
+            key: the key.
+            call: the operation of which this is a part; None if it is one itself.
+
+        Raises:
+            StorageError: also if the content is not memlite's.
+        """
+        return self._shown(await self._items.read(call or self._commands.call(), key))
+
+    get_cached = get
+
+    def _shown(self, found: Found | None) -> Record | None:
+        if found is None:
+            return None
+        record, origin = found
+        as_of = self._epoch.now(origin.epoch)
+        expires = _LONG_AGO if origin.epoch < as_of else record.expires
+        return record._replace(expires=expires, token=origin._replace(as_of=as_of))
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
+        """Return the records of `keys`; those on one server are read in one round trip."""
+        name_of = self._items.name_of
+        records: list[Record | None] = []
+        replies = await self._commands.read_many([name_of(key) for key in keys])
+        for key, reply in zip(keys, replies, strict=True):
+            if reply is LOST or isinstance(reply, Exception):  # a redirection, or a failure
+                records.append(await self.get(key))
+            else:
+                records.append(self._shown(self._items.parsed(key, reply)))
+        return records
+
+    async def scan(self) -> AsyncIterator[Record]:
+        """Yield every record of every master; keys that are not memlite's are skipped.
+
+        The store may yield a record twice while its tables of keys grow or shrink, or while a
+        cluster moves slots.
+        """
+        for node in self._topology.masters:
+            cursor = b"0"
+            while True:
+                cursor, names = await self._page(node, cursor)
+                names = list(dict.fromkeys(names))
+                replies = await self._commands.read_many(names)
+                for name, reply in zip(names, replies, strict=True):
+                    record = await self._scanned(self._items.key_of(name), reply)
+                    if record is not None:
+                        yield record
+                if cursor == b"0":
+                    break
+
+    async def _page(self, node: Node, cursor: bytes) -> tuple[bytes, list[bytes]]:
+        call = self._commands.call()
+        arguments = ("SCAN", cursor, "MATCH", self._items.pattern, "COUNT", _SCANNED_AT_ONCE)
+        while True:
+            try:
+                reply = await node.send(arguments)
+            except (NotSentError, LostError) as error:
+                call.trouble = str(error)
+                await call.pause()
+                continue
+            if isinstance(reply, ResponseError):
+                raise self._commands.refusal(call, reply)
+            assert isinstance(reply, list)  # noqa: S101 - as SCAN returns it
+            return reply[0], reply[1]
+
+    async def _scanned(self, key: bytes, reply: object) -> Record | None:
+        try:
+            if reply is LOST or isinstance(reply, Exception):
+                return await self.get(key)
+            return self._shown(self._items.parsed(key, reply))
+        except StorageError as error:
+            _log.warning("passed over a key: %s", error)
+            return None
+
+    # Writing
+
+    async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
+        """Store a record; see `Backend.put`. `ANY` also replaces what is not memlite's."""
+        call = self._commands.call()
+        if replacing is ANY:
+            return await self._writer.set(call, record)
+        if replacing is None:
+            return await self._writer.add(call, record)
+        before, origin = await self._as_read(call, record.key, replacing)
+        return await self._writer.replace(call, record, before, origin)
+
+    async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
+        """Remove the record of `key`; see `Backend.delete`."""
+        call = self._commands.call()
+        if replacing is ANY:
+            await self._writer.delete(call, key)
+        else:
+            await self._writer.remove(call, key, replacing.version)
+
+    async def _as_read(self, call: Call, key: bytes, read: Versioned) -> tuple[int, Origin]:
+        """Return a state that was read: its version and origin; read it again if need be.
+
+        A record that depends on a state belongs to the epoch in which that state was read: a flush
+        since then applies to both.
+
+        Raises:
+            VersionConflict: the state is no longer current.
+        """
+        record = read if isinstance(read, Record) else None
+        if record is None or not isinstance(record.token, Origin):
+            record = await self.get(key, call)
+            if record is None or record.version != read.version:
+                raise VersionConflict
+        origin = record.token
+        assert isinstance(origin, Origin)  # noqa: S101 - as `get` made it
+        return record.version, origin
+
+    async def flush(self, at: float = 0.0) -> None:
+        """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
+        await self._epoch.flush(at)
+
+    def stats(self) -> Mapping[str, int | float | str]:
+        """Return the commands sent to the store, and whether it is available."""
+        counts = self._commands.counts
+        breakers = [node.breaker for node in self._topology.masters]
+        unavailable = sum(breaker.is_open for breaker in breakers)
+        return {
+            "store": self._options.shown,
+            "state": "unavailable" if unavailable else "available",
+            "servers": len(breakers),
+            "servers_unavailable": unavailable,
+            "times_unavailable": sum(breaker.times_opened for breaker in breakers),
+            "in_flight": self._commands.turns.taken,
+            **{name: counts[name] for name in _COUNTS},
+            "epoch": self._epoch.now(),
+            "epoch_age": round(self._epoch.age, 1),
+        }
+
+
+_COUNTS = (
+    "commands",
+    "retries",
+    "failures",
+    "redirections",
+    "refusals",
+    "lost_acknowledgements",
+)
+
+
+def make(url: BackendUrl, context: Context) -> Backend:
+    """Make a backend from a ``valkey://host:port/prefix`` URL."""
+    return ValkeyBackend(parse_options(url), context)

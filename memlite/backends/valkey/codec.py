@@ -1,0 +1,125 @@
+r"""Records as strings in Valkey: names and content.
+
+The name of an item is the prefix, a colon and the key. Its content is a line of eight fields
+followed by the value, so that one command reads everything, and ``valkey-cli`` shows it::
+
+    m1 5f2e01a9c0ffee42 0 1796052600 1796049000 3 - -\nhello
+
+====== =================================================================================
+field
+====== =================================================================================
+1      ``m1``, this layout
+2      the version, 16 hexadecimal digits
+3      the client's flags
+4      unix time at which the item expires, in seconds; 0 for never
+5      unix second at which it was stored
+6      epoch in which it was stored, see `memlite.backends.remote.epoch`
+7      meta flags: ``s`` stale, ``w`` won, ``b`` binary, ``u`` and a number: the cas unique
+       that a client assigned; ``-`` for none
+8      the versions that this one has replaced on condition, newest first and at most eight,
+       separated by commas; ``-`` for none
+====== =================================================================================
+"""
+
+import re
+from typing import NamedTuple
+
+from memlite.backends.record import Record
+from memlite.core.meta_flags import MetaFlags
+
+__all__ = ["VERSION_AT", "DamagedError", "Origin", "decode", "encode", "versions_in"]
+
+VERSION_AT = (3, 18)
+"""Offsets of the first and the last digit of the version in the content."""
+
+_LAYOUT = b"m1"
+_FIELDS = 8
+# The head has far fewer bytes: a value without a line break must not be searched to its end.
+_LONGEST_HEAD = 400
+_TRAIL_BYTES = 8 * 17 - 1
+_META = re.compile(rb"(s?)(w?)(b?)(?:u(\d{1,20}))?")
+
+
+class DamagedError(Exception):
+    """The content is not that of a record."""
+
+
+class Origin(NamedTuple):
+    """Where a record came from; the token of records from a store.
+
+    Attributes:
+        epoch: in which the record was stored.
+        trail: the versions before this one, as they are stored.
+        as_of: the epoch in which it was read.
+    """
+
+    epoch: int
+    trail: bytes
+    as_of: int = 0
+
+    def followed(self, version: int) -> bytes:
+        """Return the trail of the state that replaces this one, whose version is given."""
+        if self.trail == b"-":
+            return b"%016x" % version
+        return b"%016x,%b" % (version, self.trail[: _TRAIL_BYTES - 17])
+
+
+def versions_in(trail: bytes) -> list[int]:
+    """Return the versions of a trail, newest first."""
+    return [] if trail == b"-" else [int(text, 16) for text in trail.split(b",")]
+
+
+def encode(record: Record, version: int, epoch: int, trail: bytes = b"-") -> bytes:
+    """Return the content of a record."""
+    expires = record.expires
+    head = b"m1 %016x %d %b %d %d %b %b\n" % (
+        version,
+        record.flags,
+        b"0" if not expires else repr(expires).encode().removesuffix(b".0"),
+        record.accessed,
+        epoch,
+        b"-" if record.meta_flags is None else _meta_text(record.meta_flags),
+        trail,
+    )
+    return head + record.value
+
+
+def decode(key: bytes, content: bytes) -> tuple[Record, Origin]:
+    """Return the record in a content, and its origin (without `as_of`).
+
+    Raises:
+        DamagedError: the content is not that of a record.
+    """
+    end = content.find(b"\n", 0, _LONGEST_HEAD)
+    fields = content[:end].split(b" ")
+    if end < 0 or len(fields) != _FIELDS or fields[0] != _LAYOUT:
+        raise DamagedError
+    _, version, flags, expires, stored, epoch, meta, trail = fields
+    try:
+        record = Record(
+            key,
+            content[end + 1 :],
+            int(flags),
+            float(expires),
+            int(version, 16),
+            int(stored),
+            False,
+            None if meta == b"-" else _meta_flags(meta),
+        )
+        return record, Origin(int(epoch), trail)
+    except ValueError:
+        raise DamagedError from None
+
+
+def _meta_text(meta: MetaFlags) -> bytes:
+    unique = b"" if meta.unique is None else b"u%d" % meta.unique
+    letters = b"s" * meta.stale + b"w" * meta.won + b"b" * meta.binary
+    return letters + unique or b"-"
+
+
+def _meta_flags(text: bytes) -> MetaFlags:
+    found = _META.fullmatch(text)
+    if found is None:
+        raise ValueError
+    stale, won, binary, unique = found.groups()
+    return MetaFlags(bool(stale), bool(won), bool(binary), None if unique is None else int(unique))

@@ -1,0 +1,230 @@
+"""Commands to the store, with bounded concurrency, redirections and further attempts."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import OutOfMemoryError as StoreFullError
+
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.turns import Turns
+from memlite.backends.valkey.node import Arguments, LostError, Node, NotSentError, Reply
+from memlite.backends.valkey.scripts import Script
+from memlite.backends.valkey.topology import Topology
+from memlite.core.errors import OutOfMemoryError, StorageError
+
+__all__ = ["LOST", "Commands"]
+
+LOST = object()
+"""Returned for a change without a reply: it may have been carried out, or may yet be."""
+
+_TEXT_AT_MOST = 200
+_REDIRECTIONS = 5
+# Replies that mean that nothing was done, and that another attempt may succeed.
+_AGAIN = (ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
+_AGAIN_WORDS = ("BUSY", "NOREPLICAS", "LOADING")
+
+
+class Commands:
+    """Sends commands on one key each.
+
+    Args:
+        topology: tells to which server.
+        concurrency: number of commands that may be in progress at once.
+        deadline: seconds for a `Call`.
+
+    Attributes:
+        counts: commands, failures and further attempts, and what the caller counts.
+        turns: bounds the commands in progress, and counts them.
+    """
+
+    def __init__(self, topology: Topology, *, concurrency: int, deadline: float) -> None:
+        self.counts: Counter[str] = Counter()
+        self.turns = Turns(concurrency)
+        self._concurrency = concurrency
+        self._topology = topology
+        self._deadline = deadline
+
+    def call(self) -> Call:
+        """Return a new operation."""
+        return Call(self._deadline, "store")
+
+    async def read(self, call: Call, name: bytes, *arguments: bytes | str | int) -> Reply:
+        """Send a command that changes nothing, and repeat it until there is a reply.
+
+        Args:
+            call: the operation it belongs to.
+            name: the key that decides where it is sent.
+            arguments: the command, the key among them.
+
+        Raises:
+            StorageError: the store refuses it, or there is no reply within the call's time.
+        """
+        await self.turns.take(call)
+        try:
+            while True:
+                reply = await self._attempt(call, name, arguments)
+                if reply is not LOST:
+                    return reply
+                await self._pause(call)
+        finally:
+            self.turns.give_back()
+
+    async def change(self, call: Call, name: bytes, *arguments: bytes | str | int) -> Reply:
+        """Send a command that changes something, and repeat it only if it was not carried out.
+
+        Returns:
+            The reply, or `LOST`; the call is uncertain then.
+
+        Raises:
+            OutOfMemoryError: the store has no room.
+            StorageError: as for `read`.
+        """
+        await self.turns.take(call)
+        try:
+            reply = await self._attempt(call, name, arguments)
+        finally:
+            self.turns.give_back()
+        if reply is LOST:
+            call.uncertain = True
+        return reply
+
+    async def run(
+        self, call: Call, script: Script, name: bytes, *arguments: bytes | str | int
+    ) -> Reply:
+        """Run a script on one key; see `change`."""
+        await self.turns.take(call)
+        try:
+            reply = await self._attempt(call, name, ("EVALSHA", script.sha, 1, name, *arguments))
+            if isinstance(reply, NoScriptError):  # the server has never run it, or has restarted
+                reply = await self._attempt(call, name, ("EVAL", script.text, 1, name, *arguments))
+        finally:
+            self.turns.give_back()
+        if reply is LOST:
+            call.uncertain = True
+        return reply
+
+    async def read_many(self, names: Sequence[bytes]) -> list[Reply]:
+        """Get several keys at once; a reply is `LOST` or an error if that failed."""
+        call = self.call()
+        replies: list[Reply] = []
+        while len(replies) < len(names):
+            await self.turns.take(call)
+            taken = 1
+            # Only turns that are free: to hold some and wait for more could go on for ever.
+            while taken < len(names) - len(replies) and self.turns.free:
+                await self.turns.take(call)
+                taken += 1
+            try:
+                some = names[len(replies) : len(replies) + taken]
+                waiting = [self._begin(name, ("GET", name)) for name in some]
+                replies += await asyncio.gather(*waiting, return_exceptions=True)
+            finally:
+                for _ in range(taken):
+                    self.turns.give_back()
+        return replies
+
+    def _begin(self, name: bytes, arguments: Arguments) -> "asyncio.Future[Reply]":
+        self.counts["commands"] += 1
+        node = self._topology.node_of(name)
+        if node is None or not node.breaker.lets_through():
+            future = asyncio.get_running_loop().create_future()
+            future.set_result(LOST)
+            return future
+        return node.send(arguments)
+
+    async def _attempt(self, call: Call, name: bytes, arguments: Arguments) -> Reply:
+        """Send a command until it is carried out, refused or lost."""
+        node = self._topology.node_of(name)
+        asking = False
+        redirections = 0
+        while True:
+            reply = await self._send(call, node, arguments, asking=asking)
+            asking = False
+            if not isinstance(reply, Exception) or isinstance(reply, NoScriptError):
+                return reply
+            if isinstance(reply, AskError) and redirections < _REDIRECTIONS:
+                redirections += 1
+                node = self._redirected(reply, node)
+                asking = not isinstance(reply, MovedError)  # which is a subclass
+                continue
+            if not self._may_be_repeated(reply):
+                raise self.refusal(call, reply)
+            call.trouble = _text(reply)
+            await self._pause(call)
+            node = self._topology.node_of(name)
+
+    async def _send(
+        self, call: Call, node: Node | None, arguments: Arguments, *, asking: bool
+    ) -> Reply:
+        """Send a command once.
+
+        Returns:
+            The reply, `LOST`, an error that the store replied, or a `NotSentError`.
+        """
+        self.counts["commands"] += 1
+        if node is None:
+            return ClusterDownError("no server has this slot")
+        breaker = node.breaker
+        if breaker.is_open and not breaker.lets_through():
+            self._topology.suspect()
+            raise call.error("unavailable")
+        try:
+            return await node.send(arguments, asking=asking)
+        except NotSentError as error:
+            self.counts["failures"] += 1
+            self._topology.suspect()
+            return error
+        except LostError as error:
+            self.counts["failures"] += 1
+            self._topology.suspect()
+            call.trouble = str(error)
+            return LOST
+
+    def _redirected(self, error: AskError, node: Node | None) -> Node:
+        self.counts["redirections"] += 1
+        # A server may leave out its own host.
+        address = (error.host or (node.address[0] if node else ""), error.port)
+        if isinstance(error, MovedError):
+            return self._topology.moved(error.slot_id, address)
+        return self._topology.node(address)
+
+    def _may_be_repeated(self, error: Exception) -> bool:
+        if isinstance(error, NotSentError):
+            return True
+        if isinstance(error, _AGAIN) or str(error).startswith(_AGAIN_WORDS):
+            self._topology.suspect()
+            return True
+        return False
+
+    async def _pause(self, call: Call) -> None:
+        await call.pause()
+        self.counts["retries"] += 1
+
+    def refusal(self, call: Call, error: Exception) -> StorageError | OutOfMemoryError:
+        """Return the error for a command that the store refuses."""
+        self.counts["refusals"] += 1
+        if isinstance(error, StoreFullError):
+            return OutOfMemoryError()
+        if isinstance(error, AuthenticationError):
+            return call.error("it requires another password")
+        if isinstance(error, NoPermissionError):
+            return call.error(f"not permitted: {_text(error)}")
+        return call.error(_text(error))
+
+
+def _text(error: Exception) -> str:
+    kind = "" if type(error) in (ResponseError, NotSentError) else f"{type(error).__name__}: "
+    return f"{kind}{error}"[:_TEXT_AT_MOST]

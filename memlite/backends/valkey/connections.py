@@ -1,0 +1,45 @@
+"""Connections to a server of the store."""
+
+import ssl
+from typing import Any
+
+from redis.asyncio.connection import Connection, SSLConnection
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from memlite.backends.valkey.node import Address
+from memlite.backends.valkey.options import Options
+
+__all__ = ["connection_of"]
+
+
+class _TlsConnection(SSLConnection):
+    """A connection with TLS as a context says, made once for all connections."""
+
+    def __init__(self, context: ssl.SSLContext, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._context = context
+
+    def _connection_arguments(self) -> dict[str, Any]:
+        return {"host": self.host, "port": self.port, "ssl": self._context}
+
+
+def connection_of(options: Options, address: Address) -> Connection:
+    """Return a connection that is not connected yet."""
+    host, port = address
+    settings: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "db": options.database,
+        "username": options.user or None,
+        "password": options.password or None,
+        "protocol": 2,
+        # Time limits and further attempts are handled by whoever sends.
+        "socket_timeout": None,
+        "socket_connect_timeout": options.timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "driver_info": None,
+    }
+    if options.tls is not None:
+        return _TlsConnection(options.tls, **settings)
+    return Connection(**settings)

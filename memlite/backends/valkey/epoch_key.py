@@ -1,0 +1,50 @@
+"""The key that holds the epoch."""
+
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Content
+from memlite.backends.valkey.commands import LOST, Commands
+from memlite.backends.valkey.scripts import REPLACE
+from memlite.core.errors import StorageError
+
+__all__ = ["EpochKey"]
+
+
+class EpochKey:
+    """A key under the prefix, which is not an item's; its version is its content.
+
+    No two schedules of epochs are the same, so none of them comes back. See
+    `memlite.backends.remote.epoch.Register` for the methods.
+
+    Args:
+        commands: gives access to it.
+        prefix: the prefix.
+    """
+
+    def __init__(self, commands: Commands, prefix: str) -> None:
+        self._commands = commands
+        self._name = f"{prefix}/epoch".encode()
+
+    def call(self) -> Call:
+        """Return a new operation."""
+        return self._commands.call()
+
+    async def read(self, call: Call, known: object) -> Content | None:
+        """Read the key."""
+        text = await self._commands.read(call, self._name, "GET", self._name)
+        if text is None:
+            return Content(b"", b"")
+        assert isinstance(text, bytes)  # noqa: S101 - as GET returns it
+        return None if text == known else Content(text, text)
+
+    async def write(self, call: Call, text: bytes, expect: object) -> object:
+        """Write the key; without a reply, the next look at it tells whether it was written."""
+        assert isinstance(expect, bytes)  # noqa: S101 - as `read` and `write` returned it
+        reply = await self._commands.run(call, REPLACE, self._name, 0, -1, expect, text)
+        if reply is LOST:
+            await call.pause()
+            return b""
+        return text if reply == 1 else b""
+
+    def not_ours(self) -> StorageError:
+        """Return the error for a key that is not memlite's."""
+        return StorageError(f"store: the key {self._name.decode()!r} is not memlite's")

@@ -1,0 +1,89 @@
+"""Keys and their strings in the store."""
+
+import math
+import random
+import re
+from os import urandom
+
+from memlite.backends.record import Record
+from memlite.backends.remote.call import Call
+from memlite.backends.valkey.codec import DamagedError, Origin, decode
+from memlite.backends.valkey.commands import Commands
+from memlite.core.clock import Clock
+from memlite.core.errors import StorageError
+
+__all__ = ["Found", "Items"]
+
+Found = tuple[Record, Origin]
+
+# What means something in a pattern.
+_SPECIAL = re.compile(rb"[\\*?\[\]^]")
+
+
+class Items:
+    """The strings of keys.
+
+    Args:
+        commands: gives access to them.
+        prefix: begins their names.
+        clock: tells how long a record has until it expires.
+    """
+
+    def __init__(self, commands: Commands, prefix: str, clock: Clock) -> None:
+        self._commands = commands
+        self._start = f"{prefix}:".encode()
+        self._clock = clock
+        self._versions = random.Random(urandom(16))  # noqa: S311 - no secret
+
+    def name_of(self, key: bytes) -> bytes:
+        """Return the name of an item."""
+        return self._start + key
+
+    def key_of(self, name: bytes) -> bytes:
+        """Return the key of the item with this name."""
+        return name[len(self._start) :]
+
+    @property
+    def pattern(self) -> bytes:
+        """Matches the names of all items; for SCAN."""
+        return _SPECIAL.sub(rb"\\\g<0>", self._start) + b"*"
+
+    def new_version(self) -> int:
+        """Return a version that no other state of any key has: 63 random bits.
+
+        Clients that take cas uniques for signed numbers can read it.
+        """
+        return self._versions.getrandbits(63) or 1
+
+    def lifetime(self, record: Record) -> tuple[int, ...]:
+        """Return the milliseconds after which a record expires; nothing for never.
+
+        The store counts from when it gets the command, so its clock need not agree with this one.
+        """
+        if not record.expires:
+            return ()
+        return (max(1, math.ceil((record.expires - self._clock.now()) * 1000)),)
+
+    async def read(self, call: Call, key: bytes) -> Found | None:
+        """Return the record of a key and its origin, or None if it has none.
+
+        Raises:
+            StorageError: the store cannot be read, or the content is not memlite's.
+        """
+        name = self._start + key
+        return self.parsed(key, await self._commands.read(call, name, "GET", name))
+
+    def parsed(self, key: bytes, content: object) -> Found | None:
+        """Return the record in the reply to a GET.
+
+        Raises:
+            StorageError: the content is not memlite's.
+        """
+        if content is None:
+            return None
+        assert isinstance(content, bytes)  # noqa: S101 - as GET returns it
+        try:
+            return decode(key, content)
+        except DamagedError:
+            name = self.name_of(key).decode(errors="backslashreplace")
+            raise StorageError(f"store: the key {name!r} is not memlite's") from None

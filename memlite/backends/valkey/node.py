@@ -1,0 +1,196 @@
+"""One server of the store: commands to it are sent in batches, over a few connections.
+
+A command waits until a connection is free, and is sent together with all others that wait then.
+This takes a quarter of the processor time of a connection for each command in progress, and no
+timer: under load, batches grow by themselves.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from redis.asyncio.connection import Connection
+from redis.exceptions import RedisError, ResponseError
+
+from memlite.backends.remote.breaker import Breaker
+from memlite.backends.remote.limits import TimeLimits
+
+__all__ = ["Address", "LostError", "Node", "NotSentError", "Reply"]
+
+Address = tuple[str, int]
+Reply = object
+"""What a command returned; a `ResponseError` if the server refused it."""
+
+Arguments = tuple[bytes | str | int, ...]
+
+# Connections to a server, and from how many commands that wait another one is used.
+_CONNECTIONS = 4
+_ANOTHER_FROM = 32
+_AT_ONCE = 64
+# Seconds after which a connection without traffic is looked at before it is used again.
+_IDLE = 1.0
+_FAILURES = (RedisError, OSError, EOFError, TimeoutError)
+
+
+class NotSentError(Exception):
+    """A command was not sent, and not carried out."""
+
+
+class LostError(Exception):
+    """A command was sent, and there was no reply: it may have been carried out, or may yet be."""
+
+
+class _Request:
+    __slots__ = ("arguments", "asking", "reply")
+
+    def __init__(self, arguments: Arguments, reply: asyncio.Future[Reply], asking: bool) -> None:
+        self.arguments = arguments
+        self.reply = reply
+        self.asking = asking
+
+
+class Node:
+    """A server, and the connections to it.
+
+    Args:
+        address: host and port.
+        connect: makes a connection, which is not connected yet.
+        limits: ends batches that take too long.
+        timeout: seconds for a batch, and for connecting.
+
+    Attributes:
+        address: as above.
+        breaker: is informed of every batch; whoever sends asks it before.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        connect: Callable[[], Connection],
+        limits: TimeLimits,
+        timeout: float,
+    ) -> None:
+        self.address = address
+        self.breaker = Breaker(f"the store at {address[0]}:{address[1]}")
+        self._connect = connect
+        self._limits = limits
+        self._timeout = timeout
+        self._waiting: deque[_Request] = deque()
+        self._free: list[tuple[Connection, float]] = []
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def send(self, arguments: Arguments, *, asking: bool = False) -> asyncio.Future[Reply]:
+        """Send a command.
+
+        Args:
+            arguments: the command's.
+            asking: whether to announce it by ASKING, as a redirection told to.
+
+        Returns:
+            A future of the reply. It raises `NotSentError` or `LostError`, at the latest after the
+            time limits of the batches before this one and of its own.
+        """
+        reply = self._loop.create_future()
+        self._waiting.append(_Request(arguments, reply, asking))
+        lanes = len(self._lanes)
+        if not lanes or (lanes < _CONNECTIONS and len(self._waiting) >= _ANOTHER_FROM * lanes):
+            connection, used = self._free.pop() if self._free else (self._connect(), 0.0)
+            self._lanes.add(self._loop.create_task(self._run(connection, used)))
+        return reply
+
+    async def close(self) -> None:
+        """Close all connections; commands in progress are lost."""
+        for lane in list(self._lanes):
+            lane.cancel()
+        if self._lanes:
+            await asyncio.wait(list(self._lanes))
+        self._end(list(self._waiting), NotSentError("closed"))
+        self._waiting.clear()
+        for connection, _ in self._free:
+            await connection.disconnect(nowait=True)
+        self._free.clear()
+
+    async def _run(self, connection: Connection, used: float) -> None:
+        """Send what waits, until nothing does."""
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _AT_ONCE))]
+                try:
+                    await self._exchange(connection, batch, monotonic() - used > _IDLE)
+                finally:
+                    self._end(batch, LostError("closed"))
+                used = monotonic()
+        finally:
+            # At once, and not by a callback: what is sent meanwhile would start no other lane.
+            lane = asyncio.current_task()
+            assert lane is not None  # noqa: S101 - for the type checker
+            self._lanes.discard(lane)
+            if connection.is_connected:
+                self._free.append((connection, used))
+
+    async def _exchange(
+        self, connection: Connection, batch: Sequence[_Request], idle: bool
+    ) -> None:
+        due = monotonic() + self._timeout
+        try:
+            await self._limits.run(self._prepare(connection, idle), due)
+        except _FAILURES as error:
+            await connection.disconnect(nowait=True)
+            self.breaker.failed()
+            self._end(batch, NotSentError(f"cannot connect: {_reason(error)}"))
+            return
+        try:
+            await self._limits.run(self._talk(connection, batch), due)
+        except _FAILURES as error:
+            await connection.disconnect(nowait=True)
+            self.breaker.failed()
+            self._end(batch, LostError(_reason(error)))
+            return
+        if self.breaker.recent_failures:
+            self.breaker.succeeded()
+
+    async def _prepare(self, connection: Connection, idle: bool) -> None:
+        """Connect, unless the connection is open still."""
+        if connection.is_connected and idle and await connection.can_read():
+            await connection.disconnect(nowait=True)  # nothing was asked: it is the end
+        if not connection.is_connected:
+            await connection.connect()
+            # A server that is still loading its data says so here, before anything is sent to it.
+            await connection.send_command("PING", check_health=False)
+            await connection.read_response()
+
+    async def _talk(self, connection: Connection, batch: Sequence[_Request]) -> None:
+        commands: list[Arguments] = []
+        for request in batch:
+            if request.asking:
+                commands.append(("ASKING",))
+            commands.append(request.arguments)
+        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        for request in batch:
+            if request.asking:
+                await connection.read_response()
+            reply: Reply
+            try:
+                reply = await connection.read_response()
+            except ResponseError as error:
+                reply = error
+            if not request.reply.done():
+                request.reply.set_result(reply)
+
+    def _end(self, batch: Sequence[_Request], error: Exception) -> None:
+        for request in batch:
+            if not request.reply.done():
+                request.reply.set_exception(error)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    inner = error.__cause__ or error.__context__
+    if isinstance(inner, OSError) and inner.errno and inner.errno > 0:
+        return os.strerror(inner.errno)  # asyncio's own texts repeat the address
+    return str(error) or type(error).__name__

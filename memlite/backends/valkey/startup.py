@@ -1,0 +1,160 @@
+"""Whether the store can be used, checked before the server serves."""
+
+import logging
+import secrets
+from collections.abc import Mapping
+
+from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+
+from memlite.backends.valkey.node import LostError, Node, NotSentError
+from memlite.backends.valkey.options import PASSWORD_VARIABLE, Options
+from memlite.backends.valkey.scripts import REPLACE
+from memlite.backends.valkey.topology import SLOTS, Topology
+from memlite.core.errors import StartError
+
+__all__ = ["check"]
+
+_log = logging.getLogger("memlite")
+
+# The first with user names. Older ones are not maintained any more.
+_LEAST_VERSION = (6, 0)
+
+
+async def check(options: Options, topology: Topology) -> None:
+    """Check that the store can be reached and used, and find out whether it is a cluster.
+
+    Warns of settings by which it loses items.
+
+    Args:
+        options: the store, and how to reach it.
+        topology: its servers.
+
+    Raises:
+        StartError: it cannot be used. The text says what to do.
+    """
+    try:
+        info = await _info(options, topology.seed)
+        _check_version(options, info)
+        await _find_cluster(options, topology, info)
+        await _try_commands(options, topology)
+        _warn(options, info)
+    except (NotSentError, LostError) as error:
+        raise _unreachable(options, error) from None
+
+
+async def _info(options: Options, node: Node) -> Mapping[str, str]:
+    """Return what the server says of itself; nothing if it is not permitted."""
+    reply = await node.send(("INFO",))
+    if isinstance(reply, bytes):
+        lines = reply.decode(errors="replace").splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+    if isinstance(reply, AuthenticationError) or "NOAUTH" in str(reply):
+        raise _cannot(
+            options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
+        )
+    _log.info("%s: INFO is not permitted, so its settings were not looked at", options.shown)
+    return {}
+
+
+def _check_version(options: Options, info: Mapping[str, str]) -> None:
+    shown = info.get("redis_version", "")
+    numbers = shown.split(".")[:2]
+    if len(numbers) == 2 and all(number.isdigit() for number in numbers):
+        version = (int(numbers[0]), int(numbers[1]))
+        if version < _LEAST_VERSION:
+            least = ".".join(map(str, _LEAST_VERSION))
+            raise _cannot(options, f"version {shown} is too old; {least} or newer is needed")
+
+
+async def _find_cluster(options: Options, topology: Topology, info: Mapping[str, str]) -> None:
+    if options.cluster is False:
+        return
+    mode = info.get("redis_mode", "")
+    if mode and mode != "cluster" and options.cluster is None:
+        return
+    try:
+        await topology.discover()
+    except ResponseError as error:
+        if options.cluster or mode == "cluster":
+            raise _cannot(options, f"it is not a cluster that can be asked ({error})") from None
+        topology.clustered = False
+        return
+    except ValueError:
+        raise _cannot(options, "its reply to CLUSTER SLOTS is not one") from None
+    if topology.covered < SLOTS:
+        raise _cannot(
+            options, f"the cluster is down: {topology.covered} of {SLOTS} slots have a server"
+        )
+    if options.database:
+        raise _cannot(options, "a cluster has no db other than 0")
+
+
+async def _try_commands(options: Options, topology: Topology) -> None:
+    """Run every command that is needed, on a key of its own."""
+    name = f"{options.prefix}/check-{secrets.token_hex(8)}".encode()
+    node = topology.node_of(name)
+    assert node is not None  # noqa: S101 - all slots have a server
+    for arguments in (
+        ("SET", name, b"x", "PX", 10_000),
+        ("GET", name),
+        ("EVAL", REPLACE.text, 1, name, 0, -1, b"x", b"y", 10_000),
+        ("EVALSHA", REPLACE.sha, 1, name, 0, -1, b"y"),
+        ("DEL", name),
+        ("SCAN", 0, "MATCH", name, "COUNT", 1),
+    ):
+        reply = await node.send(arguments)
+        if isinstance(reply, Exception):
+            raise _refused(options, str(arguments[0]), key_slot(name), reply)
+
+
+def _refused(options: Options, command: str, slot: int, error: Exception) -> StartError:
+    if isinstance(error, AuthenticationError) or "NOAUTH" in str(error):
+        return _cannot(
+            options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
+        )
+    if isinstance(error, NoPermissionError):
+        return _cannot(
+            options,
+            f"not permitted: {command}; the user needs "
+            f"~{options.prefix}:* ~{options.prefix}/* +get +set +getrange +del +eval +evalsha "
+            "+scan +ping +info +cluster|slots",
+        )
+    return _cannot(options, f"{command} in slot {slot} fails: {type(error).__name__}: {error}")
+
+
+def _warn(options: Options, info: Mapping[str, str]) -> None:
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("maxmemory", "0") != "0" and policy != "noeviction":
+        and_flushes = " and forget flushes" if policy.startswith("allkeys") else ""
+        _log.warning(
+            "%s: its maxmemory-policy is %s: when it is full, it will lose acknowledged items%s; "
+            "with noeviction, clients get errors instead",
+            options.shown,
+            policy,
+            and_flushes,
+        )
+    if info.get("aof_enabled") == "0" and info.get("connected_slaves") == "0":
+        _log.warning(
+            "%s: it has no append-only file and no replica: what was stored since its last "
+            "snapshot is lost when it ends",
+            options.shown,
+        )
+
+
+def _unreachable(options: Options, error: Exception) -> StartError:
+    text = str(error)
+    if "WRONGPASS" in text or "invalid username-password" in text:
+        user = options.user or "the default user"
+        return _cannot(options, f"the password of {user} is wrong, or there is no such user")
+    if "without any password configured" in text:
+        return _cannot(options, f"it has no password; do not set {PASSWORD_VARIABLE}")
+    if "NOAUTH" in text or "Authentication required" in text:
+        return _cannot(
+            options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
+        )
+    return _cannot(options, f"no answer ({text}); check address and network")
+
+
+def _cannot(options: Options, text: str) -> StartError:
+    return StartError(f"--backend: {options.shown}: {text}")

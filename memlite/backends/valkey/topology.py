@@ -1,0 +1,162 @@
+"""Which server has which key: one server has them all, or each master of a cluster some slots.
+
+See https://valkey.io/topics/cluster-spec.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final
+
+from redis.crc import key_slot
+from redis.exceptions import ResponseError
+
+from memlite.backends.valkey.node import Address, LostError, Node, NotSentError
+
+__all__ = ["SLOTS", "Topology", "slots_of"]
+
+SLOTS: Final = 16_384
+"""Number of slots of every cluster."""
+
+# Seconds between two looks at the cluster.
+_PAUSE = 0.5
+
+_log = logging.getLogger("memlite")
+
+
+class Topology:
+    """The servers of the store.
+
+    Args:
+        seed: the server in the URL.
+        make: makes a node.
+
+    Attributes:
+        clustered: whether it is a cluster; `discover` finds out.
+        looks: how often the cluster was asked for its slots.
+    """
+
+    def __init__(self, seed: Address, make: Callable[[Address], Node]) -> None:
+        self.clustered = False
+        self.looks = 0
+        self._seed = seed
+        self._make = make
+        self._nodes: dict[Address, Node] = {seed: make(seed)}
+        self._slots: list[Node | None] = []
+        self._look: asyncio.Task[None] | None = None
+        self._looked = -_PAUSE
+        self._retired: set[asyncio.Task[None]] = set()
+
+    @property
+    def seed(self) -> Node:
+        """The server in the URL."""
+        return self.node(self._seed)
+
+    @property
+    def masters(self) -> list[Node]:
+        """The servers that have keys, each once."""
+        if not self.clustered:
+            return [self.seed]
+        return list(dict.fromkeys(node for node in self._slots if node is not None))
+
+    @property
+    def covered(self) -> int:
+        """Number of slots that a server has."""
+        return sum(node is not None for node in self._slots)
+
+    def node_of(self, name: bytes) -> Node | None:
+        """Return the server that has a key; None if no one has its slot."""
+        if not self.clustered:
+            return self._nodes[self._seed]
+        return self._slots[key_slot(name)]
+
+    def node(self, address: Address) -> Node:
+        """Return the server with this address."""
+        node = self._nodes.get(address)
+        if node is None:
+            self._nodes[address] = node = self._make(address)
+        return node
+
+    def moved(self, slot: int, address: Address) -> Node:
+        """Note that a server said where a slot is now; return the server that has it."""
+        node = self.node(address)
+        if self.clustered:
+            self._slots[slot] = node
+        self.suspect()
+        return node
+
+    def suspect(self) -> None:
+        """Look at the cluster in the background, as a server did not do what it should."""
+        looking = self._look is not None and not self._look.done()
+        if self.clustered and not looking and monotonic() - self._looked >= _PAUSE:
+            self._looked = monotonic()
+            self._look = asyncio.ensure_future(self._refresh())
+
+    async def discover(self) -> None:
+        """Ask the server in the URL for the slots of the cluster.
+
+        Raises:
+            ResponseError: it refuses to tell.
+            NotSentError: it cannot be reached.
+            LostError: it does not reply.
+        """
+        self.clustered = True
+        self._slots = [None] * SLOTS
+        reply = await self.seed.send(("CLUSTER", "SLOTS"))
+        if isinstance(reply, ResponseError):
+            raise reply
+        self._adopt(slots_of(reply, self._seed[0]))
+
+    async def _refresh(self) -> None:
+        """Ask one server after the other, those first that were well."""
+        self.looks += 1
+        for node in sorted(self._nodes.values(), key=lambda node: node.breaker.recent_failures):
+            with contextlib.suppress(NotSentError, LostError, ValueError):
+                reply = await node.send(("CLUSTER", "SLOTS"))
+                if not isinstance(reply, ResponseError):
+                    self._adopt(slots_of(reply, node.address[0]))
+                    return
+        _log.warning("no server of the store tells where its slots are")
+
+    def _adopt(self, ranges: Iterable[tuple[int, int, Address]]) -> None:
+        slots: list[Node | None] = [None] * SLOTS
+        for first, last, address in ranges:
+            slots[first : last + 1] = [self.node(address)] * (last + 1 - first)
+        self._slots = slots
+        for address in set(self._nodes) - {node.address for node in self.masters} - {self._seed}:
+            task = asyncio.ensure_future(self._nodes.pop(address).close())
+            self._retired.add(task)
+            task.add_done_callback(self._retired.discard)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.wait([self._look])
+        if self._retired:
+            await asyncio.wait(list(self._retired))
+        for node in self._nodes.values():
+            await node.close()
+
+
+def slots_of(reply: object, asked: str) -> list[tuple[int, int, Address]]:
+    """Return the ranges of slots in a reply to CLUSTER SLOTS, and the address of each one's master.
+
+    Args:
+        reply: the reply.
+        asked: the host that was asked, which may leave out its own.
+
+    Raises:
+        ValueError: it is not such a reply.
+    """
+    if not isinstance(reply, list):
+        raise ValueError(reply)
+    ranges = []
+    try:
+        for first, last, (host, port, *_), *_ in reply:
+            ranges.append((int(first), int(last), ((host or b"").decode() or asked, int(port))))
+    except (TypeError, AttributeError) as error:
+        raise ValueError(reply) from error
+    return ranges

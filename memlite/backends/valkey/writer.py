@@ -1,0 +1,146 @@
+"""Writes, and how their outcome is found out when the reply is lost.
+
+The version of a state is chosen by its writer, so a state tells who has written it. If a reply is
+lost, the writer looks at the key. A state with its version, or one whose trail contains it, means
+that the write was carried out. If the state that was to be replaced is still there, the write is
+repeated on the same condition; only one of the attempts can find it true, as no version comes back.
+If the trail shows that another write replaced that state, the race is lost. Otherwise the outcome
+stays unknown, and the client gets an error that says so: a request that a paused server has
+received may be carried out later, so a write without such a condition is never repeated.
+"""
+
+from memlite.backends.record import Record
+from memlite.backends.remote.call import Call
+from memlite.backends.remote.epoch import Epoch
+from memlite.backends.valkey.codec import VERSION_AT, Origin, encode, versions_in
+from memlite.backends.valkey.commands import LOST, Commands
+from memlite.backends.valkey.items import Found, Items
+from memlite.backends.valkey.scripts import REPLACE
+from memlite.core.errors import VersionConflict
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """Writes records.
+
+    All methods raise `StorageError` if the record could not be written, or if it is uncertain
+    whether it was.
+
+    Args:
+        commands: carries the writes.
+        items: names, versions, and what there is.
+        epoch: tells in which epoch a record is stored.
+    """
+
+    def __init__(self, commands: Commands, items: Items, epoch: Epoch) -> None:
+        self._commands = commands
+        self._items = items
+        self._epoch = epoch
+
+    async def set(self, call: Call, record: Record) -> int:
+        """Store a record whatever there is, and return its version."""
+        return await self._store(call, record)
+
+    async def add(self, call: Call, record: Record) -> int:
+        """Store a record if there is none, and return its version.
+
+        Raises:
+            VersionConflict: there is one.
+        """
+        return await self._store(call, record, "NX")
+
+    async def _store(self, call: Call, record: Record, *condition: str) -> int:
+        version = self._items.new_version()
+        name = self._items.name_of(record.key)
+        content = encode(record, version, self._epoch.now())
+        expiry = self._items.lifetime(record)
+        options: tuple[str | int, ...] = ("PX", *expiry) if expiry else ()
+        reply = await self._commands.change(call, name, "SET", name, content, *options, *condition)
+        if reply is LOST:
+            if _contains(await self._look(call, record.key), version):
+                self._acknowledge(call)
+            else:
+                raise call.error(call.trouble)
+        elif reply is None:
+            raise VersionConflict
+        return version
+
+    async def replace(self, call: Call, record: Record, before: int, origin: Origin) -> int:
+        """Store a record in place of the state with the version `before`; return the new version.
+
+        Raises:
+            VersionConflict: that state is not current.
+        """
+        version = self._items.new_version()
+        content = encode(record, version, origin.as_of, origin.followed(before))
+        change: tuple[bytes | int, ...] = (content, *self._items.lifetime(record))
+        await self._replace(call, record.key, before, version, *change)
+        return version
+
+    async def remove(self, call: Call, key: bytes, before: int) -> None:
+        """Remove the state with the version `before`.
+
+        Raises:
+            VersionConflict: that state is not current.
+        """
+        await self._replace(call, key, before, 0)
+
+    async def _replace(
+        self, call: Call, key: bytes, before: int, version: int, *change: bytes | int
+    ) -> None:
+        expected = b"%016x" % before
+        name = self._items.name_of(key)
+        while True:
+            reply = await self._commands.run(call, REPLACE, name, *VERSION_AT, expected, *change)
+            if reply is not LOST:
+                # After a lost reply this was decided below, unless the state has changed since.
+                if reply != 1 and not call.uncertain:
+                    raise VersionConflict
+                if reply == 1:
+                    return
+            if self._settled(call, await self._look(call, key), before, version):
+                return
+            await call.pause()
+
+    def _settled(self, call: Call, found: Found | None, before: int, version: int) -> bool:
+        """Return whether a write was carried out; False if it has to be repeated.
+
+        Raises:
+            VersionConflict: it was not, and never will be.
+        """
+        if version and _contains(found, version):
+            self._acknowledge(call)
+            return True
+        if found is not None:
+            if found[0].version == before:
+                return False
+            if before in versions_in(found[1].trail):
+                call.uncertain = False
+                raise VersionConflict
+        raise call.error("there was no reply, and the item has changed since")
+
+    async def delete(self, call: Call, key: bytes) -> None:
+        """Remove whatever there is."""
+        name = self._items.name_of(key)
+        if await self._commands.change(call, name, "DEL", name) is LOST:
+            raise call.error(call.trouble)
+
+    async def _look(self, call: Call, key: bytes) -> Found | None:
+        trouble = call.trouble
+        try:
+            return await self._items.read(call, key)
+        finally:
+            call.trouble = trouble
+
+    def _acknowledge(self, call: Call) -> None:
+        call.uncertain = False
+        self._commands.counts["lost_acknowledgements"] += 1
+
+
+def _contains(found: Found | None, version: int) -> bool:
+    """Return whether a state has a version, or follows the one that has."""
+    if found is None:
+        return False
+    record, origin = found
+    return record.version == version or version in versions_in(origin.trail)

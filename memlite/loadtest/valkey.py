@@ -1,0 +1,106 @@
+"""The Valkey or Redis of this machine, started below memlite for a measurement."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+
+from memlite.core.errors import ConfigError, StartError
+
+__all__ = ["ValkeyServer", "program", "valkey_server"]
+
+_PROGRAMS = ("valkey-server", "redis-server")
+_START_SECONDS = 30.0
+_STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ValkeyServer:
+    """A running server.
+
+    Attributes:
+        pid: its process.
+        url: for ``--backend``.
+        version: what it says of its version, such as ``Redis server v=7.0.15``.
+    """
+
+    pid: int
+    url: str
+    version: str
+
+
+def program() -> str:
+    """Return the path of the server.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for name in _PROGRAMS:
+        if path := shutil.which(name):
+            return path
+    raise ConfigError(
+        "bench: --backends valkey: there is neither valkey-server nor redis-server on the PATH "
+        "(apt install redis-server)"
+    )
+
+
+@contextlib.contextmanager
+def valkey_server(folder: Path) -> Iterator[ValkeyServer]:
+    """Run a server on loopback, which keeps nothing on disk, and stop it on exit.
+
+    Args:
+        folder: its working directory, where it writes a log.
+
+    Raises:
+        ConfigError: there is none.
+        StartError: it does not start.
+    """
+    path = program()
+    folder = folder.resolve()
+    log = folder / "valkey.log"
+    port = _free_port()
+    command = [path, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    command += ["--save", "", "--appendonly", "no", "--logfile", str(log)]
+    # A session of its own shields it from Ctrl-C: it must outlive the clients.
+    server = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - as found
+    try:
+        _await(server, port, log)
+        yield ValkeyServer(server.pid, f"valkey://127.0.0.1:{port}/bench", _version(path))
+    finally:
+        server.terminate()
+        try:
+            server.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+def _await(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    end = monotonic() + _START_SECONDS
+    while True:
+        if server.poll() is not None:
+            lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+            reason = next((line for line in reversed(lines) if line), "it ended at once")
+            raise StartError(f"bench: valkey: {reason}")
+        with socket.socket() as sock:
+            if sock.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if monotonic() > end:
+            raise StartError("bench: valkey: the server does not accept connections")
+        sleep(0.02)
+
+
+def _version(path: str) -> str:
+    run = subprocess.run(  # noqa: S603 - as found
+        [path, "--version"], capture_output=True, text=True, check=False, timeout=_START_SECONDS
+    )
+    return run.stdout.partition(" sha=")[0].strip() or Path(path).name

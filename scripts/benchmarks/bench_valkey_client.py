@@ -1,0 +1,266 @@
+"""Measure the processor time of several clients of Valkey and Redis, on a real server.
+
+    python scripts/benchmarks/bench_valkey_client.py
+
+Each client sets and gets the same keys (100-byte values), several at a time; the server is a
+separate process, which this script starts, or the one at ``--port``. Prints this process's CPU time
+per operation, user and system, with that of all its threads, and operations per second: medians of
+interleaved rounds, so that other load on the machine affects all of them. Needs
+``memlite-cache[valkey]`` and valkey-server or redis-server; rows of clients that are not installed
+are skipped, with a message.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import itertools
+import logging
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+import uvloop
+
+from memlite.backends import Record
+from memlite.backends.registry import Context, make_backend, parse_url
+
+KEYS: Final = [b"key-%d" % number for number in range(1000)]
+VALUE: Final = b"v" * 100
+
+
+class Way(ABC):
+    """One client.
+
+    Attributes:
+        title: the title of its rows.
+        needs: the module that must be importable.
+    """
+
+    title: str
+    needs = "redis"
+
+    def __init__(self, port: int, at_once: int) -> None:
+        self.port = port
+        self.at_once = at_once
+
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Connect, and close on exit."""
+        yield
+
+    @abstractmethod
+    async def get(self, key: bytes) -> object:
+        """Get a key."""
+
+    @abstractmethod
+    async def set(self, key: bytes) -> object:
+        """Set a key."""
+
+    async def run(self, operation: str, count: int) -> None:
+        """Carry out an operation `count` times, `at_once` at a time."""
+        one = getattr(self, operation)
+        keys = itertools.islice(itertools.cycle(KEYS), count)
+
+        async def work() -> None:
+            for key in keys:
+                await one(key)
+
+        await asyncio.gather(*(work() for _ in range(self.at_once)))
+
+
+class Memlite(Way):
+    """The complete backend: turns, deadline, circuit breaker, header, record."""
+
+    title = "memlite: `ValkeyBackend`"
+
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Open the backend."""
+        url = parse_url(f"valkey://127.0.0.1:{self.port}/bench")
+        self._backend = make_backend(url, Context())
+        await self._backend.open()
+        yield
+        await self._backend.close()
+
+    async def get(self, key: bytes) -> object:
+        """Get an item."""
+        return await self._backend.get(key)
+
+    async def set(self, key: bytes) -> object:
+        """Store an item."""
+        return await self._backend.put(Record(key, VALUE))
+
+
+class RedisPy(Way):
+    """redis-py, or a fork of it: a connection for each command in progress."""
+
+    client = "redis.asyncio:Redis"
+
+    def __init__(self, port: int, at_once: int, needs: str, client: str, title: str) -> None:
+        super().__init__(port, at_once)
+        self.needs, self.client, self.title = needs, client, title
+
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Make a client."""
+        module, _, name = self.client.partition(":")
+        kind = getattr(importlib.import_module(module), name)
+        self._client: Any = kind(host="127.0.0.1", port=self.port, max_connections=self.at_once)
+        yield
+        await self._client.aclose()
+
+    async def get(self, key: bytes) -> object:
+        """Get a key."""
+        return await self._client.get(key)
+
+    async def set(self, key: bytes) -> object:
+        """Set a key."""
+        return await self._client.set(key, VALUE)
+
+
+class Pipelines(RedisPy):
+    """redis-py, with as many commands in each pipeline as would be in progress."""
+
+    async def run(self, operation: str, count: int) -> None:
+        """Carry out an operation `count` times."""
+        keys = itertools.cycle(KEYS)
+        for _ in range(count // self.at_once):
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for key in itertools.islice(keys, self.at_once):
+                    if operation == "get":
+                        pipeline.get(key)
+                    else:
+                        pipeline.set(key, VALUE)
+                await pipeline.execute()
+
+
+class Coredis(Way):
+    """coredis."""
+
+    title = "coredis"
+    needs = "coredis"
+
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Make a client."""
+        kind: Any = importlib.import_module("coredis").Redis
+        async with kind(host="127.0.0.1", port=self.port) as self._client:
+            yield
+
+    async def get(self, key: bytes) -> object:
+        """Get a key."""
+        return await self._client.get(key)
+
+    async def set(self, key: bytes) -> object:
+        """Set a key."""
+        return await self._client.set(key, VALUE)
+
+
+class Glide(Coredis):
+    """valkey-glide, a client in Rust."""
+
+    title = "valkey-glide"
+    needs = "glide"
+
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Make a client."""
+        glide: Any = importlib.import_module("glide")
+        where = [glide.NodeAddress("127.0.0.1", self.port)]
+        self._client = await glide.GlideClient.create(glide.GlideClientConfiguration(where))
+        yield
+        await self._client.close()
+
+
+def ways(port: int, at_once: int) -> list[Way]:
+    """Return those whose package is installed, and report the others."""
+    found: list[Way] = []
+    redis, valkey = "redis.asyncio:Redis", "valkey.asyncio:Valkey"
+    for way in (
+        Memlite(port, at_once),
+        Pipelines(port, at_once, "redis", redis, f"redis-py, pipelines of {at_once}"),
+        RedisPy(port, at_once, "redis", redis, "redis-py"),
+        RedisPy(port, at_once, "valkey", valkey, "valkey-py"),
+        Coredis(port, at_once),
+        Glide(port, at_once),
+    ):
+        try:
+            importlib.import_module(way.needs)
+            found.append(way)
+        except ImportError:
+            print(f"skipped, {way.needs} is not installed: {way.title}", file=sys.stderr)
+    return found
+
+
+async def measure(port: int, rounds: int, count: int, at_once: int) -> None:
+    """Print the table."""
+    costs: dict[tuple[str, str], list[float]] = {}
+    rates: dict[tuple[str, str], list[float]] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        clients = ways(port, at_once)
+        for way in clients:
+            await stack.enter_async_context(way.ready())
+            await way.run("set", len(KEYS) + at_once)
+        for _ in range(rounds):
+            for way in clients:
+                for operation in ("set", "get"):
+                    cpu, started = time.process_time(), time.perf_counter()
+                    await way.run(operation, count)
+                    row = way.title, operation
+                    cost = (time.process_time() - cpu) / count * 1e6
+                    costs.setdefault(row, []).append(cost)
+                    rate = count / (time.perf_counter() - started)
+                    rates.setdefault(row, []).append(rate)
+    print("| | CPU, µs: median (least) | a second: median (most) |\n| --- | --- | --- |")
+    for row, found in costs.items():
+        print(
+            f"| {row[0]}, {row[1]} | {statistics.median(found):.0f} ({min(found):.0f}) "
+            f"| {statistics.median(rates[row]):,.0f} ({max(rates[row]):,.0f}) |"
+        )
+
+
+@contextlib.contextmanager
+def server() -> Iterator[int]:
+    """Run a server without persistence, and yield its port."""
+    program = shutil.which("valkey-server") or shutil.which("redis-server")
+    if program is None:
+        sys.exit("neither valkey-server nor redis-server is installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    command = [program, "--port", str(port), "--save", "", "--bind", "127.0.0.1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while True:
+            if process.poll() is not None:
+                sys.exit("the server has ended")
+            with socket.socket() as sock:
+                if sock.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    """Run the server and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--count", type=int, default=6400, help="operations of a kind a round")
+    parser.add_argument("--at-once", type=int, default=64, help="operations in flight")
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    with server() as port:
+        uvloop.run(measure(port, options.rounds, options.count, options.at_once))
+
+
+if __name__ == "__main__":
+    main()

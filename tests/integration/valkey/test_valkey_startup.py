@@ -1,0 +1,112 @@
+"""Starts with a store that cannot be used, and with one that needs TLS and a user."""
+
+import logging
+
+import pytest
+
+pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
+
+from memlite.backends import Record
+from memlite.backends.registry import Context, parse_url
+from memlite.backends.valkey import make
+from memlite.core.errors import StartError
+from tests.support.certificates import Authority
+from tests.support.ports import unused_port
+from tests.support.stores import has_tls, store
+
+SECRET = "s3cret"
+
+
+async def refusal(url):
+    backend = make(parse_url(url), Context())
+    with pytest.raises(StartError) as error:
+        await backend.open()
+    text = str(error.value)
+    assert text.startswith("--backend: valkey")
+    assert SECRET not in text
+    assert "\n" not in text
+    return text
+
+
+async def test_nobody_listens():
+    text = await refusal(f"valkey://127.0.0.1:{unused_port()}/p?timeout=1&deadline=1")
+    assert "no answer (cannot connect: Connection refused); check address and network" in text
+
+
+async def test_passwords_and_users(monkeypatch):
+    with store("--requirepass", SECRET) as server:
+        url = f"valkey://127.0.0.1:{server.port}/p"
+        assert "it requires a password; set MEMLITE_VALKEY_PASSWORD" in await refusal(url)
+        monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", "wrong")
+        assert "the password of the default user is wrong" in await refusal(url)
+        me = url.replace("//", "//me@")
+        assert "the password of me is wrong, or there is no such user" in await refusal(me)
+        monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", SECRET)
+        backend = make(parse_url(url), Context())
+        await backend.open()
+        await backend.put(Record(b"k", b"v"))
+        await backend.close()
+
+
+async def test_a_password_for_a_store_without(monkeypatch):
+    monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", SECRET)
+    with store() as server:
+        text = await refusal(f"valkey://127.0.0.1:{server.port}/p")
+        assert "it has no password; do not set MEMLITE_VALKEY_PASSWORD" in text
+
+
+async def test_a_user_with_few_rights(monkeypatch):
+    monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", SECRET)
+    rights = f"me on >{SECRET} ~p:* ~p/*"
+    with store("--user", *f"{rights} +get +set +ping +info +del".split()) as server:
+        text = await refusal(f"valkey://me@127.0.0.1:{server.port}/p")
+        assert "not permitted: EVAL; the user needs ~p:* ~p/* +get" in text
+        needed = text.partition("the user needs ~p:* ~p/* ")[2]
+    with store("--user", *f"{rights} {needed}".split()) as server:
+        backend = make(parse_url(f"valkey://me@127.0.0.1:{server.port}/p"), Context())
+        await backend.open()
+        await backend.put(Record(b"k", b"1"))
+        await backend.put(Record(b"k", b"2"), await backend.get(b"k"))
+        assert [record.value async for record in backend.scan()] == [b"2"]
+        await backend.flush()
+        await backend.close()
+
+
+@pytest.mark.skipif(not has_tls(), reason="the store was built without TLS, or there is none")
+async def test_tls(tmp_path):
+    authority = Authority(tmp_path)
+    made = authority.issue("server")
+    port = unused_port()
+    files = {"cert": made.cert, "key": made.key, "ca-cert": authority.path}
+    options = [text for kind, file in files.items() for text in (f"--tls-{kind}-file", str(file))]
+    with store("--tls-port", str(port), "--tls-auth-clients", "no", *options):
+        url = f"valkeys://127.0.0.1:{port}/p"
+        assert "no answer (cannot connect: " in await refusal(url)
+        backend = make(parse_url(f"{url}?ca_cert={authority.path}"), Context())
+        await backend.open()
+        await backend.put(Record(b"k", b"v"))
+        assert (await backend.get(b"k")).value == b"v"
+        await backend.close()
+
+
+async def test_a_cluster_that_is_down():
+    with store("--cluster-enabled", "yes", "--cluster-port", str(unused_port())) as server:
+        text = await refusal(f"valkey://127.0.0.1:{server.port}/p")
+        assert "the cluster is down: 0 of 16384 slots have a server" in text
+
+
+async def test_a_single_server_that_was_to_be_a_cluster():
+    with store() as server:
+        text = await refusal(f"valkey://127.0.0.1:{server.port}/p?cluster=1")
+        assert "it is not a cluster that can be asked" in text
+
+
+async def test_settings_by_which_items_are_lost(caplog):
+    options = ("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    with store(*options) as server, caplog.at_level(logging.WARNING):
+        backend = make(parse_url(f"valkey://127.0.0.1:{server.port}/p"), Context())
+        await backend.open()
+        await backend.close()
+    assert "its maxmemory-policy is allkeys-lru" in caplog.text
+    assert "and forget flushes" in caplog.text
+    assert "no append-only file and no replica" in caplog.text

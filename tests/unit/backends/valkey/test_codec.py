@@ -1,0 +1,70 @@
+"""Records as strings, and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
+
+from memlite.backends import MetaFlags, Record
+from memlite.backends.valkey.codec import (
+    VERSION_AT,
+    DamagedError,
+    Origin,
+    decode,
+    encode,
+    versions_in,
+)
+
+META = st.builds(
+    MetaFlags,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.none() | st.integers(0, 2**64 - 1),
+)
+
+
+def test_the_content_is_readable():
+    record = Record(b"k", b"hello", 7, 1_796_052_600.0, accessed=1_796_049_000)
+    content = encode(record, 0x5F2E01A9C0FFEE42, 3)
+    assert content == b"m1 5f2e01a9c0ffee42 7 1796052600 1796049000 3 - -\nhello"
+    first, last = VERSION_AT
+    assert content[first : last + 1] == b"5f2e01a9c0ffee42"
+
+
+@given(
+    st.binary(max_size=50),
+    st.integers(0, 2**32 - 1),
+    st.just(0.0) | st.floats(1.0, 4e9),
+    st.integers(1, 2**63 - 1),
+    st.none() | META,
+    st.lists(st.integers(1, 2**63 - 1), max_size=12),
+)
+def test_what_is_encoded_is_decoded(value, flags, expires, version, meta, replaced):
+    trail = b"-"
+    for one in replaced:
+        trail = Origin(1, trail).followed(one)
+    record = Record(b"k", value, flags, expires, 0, 5, False, meta)
+    found, origin = decode(b"k", encode(record, version, 4, trail))
+    shown = None if meta == MetaFlags() else meta
+    assert found == record._replace(version=version, meta_flags=shown)
+    assert origin.epoch == 4
+    assert versions_in(origin.trail) == replaced[::-1][:8]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello",
+        b"m2 5f2e01a9c0ffee42 7 0 0 3 - -\nhello",
+        b"m1 5f2e01a9c0ffee42 7 0 0 3 -\nhello",
+        b"m1 xx 7 0 0 3 - -\nhello",
+        b"m1 5f2e01a9c0ffee42 7 0 0 3 z -\nhello",
+        b"m1 5f2e01a9c0ffee42 7 0 0 3 - -",
+    ],
+)
+def test_other_content(content):
+    with pytest.raises(DamagedError):
+        decode(b"k", content)
