@@ -19,9 +19,7 @@ from yarl import URL
 
 from memlite.backends.gcs.credentials import Authorization, NoTokenError
 from memlite.backends.remote.breaker import Breaker
-from memlite.backends.remote.call import Call
-from memlite.backends.remote.limits import TimeLimits
-from memlite.backends.remote.turns import Turns
+from memlite.backends.remote.call import Call, TimeLimits, Turns
 from memlite.core.errors import StorageError
 
 __all__ = ["Reply", "Requests"]

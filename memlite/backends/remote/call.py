@@ -1,18 +1,22 @@
-"""Operations on a store that answers over a network: the time they have, and how attempts ended."""
+"""Operations on a store over a network: how long they may take, and how many at once."""
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from time import monotonic
+from typing import Any, TypeVar
 
 from memlite.core.errors import StorageError
 
-__all__ = ["Call"]
+__all__ = ["Call", "TimeLimits", "Turns"]
 
 # Pauses between attempts: a random part of the first, of twice that, and so on ("full jitter",
 # https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _PAUSE_AFTER_RACE = 0.01
+_RESOLUTION = 0.02  # of time limits
+_T = TypeVar("_T")
 
 
 class Call:
@@ -68,3 +72,95 @@ class Call:
         """Return an error with this text, which also says if the outcome is uncertain."""
         doubt = "; the change may have been made or not" if self.uncertain else ""
         return StorageError(f"{self._store}: {text}{doubt}")
+
+
+class Turns:
+    """Lets a number of requests be in progress at once; others wait until their time is over.
+
+    Args:
+        at_once: the number.
+
+    Attributes:
+        taken: number of requests in progress.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self.taken = 0
+        self._turns = asyncio.Semaphore(at_once)
+
+    @property
+    def free(self) -> bool:
+        """Whether the next `take` does not wait."""
+        return not self._turns.locked()
+
+    async def take(self, call: Call) -> None:
+        """Wait for a turn, which must be given back.
+
+        Raises:
+            StorageError: the call's time is over.
+        """
+        if self._turns.locked():
+            await self._wait(call)
+        else:
+            await self._turns.acquire()
+        self.taken += 1
+
+    async def _wait(self, call: Call) -> None:
+        try:
+            async with asyncio.timeout(call.due - monotonic()):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise call.error("too many requests wait for a turn") from None
+
+    def give_back(self) -> None:
+        """Let another request have the turn."""
+        self.taken -= 1
+        self._turns.release()
+
+
+class TimeLimits:
+    """Cancels work that exceeds a time limit, up to 20 ms late.
+
+    `asyncio.timeout` sets and cancels a timer of the event loop for each block, which is a tenth of
+    the cost of a request. Here all work shares a single timer.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[asyncio.Task[Any], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, work: Coroutine[Any, Any, _T], due: float) -> _T:
+        """Return the result of `work`.
+
+        A task can be in only one such call at a time.
+
+        Args:
+            work: what to wait for.
+            due: when to cancel it, in seconds of the monotonic clock.
+
+        Raises:
+            TimeoutError: it was cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for the type checker
+        cancelling = task.cancelling()
+        self._due[task] = due
+        if self._timer is None:
+            self._timer = task.get_loop().call_later(_RESOLUTION, self._look, task.get_loop())
+        try:
+            return await work
+        except asyncio.CancelledError as error:
+            # If other code has cancelled the task too, it stays cancelled, as in asyncio.timeout.
+            if task not in self._due and task.cancelling() <= cancelling + 1:
+                raise TimeoutError from error
+            raise
+        finally:
+            if self._due.pop(task, None) is None:
+                task.uncancel()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = monotonic()
+        for task in [task for task, due in self._due.items() if due <= now]:
+            del self._due[task]
+            task.cancel()
+        self._timer = loop.call_later(_RESOLUTION, self._look, loop) if self._due else None

@@ -11,9 +11,8 @@ from redis.exceptions import ResponseError
 from memlite.backends.base import ANY, Anything, Backend
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
-from memlite.backends.remote.call import Call
+from memlite.backends.remote.call import Call, TimeLimits
 from memlite.backends.remote.epoch import Epoch
-from memlite.backends.remote.limits import TimeLimits
 from memlite.backends.valkey import startup
 from memlite.backends.valkey.codec import Origin
 from memlite.backends.valkey.commands import LOST, Commands

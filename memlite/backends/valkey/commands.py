@@ -18,8 +18,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import OutOfMemoryError as StoreFullError
 
-from memlite.backends.remote.call import Call
-from memlite.backends.remote.turns import Turns
+from memlite.backends.remote.call import Call, Turns
 from memlite.backends.valkey.node import Arguments, LostError, Node, NotSentError, Reply
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology

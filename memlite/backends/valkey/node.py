@@ -15,7 +15,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import RedisError, ResponseError
 
 from memlite.backends.remote.breaker import Breaker
-from memlite.backends.remote.limits import TimeLimits
+from memlite.backends.remote.call import TimeLimits
 
 __all__ = ["Address", "LostError", "Node", "NotSentError", "Reply"]
 

@@ -462,4 +462,5 @@ class PipelinedExecutor:
                     request.observer.replied(request.replies)
         if sink is not None:
             sink.settle()
-        self.peer_has_read()  # or replies before those that wait are gone
+        if self._room.short:
+            self.peer_has_read()  # or replies before those that wait are gone

@@ -23,13 +23,14 @@ class ReplyRoom:
 
     Attributes:
         waiting: bytes of replies that wait for an earlier one.
+        short: the reads that wait for room.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self.waiting = 0
         self._promised = 0  # to reads that are made once more
-        self._short: dict[Hashable, tuple[int, asyncio.Future[None]]] = {}
+        self.short: dict[Hashable, tuple[int, asyncio.Future[None]]] = {}
 
     def fits(self, size: int, unread: int, *, first: bool) -> bool:
         """Return whether there is room.
@@ -45,7 +46,7 @@ class ReplyRoom:
     async def wait(self, request: Hashable, size: int) -> None:
         """Wait until there is room for the reply to a request, which is then promised to it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._short[request] = size, future
+        self.short[request] = size, future
         await future
 
     def kept(self, size: int) -> None:
@@ -54,11 +55,11 @@ class ReplyRoom:
 
     def release(self) -> None:
         """Have all reads go on, as there is nobody to read the replies."""
-        for size, future in self._short.values():
+        for size, future in self.short.values():
             self._promised += size
             if not future.done():
                 future.set_result(None)
-        self._short.clear()
+        self.short.clear()
 
     def offer(self, requests: Iterable[Hashable], unread: int) -> None:
         """Have reads go on that there is room for.
@@ -67,16 +68,16 @@ class ReplyRoom:
             requests: all requests of the connection, in order.
             unread: bytes that the peer has yet to read.
         """
-        if not self._short:
+        if not self.short:
             return
         first = True
         for request in requests:
-            short = self._short.get(request)
+            short = self.short.get(request)
             if short is not None:
                 size, future = short
                 if not self.fits(size, unread, first=first):
                     return
-                del self._short[request]
+                del self.short[request]
                 self._promised += size
                 if not future.done():
                     future.set_result(None)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from memlite.backends.remote.limits import TimeLimits
+from memlite.backends.remote.call import TimeLimits
 
 
 @pytest.fixture
