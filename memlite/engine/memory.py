@@ -109,6 +109,10 @@ class MemoryEngine(MetaEngine):
             item = self._items.set_version(item, self._version)
         return item
 
+    def number_uniques_from(self, number: int) -> None:
+        """Assign only cas uniques above a number from now on, unless it has assigned such already."""
+        self._version = max(self._version, number)
+
     def flush_all(self, exptime: int) -> None:
         """Make all items absent, now or, for a positive `exptime`, at that time.
 

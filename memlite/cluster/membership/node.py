@@ -1,5 +1,6 @@
 """Assembly of a server that is a node of a cluster."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from memlite.cluster.membership.url import store_of
 from memlite.cluster.topology import DEFAULT_HASH, default_name
 from memlite.config import Config
 from memlite.core.errors import ConfigError
+from memlite.engine.memory import MemoryEngine
 from memlite.server.connections.listeners import Listener
 from memlite.server.server import Server
 
@@ -50,6 +52,12 @@ class NodeServer:
         self._server = Server(
             config, listeners, tls=tls, connection=partial(MemberConnection, lease)
         )
+        if isinstance(self._server.engine, MemoryEngine):
+            # A key may come here from a node that has numbered its items further, and a client may
+            # still hold a cas unique of that node. Microseconds since 1970 are higher than what a
+            # node can have reached that started earlier, as none carries out a million changes per
+            # second.
+            self._server.engine.number_uniques_from(int(time.time() * 1e6))
         self.scheduler = self._server.scheduler
         store = store_of(str(config.join), "--join")
         self._membership = Membership(

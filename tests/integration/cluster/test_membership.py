@@ -124,6 +124,19 @@ def test_a_node_joins_without_the_items_it_had(
     assert join("one", *backend).ask(b"get old\r\n") == b"END\r\n"
 
 
+def test_cas_uniques_of_an_earlier_node_are_not_given_out_again(
+    join: Callable[..., RunningServer],
+) -> None:
+    uniques = []
+    for name in ("first", "later"):
+        node = join(name)
+        for _ in range(3):  # as many changes in each
+            assert node.ask(b"set k 0 0 1\r\nv\r\n") == b"STORED\r\n"
+            (head, *_) = node.ask(b"gets k\r\n").splitlines()
+            uniques.append(int(head.split()[-1]))
+    assert uniques == sorted(set(uniques))
+
+
 def test_a_node_that_was_killed_joins_again_at_once(
     url: str, join: Callable[..., RunningServer], start: Callable[..., RunningServer]
 ) -> None:
