@@ -110,7 +110,7 @@ class MemoryEngine(MetaEngine):
         return item
 
     def number_uniques_from(self, number: int) -> None:
-        """Assign only cas uniques above a number from now on, unless it has assigned such already."""
+        """Assign cas uniques above a number from now on, if they are not higher already."""
         self._version = max(self._version, number)
 
     def flush_all(self, exptime: int) -> None:
