@@ -57,8 +57,8 @@ _PYTHON = f"""#!/bin/sh
 case "$1 $2" in "-m pip" | "-m venv") exit 0 ;; esac
 case "$1 $2 $3 $4" in
     "-m memlite bench compare") set -- "$@" --duration 200ms --clients 2,8 --repetitions 1 ;;
-    "-m memlite bench run") set -- "$@" --duration 200ms --repetitions 1 ;;
-    "-m memlite bench factorial") set -- "$@" --duration 200ms --repetitions 2 ;;
+    "-m memlite bench run") set -- "$@" --duration 200ms --repetitions 1 --no-report ;;
+    "-m memlite bench factorial") set -- "$@" --duration 200ms --repetitions 2 --no-report ;;
     "scripts/benchmarks/bench_commands.py --rounds "*) set -- "$@" --rounds 2 ;;
 esac
 exec "{sys.executable}" "$@"
