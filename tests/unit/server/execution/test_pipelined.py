@@ -257,7 +257,7 @@ async def test_a_client_that_leaves_replies_unread_and_goes(one):
     one.writer.transport.pause_reading()
     one.send(gets(range(30)))
     executor = one.connection.executor
-    await one.until(lambda: executor._room._short)
+    await one.until(lambda: executor._room.short)
     one.vanish()
     await one.until(lambda: not executor.pending)
 
