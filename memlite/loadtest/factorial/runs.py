@@ -1,9 +1,11 @@
 """The runs of an experiment: those that are there, and those that are still to be measured."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.checking import with_checks
@@ -11,6 +13,7 @@ from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.factorial.design import Design, Run
 from memlite.loadtest.factorial.progress import RunProgress
 from memlite.loadtest.files import JSON_NAME, load, save
+from memlite.loadtest.limits import raise_file_limit
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
@@ -69,8 +72,7 @@ def measure(
         design: the experiment.
         folder: where it is kept.
         progress: shows how far it is.
-        pool: load generators for all runs, as many as the runs have; None to start those of each
-            run with it.
+        pool: load generators for all runs, as many as the runs have; None to start some here.
         machines: where servers and proxies run, if they are connected already.
 
     Raises:
@@ -80,7 +82,7 @@ def measure(
     """
     found = {one: _loaded(design, one, folder) for one in design.runs}
     missing = [one for one, results in found.items() if results is None]
-    with progress:
+    with progress, _Generators(design, folder, missing, pool) as generators:
         progress.begin(len(found), len(missing))
         for one in missing:
             described = ", ".join(
@@ -88,9 +90,42 @@ def measure(
                 for name, level in zip(design.names, design.chosen(one.levels), strict=True)
             )
             progress.start_run(described)
-            found[one] = _measured(design, one, folder, progress, pool, machines)
+            found[one] = _measured(design, one, folder, progress, generators, machines)
             progress.finish_run()
     return [Measured(one, results) for one, results in found.items() if results is not None]
+
+
+class _Generators:
+    """The processes that generate load: they go on running until a run has another number of them.
+
+    Args:
+        design: the experiment.
+        folder: where it is kept.
+        missing: the runs that are to be measured.
+        pool: those of the caller, for all runs; None to start some.
+    """
+
+    def __init__(
+        self, design: Design, folder: Path, missing: Sequence[Run], pool: Pool | None
+    ) -> None:
+        self._plans = [_plan(design, one, folder) for one in missing] if pool is None else []
+        self._pool = pool
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        for plan in self._plans:  # they inherit it
+            raise_file_limit(plan.most_connections, plan.workers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def pool_of(self, plan: Plan) -> Pool:
+        """Return the processes for a run."""
+        if self._pool is None or self._pool.count != plan.workers:
+            self._stack.close()
+            self._pool = self._stack.enter_context(Pool(plan.workers))
+        return self._pool
 
 
 def missing_of(design: Design, folder: Path) -> list[Run]:
@@ -107,10 +142,11 @@ def _measured(
     one: Run,
     folder: Path,
     progress: RunProgress,
-    pool: Pool | None,
+    generators: "_Generators",
     machines: Sequence[RemoteMachine],
 ) -> Results:
-    results = with_checks(run(_plan(design, one, folder, machines), progress.display, pool=pool))
+    plan = _plan(design, one, folder, machines)
+    results = with_checks(run(plan, progress.display, pool=generators.pool_of(plan)))
     if results.partial and not results.failure:
         raise KeyboardInterrupt
     problem = results.failure or problem_of(results)
