@@ -118,10 +118,14 @@ class ReplicaSet:
         self.primary.send(request, _FromPrimary(self, request, receiver))
 
     def ask_again(self, request: bytes, receiver: Receiver) -> None:
-        """Send a read once more that has met a hold at the primary."""
+        """Send a read once more that has met a hold at the primary, key by key."""
         primary = self.primary
-        if len(keys_of(request)) > 1:
-            receiver.fail(odd(primary))
+        keys = keys_of(request)
+        if len(keys) > 1:
+            whole, name = _Several(len(keys), receiver), request.split(b" ", 1)[0]
+            for index, key in enumerate(keys):
+                one = b"%b %b\r\n" % (name, key)
+                self.ask_primary(one, Answer(whole.taker(index), reads=True))
             return
 
         def removed(error: bytes) -> None:
