@@ -42,12 +42,10 @@ _SAME_COST: Final = 1.1
 _NEEDS: Final[Sequence[tuple[str, Callable[[Promise], bool]]]] = (
     ("a cold cache after a crash is acceptable", lambda _: True),
     ("items must survive a crash", lambda promise: promise.survives_crash),
-    (
-        "they must survive the loss of the machine, or several servers share them",
-        lambda promise: promise.survives_machine and promise.shared,
-    ),
+    ("several servers must share them", lambda promise: promise.shared),
+    ("they must survive the loss of the machine", lambda promise: promise.survives_machine),
 )
-"""What one may need of a backend, each including those before it."""
+"""What one may need of a backend."""
 
 
 def choices(results: Results, costs: Sequence[Cost]) -> list[Choice]:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
 from memlite.proxy.changes import Changes
+from memlite.proxy.everyone import Everyone
 from memlite.proxy.gutter import Gutter
 from memlite.proxy.handover import Handover
 from memlite.proxy.merge import Merger
@@ -354,10 +355,10 @@ class Cluster:
         """What to send a request for all nodes to."""
         if self._refusing is not None:
             return [self._refusing]
-        targets, handover = self._every_target, self._handover
-        if handover.anything_waits:
-            return [handover.target(None, partial(_same, target)) for target in targets]
-        return targets
+        if self._handover.anything_waits:
+            # As one request: there may be other nodes when it is carried out.
+            return [self._handover.target(None, lambda: Everyone(self.targets))]
+        return self._every_target
 
     @property
     def _every_target(self) -> "Sequence[Target]":
@@ -463,10 +464,6 @@ class Cluster:
 def _digest(topology: Topology) -> str:
     """Return what tells the nodes of a topology from others."""
     return sha256(repr(topology.nodes).encode()).hexdigest()[:32]
-
-
-def _same(target: Target) -> Target:
-    return target
 
 
 def _nodes_of(topology: Topology) -> list[NodeAddress]:

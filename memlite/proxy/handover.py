@@ -1,4 +1,4 @@
-"""Keys that get another node without their items, while other proxies may not know that yet."""
+"""Keys that are reassigned to another node without their items, before all proxies know it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,7 +30,7 @@ class _Owners(NamedTuple):
 
 
 class Handover:
-    """Has requests for keys whose node changes wait until the other proxies know it, too.
+    """Delays requests for keys whose node changes until the other proxies know of the change.
 
     Otherwise one proxy would read a key at its old node after another has changed it at the new
     one. A read is a miss, as it would be at a node that has just joined, unless a change of its key

@@ -23,7 +23,7 @@ def odd(node: Node) -> bytes:
 
 
 def builds_on_item(request: bytes) -> bool:
-    """Return whether it matters to a change what is there."""
+    """Return whether a change depends on the current item."""
     return not request.startswith(b"set ")
 
 

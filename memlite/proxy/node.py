@@ -209,9 +209,10 @@ class Node:
         """Close the connection; requests without a reply fail."""
         if self._task is not None:
             self._task.cancel()
+        reason = "has left the cluster" if self._retired else "the proxy stops"
         self._retired = False
-        self._refusal = _error_line(self.name, "the proxy stops")
-        self._lose("the proxy stops", down=False)
+        self._refusal = _error_line(self.name, reason)
+        self._lose(reason, down=False)
         self.returning.stop()
 
     def retire(self) -> None:

@@ -7,6 +7,7 @@ from memlite.client import FENCE
 from memlite.protocol import replies
 from memlite.proxy.answers import Answer
 from memlite.proxy.changes import Change, Changes
+from memlite.proxy.everyone import ask_all
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.leftovers import odd, remove_leftover
 from memlite.proxy.node import Node, Receiver
@@ -117,10 +118,14 @@ class ReplicaSet:
         self.primary.send(request, _FromPrimary(self, request, receiver))
 
     def ask_again(self, request: bytes, receiver: Receiver) -> None:
-        """Send a read once more that has met a hold at the primary."""
+        """Send a read once more that has met a hold at the primary, key by key."""
         primary = self.primary
-        if len(keys_of(request)) > 1:
-            receiver.fail(odd(primary))
+        keys = keys_of(request)
+        if len(keys) > 1:
+            whole, name = _Several(len(keys), receiver), request.split(b" ", 1)[0]
+            for index, key in enumerate(keys):
+                one = b"%b %b\r\n" % (name, key)
+                self.ask_primary(one, Answer(whole.taker(index), reads=True))
             return
 
         def removed(error: bytes) -> None:
@@ -370,27 +375,17 @@ class FlushTwice:
             node.send(FENCE, Answer(take, reads=True))
 
     def _flush(self, request: bytes, receiver: Receiver, *, again: bool) -> None:
-        missing = len(self._nodes)
-        bad = b""
-
-        def take(reply: bytes, failed: bool) -> None:
-            nonlocal missing, bad
-            if failed or reply != replies.OK:
-                bad = bad or reply
-            missing -= 1
-            if missing:
-                return
-            if again and not bad:
+        def flushed(reply: bytes) -> None:
+            if again and reply == replies.OK:
                 self._flush(request, receiver, again=False)
                 return
-            if bad.startswith(b"SERVER_ERROR "):
-                receiver.fail(bad)
+            if reply.startswith(b"SERVER_ERROR "):
+                receiver.fail(reply)
             else:
-                receiver.answer(bad or replies.OK)
+                receiver.answer(reply)
             self._changes.flushed()
 
-        for node in self._nodes:
-            node.send(request, Answer(take))
+        ask_all(self._nodes, request, flushed)
 
 
 class ReplicaSets:

@@ -88,7 +88,8 @@ class _Get:
         self._items: dict[bytes, bytes] = {}
         self._answered = False  # whether any node has
         self._pending = 0
-        self._failed: list[bytes] = []
+        self._failed: list[bytes] = []  # what primaries have sent instead of items
+        self._error = b""  # what the node has
 
     def answered(self, reply: bytes, failed: bool) -> None:
         """Take the node's reply."""
@@ -99,7 +100,7 @@ class _Get:
             self._items, missing = found_items(self._keys, reply)
             holds = has_hold(reply)
         elif not failed:  # not a get's; the primaries may say the same
-            self._failed.append(reply)
+            self._error = reply
         sets = self._owner.by_set(missing)
         if not holds:  # the node has the last word about keys of its own
             sets = {one: keys for one, keys in sets.items() if one.primary is not self._node}
@@ -129,7 +130,8 @@ class _Get:
 
     def _end(self) -> None:
         if self._owner.failed(len(self._failed), answered=self._answered):
-            self._receiver.fail(self._failed[0])
+            own = b"" if self._answered else self._error
+            self._receiver.fail(own or self._failed[0])
             return
         items = self._items
         parts = [items[key] for key in self._keys if key in items]

@@ -218,7 +218,10 @@ async def measure(port: int, rounds: int, count: int, at_once: int) -> None:
                     costs.setdefault(row, []).append(cost)
                     rate = count / (time.perf_counter() - started)
                     rates.setdefault(row, []).append(rate)
-    print("| | CPU, µs: median (least) | a second: median (most) |\n| --- | --- | --- |")
+    print(
+        "| | CPU time per operation, µs: median (min) | operations per second: median (max) |\n"
+        "| --- | --- | --- |"
+    )
     for row, found in costs.items():
         print(
             f"| {row[0]}, {row[1]} | {statistics.median(found):.0f} ({min(found):.0f}) "

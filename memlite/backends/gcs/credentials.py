@@ -40,6 +40,7 @@ class Authorization:
         clock: returns seconds, never decreasing.
 
     Attributes:
+        clock: as above.
         current: the headers; what `headers` returns without waiting.
         renew_at: until when that is so, in seconds of the clock.
     """
@@ -53,7 +54,7 @@ class Authorization:
     ) -> None:
         self._patience = patience
         self._credentials = credentials
-        self._clock = clock
+        self.clock = clock
         self.current: Mapping[str, str] = {}
         self.renew_at = self._valid_until = _FOREVER if credentials is None else 0.0
         self._renewal: asyncio.Task[None] | None = None
@@ -64,7 +65,7 @@ class Authorization:
         Raises:
             NoTokenError: there is no token, and none can be obtained now.
         """
-        now = self._clock()
+        now = self.clock()
         if now < self.renew_at:
             return self.current
         if self._renewal is None:
@@ -72,7 +73,7 @@ class Authorization:
         if now >= self._valid_until:
             # Not awaited directly, as cancelling one request must not cancel it for the others.
             await asyncio.wait([self._renewal], timeout=self._patience)
-            if self._clock() >= self._valid_until:
+            if self.clock() >= self._valid_until:
                 raise NoTokenError
         return self.current
 
@@ -91,9 +92,9 @@ class Authorization:
             lifetime = await asyncio.to_thread(self._fetch)
         except GoogleAuthError as error:
             _log.warning("no access token for the bucket: %s", " ".join(str(error).split()))
-            self.renew_at = min(self._clock() + _RETRY_SECONDS, self._valid_until)
+            self.renew_at = min(self.clock() + _RETRY_SECONDS, self._valid_until)
         else:
-            now = self._clock()
+            now = self.clock()
             self._valid_until = now + max(1.0, lifetime - _MARGIN_SECONDS)
             self.renew_at = now + max(1.0, lifetime - _RENEW_SECONDS)
         finally:

@@ -147,7 +147,7 @@ class Requests:
             if self._breaker.is_open and not self._breaker.lets_through():
                 raise call.error("unavailable")
             authorization = self._authorization
-            fresh = monotonic() < authorization.renew_at
+            fresh = authorization.clock() < authorization.renew_at
             authorized = authorization.current if fresh else await authorization.headers()
             due = min(monotonic() + self._timeout, call.due)
             sent = {**authorized, **headers} if headers else authorized

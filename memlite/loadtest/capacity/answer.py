@@ -156,7 +156,8 @@ _NEEDS = (
         ("memory", "file", "gcs", "valkey", "cluster", "server"),
     ),
     ("items must survive a crash", ("file", "gcs", "valkey")),
-    ("they must survive the loss of a machine, or several servers share them", ("gcs",)),
+    ("several servers must share them", ("gcs", "valkey")),
+    ("they must survive the loss of a machine", ("gcs",)),
 )
 
 

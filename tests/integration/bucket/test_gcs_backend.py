@@ -425,6 +425,21 @@ async def test_requests_carry_a_token(monkeypatch):
         assert tokens.refreshed == 2
 
 
+async def test_requests_go_by_the_clock_of_the_token(monkeypatch):
+    tokens = Tokens()
+
+    async def check(options):
+        return tokens
+
+    monkeypatch.setattr(startup, "check", check)
+    async with GcsEmulator(["bucket"], require_token=True) as emulator, opened(emulator) as one:
+        await put(one, b"key")
+        assert tokens.refreshed == 1
+        one._client.requests._authorization.clock = lambda: time.monotonic() + 3600.0
+        assert await value(one, b"key") == b"1"
+        assert tokens.refreshed == 2
+
+
 async def test_a_token_is_renewed_before_it_expires(monkeypatch):
     now = 0.0
     tokens = Tokens(3600.0)

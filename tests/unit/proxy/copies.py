@@ -38,6 +38,12 @@ class Server:
         flags, value, _ = self.item
         return b"VALUE k %b %d\r\n%b\r\nEND\r\n" % (flags, len(value), value)
 
+    def gets(self, _words: list[bytes], _value: bytes) -> bytes:
+        if self.item is None:
+            return b"END\r\n"
+        flags, value, unique = self.item
+        return b"VALUE k %b %d %d\r\n%b\r\nEND\r\n" % (flags, len(value), unique, value)
+
     def mg(self, words: list[bytes], _value: bytes) -> bytes:
         if self.item is None:
             return b"EN\r\n"

@@ -56,16 +56,13 @@ class Client:
 
 
 class Scene:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, nodes: int, *, seconds: float) -> None:
+    def __init__(self, nodes: int, *, seconds: float) -> None:
         self.time = Time()
         self.sent: list[tuple[str, bytes]] = []
-        monkeypatch.setattr(Node, "send", self._send)
         self.cluster = Cluster(
             topology_of(nodes), self.time, Access(60), strict=False, follows_within=seconds
         )
         self.client = Client()
-
-    def _send(self, request: bytes, receiver: Receiver) -> None: ...
 
     def ask(self, key: bytes, request: bytes) -> list[bytes]:
         """Send a request; return the replies so far."""
@@ -80,7 +77,7 @@ def topology_of(nodes: int) -> Topology:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Return two nodes, of which a third is going to take keys over."""
-    found = Scene(monkeypatch, 2, seconds=SECONDS)
+    found = Scene(2, seconds=SECONDS)
 
     def send(node: Node, request: bytes, receiver: Receiver) -> None:
         found.sent.append((node.name, request))
@@ -164,6 +161,43 @@ def test_a_flush_comes_after_changes_that_wait(scene: Scene) -> None:
     ]
 
 
+def test_a_flush_that_waits_goes_to_the_nodes_of_the_moment_it_is_carried_out(
+    scene: Scene,
+) -> None:
+    key = moving_key(2, 3)
+    scene.cluster.change(topology_of(3))
+    scene.ask(key, b"delete %b\r\n" % key)
+    for target in scene.cluster.targets:
+        target.send(b"flush_all\r\n", cast("Receiver", scene.client))
+    after = parse_nodes("127.0.0.1:1,127.0.0.1:3,127.0.0.1:4,127.0.0.1:5")
+    scene.cluster.change(after)
+    scene.time.passes(SECONDS)
+    flushed = [name for name, request in scene.sent if request == b"flush_all\r\n"]
+    assert flushed == [node.name for node in after.nodes]
+    assert len(scene.client.replies) == 2, "one to the change, one to the flush"
+
+
+def test_the_reply_to_a_flush_that_waited_is_the_error_of_one_node(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = b"SERVER_ERROR node 127.0.0.1:2: down\r\n"
+    key = moving_key(2, 3)
+    scene.cluster.change(topology_of(3))
+    scene.ask(key, b"delete %b\r\n" % key)
+    for target in scene.cluster.targets:
+        target.send(b"flush_all\r\n", cast("Receiver", scene.client))
+
+    def send(node: Node, _request: bytes, receiver: Receiver) -> None:
+        if node is scene.cluster.nodes[1]:
+            receiver.fail(bad)
+        else:
+            receiver.answer(b"OK\r\n")
+
+    monkeypatch.setattr(Node, "send", send)
+    scene.time.passes(SECONDS)
+    assert scene.client.replies[-1] == bad
+
+
 def test_too_many_are_refused(scene: Scene) -> None:
     key = moving_key(2, 3)
     scene.cluster.change(topology_of(3))
@@ -186,7 +220,7 @@ def test_a_move_is_known_to_all_before_it_ends(scene: Scene) -> None:
 
 
 def test_proxies_that_do_not_follow_a_store_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, 2, seconds=0.0)
+    scene = Scene(2, seconds=0.0)
     monkeypatch.setattr(Node, "send", lambda _node, _request, receiver: receiver.answer(b"x"))
     scene.cluster.change(topology_of(3))
     key = moving_key(2, 3)

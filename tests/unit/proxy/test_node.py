@@ -75,3 +75,11 @@ async def test_one_write_at_a_time_is_timed() -> None:
     assert node.service.count == 1
     assert all(outcome.replies == [b"END\r\n"] for outcome in outcomes)
     node.link_lost("over", down=True)
+
+
+async def test_a_node_that_has_left_says_so() -> None:
+    node, _ = served()
+    node.retire()
+    late = Outcome()
+    node.send(b"get k\r\n", late)
+    assert late.replies == [b"SERVER_ERROR node 127.0.0.1:1: has left the cluster\r\n"]

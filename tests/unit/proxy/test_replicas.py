@@ -221,6 +221,29 @@ def test_a_hold_at_the_primary_is_removed_when_its_change_must_be_over(flags: by
         assert servers[0].item is None
 
 
+@pytest.mark.parametrize("name", [b"get", b"gets"])
+def test_a_hold_at_the_primary_is_removed_by_a_read_of_several_keys(name: bytes) -> None:
+    servers = [Server(), Server()]
+    servers[0].left = 26
+    proxy = Proxy(servers)
+    for _ in range(2):  # of which one may ask the replica first
+        servers[0].execute(HOLD)
+        client = proxy.ask(b"%b k k\r\n" % name)
+        proxy.run()
+        assert client.replies == [b"END\r\n"]
+        assert servers[0].item is None
+
+
+def test_a_read_of_several_keys_fails_while_a_hold_at_the_primary_may_be_needed() -> None:
+    servers = [Server(), Server()]
+    servers[0].execute(HOLD)
+    proxy = Proxy(servers)
+    client = proxy.ask(b"gets k k\r\n")
+    proxy.run()
+    assert client.replies == [ODD]
+    assert servers[0].item is not None
+
+
 @pytest.mark.parametrize(
     ("request_", "reply"), [(INCR, b"NOT_FOUND\r\n"), (ADD.replace(b"add", b"set"), b"STORED\r\n")]
 )
