@@ -23,6 +23,7 @@ from memlite.loadtest.files import load
 from memlite.loadtest.launching import Launch
 from memlite.loadtest.multigets.measuring import complete
 from memlite.loadtest.multigets.runs import Settings
+from memlite.loadtest.pool import Pool
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.remote.machine import Access, RemoteMachine, reached
 from memlite.loadtest.results import Placed
@@ -257,7 +258,8 @@ def test_a_sweep_and_gets_of_several_keys_on_several_machines(there: Sshd, tmp_p
     with reached(machines):
         sweeps = Sweeps(replace(wanted, sweeps=wanted.sweeps[:1]), tmp_path, machines)
         connection = machines[0]._connection
-        measured = sweeps.measure({}, StudyProgress(ProgressDisplay()))
+        with Pool(1) as pool:
+            measured = sweeps.measure(StudyProgress(ProgressDisplay()), pool)
         assert machines[0]._connection is connection  # one for the whole study
         found = placements(measured)
         assert {name: one.machine for name, one in found["2 nodes, direct"].items()} == {
