@@ -6,9 +6,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from memlite.cli.main import main
 from memlite.core.errors import ConfigError
 from memlite.loadtest.kept import Kept, Slot
 from memlite.loadtest.levels import Level
+from tests.support.ports import unused_port
 from tests.unit.loadtest.samples import results
 
 ONE = Slot(0, Level(2), 1)
@@ -69,3 +71,62 @@ def test_one_process_measures_for_a_folder(tmp_path: Path) -> None:
     refused = pytest.raises(ConfigError, match=f"--out {tmp_path}: another process measures there")
     with kept.locked(), refused, Kept(tmp_path, SETTINGS).locked():
         pass
+
+
+def test_repetitions_without_their_settings_are_not_taken(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, SETTINGS)
+    with kept.locked():
+        kept.begin({})
+        kept.keep(ONE, MEASURED)
+    (tmp_path / "repetitions" / "run.json").unlink()
+    other = Kept(tmp_path, {"workload": {"keys": 50}})
+    with other.locked():
+        other.begin({})
+        assert other.find(ONE) is None
+        assert other.count() == 0
+
+
+def test_settings_are_removed_after_the_repetitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(tmp_path, SETTINGS)
+    with kept.locked():
+        kept.begin({})
+        kept.keep(ONE, MEASURED)
+    settings, unlink = tmp_path / "repetitions" / "run.json", Path.unlink
+
+    def note(path: Path, *, missing_ok: bool = False) -> None:
+        assert settings.exists()
+        unlink(path, missing_ok=missing_ok)
+        noted.append(path.name)
+
+    noted: list[str] = []
+    monkeypatch.setattr(Path, "unlink", note)
+    kept.remove()
+    assert noted == [ONE.name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "repetitions").write_bytes(b"")
+    problem = r"repetitions/\.lock cannot be written: "
+    with pytest.raises(ConfigError, match=problem), Kept(tmp_path, SETTINGS).locked():
+        pass
+
+
+def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, folder = Kept(tmp_path, SETTINGS), tmp_path / "repetitions"
+    command = ["bench", "run", f"127.0.0.1:{unused_port()}", "--out", str(tmp_path), "--quiet"]
+    with kept.locked():
+        kept.begin({})
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert before.keys() == {".lock", "run.json", "systems.json"}
+        assert main(command) == 64
+        assert "another process measures there" in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        kept.keep(ONE, MEASURED)
+    assert main(command) == 64  # the other options
+    assert "has an unfinished run with other options" in capsys.readouterr().err
+    assert kept.find(ONE) is not None

@@ -18,6 +18,12 @@ def test_a_folder_is_measured_for_by_one_process(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(ConfigError, match=r"\.lock cannot be written: "), locked(tmp_path):
+        pass
+
+
 def test_systems_that_differ_are_named(tmp_path: Path) -> None:
     assert systems(tmp_path, measuring=False) == []
     assert systems(tmp_path, measuring=True) == [(machine(), versions())]
