@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO, Self
 
 import psutil
@@ -96,7 +97,12 @@ class Target:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         pass
 
     @property
@@ -299,8 +305,13 @@ class LaunchedServer(Target):
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *details: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
 
     def _url(self, stack: contextlib.ExitStack) -> str:
         """Return the backend, as a `Launch` has it; start the emulator of a bucket."""
