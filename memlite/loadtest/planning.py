@@ -31,8 +31,8 @@ __all__ = ["machines_of", "new_folder", "plan_of", "prepare", "settings_of"]
 # The options that change neither what is measured nor how.
 _IRRELEVANT = frozenset(
     (
-        *("machines", "mix_systems", "no_report", "out", "ports", "prices", "quiet"),
-        *("remote_memlite", "ssh", "title", "usual_clients"),
+        *("machine", "machines", "mix_systems", "no_report", "out", "ports", "prices"),
+        *("quiet", "remote_memlite", "ssh", "title", "usual_clients"),
     )
 )
 # Default bounds of the search for the knee.
@@ -215,6 +215,11 @@ def _places(options: argparse.Namespace, machines: Sequence[RemoteMachine]) -> S
         raise ConfigError("bench: --hosts is for the machines of clusters: use --cluster as well")
     if found and options.data_dir:
         raise ConfigError("bench: --data-dir is on this machine, and nodes are on those of --hosts")
+    if found and "trace" in dict(options.proxy_option):
+        raise ConfigError(
+            "bench: --proxy-option trace is a file of this machine, and proxies are on those of "
+            "--hosts"
+        )
     return found or (HERE,)
 
 

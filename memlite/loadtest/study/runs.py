@@ -11,11 +11,11 @@ from memlite.loadtest.experiment import Plan, run
 from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
+from memlite.loadtest.options.hosts import without_access
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
 from memlite.loadtest.remote.machine import RemoteMachine
 from memlite.loadtest.results import Results
-from memlite.loadtest.study.common import without_access
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
 from memlite.loadtest.sweep import with_saturation
@@ -118,6 +118,8 @@ class Sweeps:
             (level.clients, level.rate) for level in plan.levels
         }:
             raise ConfigError(f"bench: {path} was measured in another way; choose another folder")
+        # There are some if it was killed after it had saved the results.
+        self._kept(sweep).remove()
         return results
 
 

@@ -99,6 +99,12 @@ def test_an_interrupted_sweep_keeps_the_repetitions_that_are_complete(tmp_path: 
     assert len(measured.saturation) == 2
     assert list(measured.command)[-1].startswith("--")
     assert "--clients=1,3,4" in measured.command
+    # As if it had been killed after it had saved the results.
+    kept.mkdir()
+    for name, content in parts.items():
+        (kept / name).write_bytes(content)
+    assert sweeps.missing() == {sweep: 0}
+    assert not kept.exists()
 
 
 @pytest.mark.slow

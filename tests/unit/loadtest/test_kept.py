@@ -10,6 +10,8 @@ from memlite.cli.main import main
 from memlite.core.errors import ConfigError
 from memlite.loadtest.kept import Kept, Slot
 from memlite.loadtest.levels import Level
+from memlite.loadtest.options import parse
+from memlite.loadtest.planning import plan_of, settings_of
 from tests.support.ports import unused_port
 from tests.unit.loadtest.samples import results
 
@@ -130,3 +132,14 @@ def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
     assert main(command) == 64  # the other options
     assert "has an unfinished run with other options" in capsys.readouterr().err
     assert kept.find(ONE) is not None
+
+
+def test_what_is_only_for_the_report_may_change() -> None:
+    def settings(*more: str) -> object:
+        arguments = ["run", "h:1", *more]
+        options = parse(arguments)
+        assert options is not None
+        return settings_of(plan_of(options, arguments, Path()), options)
+
+    assert settings("--machine=c4-standard-2", "--title=x", "--quiet") == settings()
+    assert settings("--keys=5") != settings()
