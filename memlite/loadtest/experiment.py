@@ -185,7 +185,7 @@ class _Run:
         self._display.expect_measurements(len(missing))
         if len(missing) < len(slots):
             there = len(slots) - len(missing)
-            self._display.message(f"{there} of {len(slots)} repetitions are there already")
+            self._display.message(f"{there} of {len(slots)} repetitions have already been measured")
         needed = {one.level.value_size for one in missing}
         preloaded_size = None
         for slot in slots:

@@ -47,7 +47,7 @@ class Slot:
 
 
 class Kept:
-    """The repetitions of a run that are finished, so that whatever ends it loses none of them.
+    """The finished repetitions of a run, saved so that an interruption loses none of them.
 
     Args:
         out: the folder of the run; they are in a folder in it.
@@ -77,8 +77,8 @@ class Kept:
         found = sum(1 for _ in self._files())
         if found and before != self._settings:
             raise ConfigError(
-                f"bench: --out {self._out} has an unfinished run with other options; repeat those "
-                "to go on with it, or choose another folder"
+                f"bench: --out {self._out} has an unfinished run with other options; use the same "
+                "options to continue it, or choose another folder"
             )
         return found
 

@@ -51,14 +51,14 @@ def locked(folder: Path, named: Path | None = None) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(
-                f"bench: --out {named or folder}: another process measures there"
+                f"bench: --out {named or folder}: another process is measuring in this folder"
             ) from None
         yield
 
 
 def goes_on(folder: Path) -> str:
     """Return how to go on, for a message."""
-    return f"the same command with --out {folder} goes on"
+    return f"run the same command with --out {folder} to continue"
 
 
 def interrupted(folder: Path, *, left: int) -> str:

@@ -35,7 +35,7 @@ def parse_common(backend: str, others: Sequence[str]) -> argparse.Namespace:
     for name in _names(others):
         if name in _SET_BY_THE_STUDY:
             hint = ": use --backend" if name == "backends" else ""
-            raise ConfigError(f"bench: study: --{name} is what the study itself sets{hint}")
+            raise ConfigError(f"bench: study: --{name} is set by the study itself{hint}")
         if name in _OF_NO_USE:
             raise ConfigError(
                 f"bench: study: --{name} is not for a study, which measures servers that it starts "

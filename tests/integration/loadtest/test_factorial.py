@@ -56,7 +56,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
         shown = process.stderr.read()
         assert process.wait() == 130
     assert shown.startswith("run 1 of 8: clients ")
-    goes_on = f"the same command with --out {folder} goes on"
+    goes_on = f"run the same command with --out {folder} to continue"
     assert shown.endswith(f"memlite: bench: interrupted; {goes_on}\n")
     before = runs(folder)
     assert 2 <= len(before) < 8
@@ -65,7 +65,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     after = runs(folder)
     assert sorted(after) == [f"{a}.{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]
     assert before.items() <= after.items()
-    assert done.stderr.startswith(f"{len(before)} of 8 runs are there already\n")
+    assert done.stderr.startswith(f"{len(before)} of 8 runs have already been measured\n")
     check(folder, done.stdout)
     assert bench(*COMMAND, "--out", folder).stdout == done.stdout
     assert runs(folder) == after
@@ -194,7 +194,7 @@ def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) ->
         path.unlink()
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert "another process measures there" in bench(*command).stderr
+        assert "another process is measuring in this folder" in bench(*command).stderr
     assert bench(*command).returncode == 0
 
 

@@ -45,7 +45,9 @@ def test_other_options_are_refused_only_if_there_is_something_to_lose(tmp_path: 
     with other.locked():
         other.begin({"server": "1.6.40"})
         other.keep(ONE, MEASURED)
-    with pytest.raises(ConfigError, match=r"has an unfinished run with other options; repeat"):
+    with pytest.raises(
+        ConfigError, match=r"has an unfinished run with other options; use the same"
+    ):
         kept.count()
     with pytest.raises(ConfigError, match=r"another system: server 1\.6\.40, now 1\.6\.41; choose"):
         other.begin({"server": "1.6.41"})
@@ -70,7 +72,9 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 def test_one_process_measures_for_a_folder(tmp_path: Path) -> None:
     kept = Kept(tmp_path, SETTINGS)
-    refused = pytest.raises(ConfigError, match=f"--out {tmp_path}: another process measures there")
+    refused = pytest.raises(
+        ConfigError, match=f"--out {tmp_path}: another process is measuring in this folder"
+    )
     with kept.locked(), refused, Kept(tmp_path, SETTINGS).locked():
         pass
 
@@ -126,7 +130,7 @@ def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         assert before.keys() == {".lock", "run.json", "systems.json"}
         assert main(command) == 64
-        assert "another process measures there" in capsys.readouterr().err
+        assert "another process is measuring in this folder" in capsys.readouterr().err
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         kept.keep(ONE, MEASURED)
     assert main(command) == 64  # the other options

@@ -11,7 +11,7 @@ from memlite.loadtest.resuming import differences, locked, systems
 
 
 def test_a_folder_is_measured_for_by_one_process(tmp_path: Path) -> None:
-    refused = pytest.raises(ConfigError, match="another process measures there")
+    refused = pytest.raises(ConfigError, match="another process is measuring in this folder")
     with locked(tmp_path), refused, locked(tmp_path):
         pass
     with locked(tmp_path):
