@@ -41,6 +41,7 @@ __all__ = [
     "LaunchedServer",
     "RunningServer",
     "Target",
+    "largest_item",
     "parse_address",
     "parse_backend",
 ]
@@ -49,6 +50,8 @@ BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED)
 """Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
 
 _STOP_SECONDS = 30.0
+# What an item takes besides its value, so that values of a megabyte can be measured.
+_ITEM_OVERHEAD = 4096
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
 _KINDS = {"gs": "gcs", **dict.fromkeys(("valkeys", "redis", "rediss"), "valkey")}
@@ -256,6 +259,11 @@ class LaunchSettings:
     memory: int = 1024
     item_size: int = MEGABYTE
     options: tuple[Given, ...] = ()
+
+
+def largest_item(value_size: int) -> int:
+    """Return an `item_size` that has room for a value of so many bytes, a megabyte at least."""
+    return max(MEGABYTE, value_size) + _ITEM_OVERHEAD
 
 
 class LaunchedServer(Target):

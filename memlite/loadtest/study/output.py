@@ -21,7 +21,7 @@ __all__ = ["FORMAT", "SWEEPS", "check", "keep", "runs_of", "save"]
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
 SWEEPS: Final = "sweeps"
-"""The folder of the sweeps, each of which has a folder in it, and that one for each load."""
+"""The folder of the sweeps; each has a folder of its own in it."""
 
 
 def runs_of(path: Path, workload: str) -> list[Results]:

@@ -202,6 +202,13 @@ def test_runs_without_a_success_have_nothing_to_analyse() -> None:
     one = dataclasses.replace(results(), points=results().points[:1])
     assert problem_of(one) == ""
     assert problem_of(results(clients=())) == "no operation has succeeded"
+    first, second, *_ = results().points
+    failed = [dataclasses.replace(one, errors={"timeout": 3}) for one in second.repetitions]
+    silent = dataclasses.replace(second, response={}, repetitions=failed)
+    found = problem_of(dataclasses.replace(one, points=(first, silent)))
+    assert found == f"no operation has succeeded at {silent.clients} clients (timeout)"
+    found = problem_of(dataclasses.replace(one, points=(silent,)))
+    assert found == "no operation has succeeded (timeout)"
 
 
 @pytest.fixture
