@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import TracebackType
 from typing import Final, Self
 
 from memlite.client.address import Address
@@ -126,8 +127,13 @@ class Cluster(Target):
         starting = [started(place, launch, folder) for place in self._of_proxies]
         self._proxies = stack.enter_context(together(starting))
 
-    def __exit__(self, *details: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
 
     @property
     def connections_per_client(self) -> int:

@@ -135,24 +135,26 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     kept = Kept(folder, settings_of(plan, options), mixed=options.mix_systems)
     kept.count()  # refuses those of another run before anything starts
     prepare(folder)
-    try:
-        with kept.locked(), progress_display(quiet=options.quiet) as display:
-            results = run(plan, display, kept)
+    # Around what removes: who does not get the lock leaves the files of who has it alone.
+    with kept.locked():
+        try:
+            with progress_display(quiet=options.quiet) as display:
+                results = run(plan, display, kept)
             # Before the analysis, so that nothing that goes wrong there costs them.
             save(results, folder)
             if not results.partial:
                 kept.remove()
-    except BaseException as error:
-        if kept.count():
-            if isinstance(error, KeyboardInterrupt):
-                sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
-                return _EXIT_INTERRUPTED
+        except BaseException as error:
+            if kept.count():
+                if isinstance(error, KeyboardInterrupt):
+                    sys.stderr.write(f"memlite: bench: interrupted; {goes_on(folder)}\n")
+                    return _EXIT_INTERRUPTED
+                raise
+            # Nothing was saved: remove the empty directory.
+            kept.remove()
+            with contextlib.suppress(OSError):
+                folder.rmdir()
             raise
-        # Nothing was saved: remove the empty directory.
-        kept.remove()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        raise
     try:
         return _analyse(results, options, folder, prices, machines)
     except KeyboardInterrupt:

@@ -120,7 +120,7 @@ class _Run:
     def run(self, pool: Pool | None) -> Results:
         plan, started, clock = self._plan, time.time(), time.monotonic()
         infos: list[TargetInfo] = []
-        partial, failure, mixed = False, "", ""
+        ended_early, failure, mixed = False, "", ""
         with contextlib.ExitStack() as stack:
             self._display.start_step("starting")
             raise_file_limit(plan.most_connections, plan.workers)
@@ -136,18 +136,18 @@ class _Run:
             try:
                 self._measure_all()
             except (Interrupted, KeyboardInterrupt):
-                partial = True
+                ended_early = True
                 if not self._measured:
                     raise KeyboardInterrupt from None
             except StartError as error:
-                partial, failure = True, str(error).removeprefix("bench: ")
+                ended_early, failure = True, str(error).removeprefix("bench: ")
                 if not self._measured:
                     raise
         return Results(
             title=plan.title,
             started=round(min([started, *self._starts()]), 3),
             seconds=round(time.monotonic() - clock, 3),
-            partial=partial,
+            partial=ended_early,
             command=plan.command,
             seed=plan.seed,
             client=plan.client,
@@ -185,7 +185,7 @@ class _Run:
         self._display.expect_measurements(len(missing))
         if len(missing) < len(slots):
             there = len(slots) - len(missing)
-            self._display.message(f"{there} of {len(slots)} repetitions are there already")
+            self._display.message(f"{there} of {len(slots)} repetitions have already been measured")
         needed = {one.level.value_size for one in missing}
         preloaded_size = None
         for slot in slots:

@@ -47,7 +47,7 @@ class Slot:
 
 
 class Kept:
-    """The repetitions of a run that are finished, so that whatever ends it loses none of them.
+    """The finished repetitions of a run, saved so that an interruption loses none of them.
 
     Args:
         out: the folder of the run; they are in a folder in it.
@@ -77,8 +77,8 @@ class Kept:
         found = sum(1 for _ in self._files())
         if found and before != self._settings:
             raise ConfigError(
-                f"bench: --out {self._out} has an unfinished run with other options; repeat those "
-                "to go on with it, or choose another folder"
+                f"bench: --out {self._out} has an unfinished run with other options; use the same "
+                "options to continue it, or choose another folder"
             )
         return found
 
@@ -93,7 +93,6 @@ class Kept:
         Raises:
             ConfigError: one does, or a file cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
         with locked(self._folder, self._out):
             yield
 
@@ -107,13 +106,18 @@ class Kept:
             How the systems differ on which the run is measured; empty if it is one.
 
         Raises:
-            ConfigError: there are repetitions of another system, or of another version.
+            ConfigError: there are repetitions of another system, or of another version; or a file
+                cannot be written.
         """
+        fresh = not self.count()
+        if fresh:
+            # Any that are there have lost their settings, and may be of a run with other options.
+            self._remove_repetitions()
         found = systems(
             self._folder,
             measuring=True,
             servers=servers,
-            fresh=not self.count(),
+            fresh=fresh,
             mixed=self._mixed,
             named=self._out,
         )
@@ -139,4 +143,13 @@ class Kept:
 
     def remove(self) -> None:
         """Remove all of them: they are in the results of the run."""
+        with contextlib.suppress(ConfigError):
+            self._remove_repetitions()  # before their settings, should it be interrupted
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _remove_repetitions(self) -> None:
+        for path in self._files():
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise ConfigError(f"bench: {path} cannot be removed: {error.strerror}") from None

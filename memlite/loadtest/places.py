@@ -11,6 +11,7 @@ import psutil
 
 from memlite.core.errors import StartError
 from memlite.loadtest.launching import Launch, last_line, launched
+from memlite.loadtest.mounts import file_system
 from memlite.loadtest.results import Placed
 from memlite.loadtest.usage import Counted
 from memlite.testing.process import ServerProcess
@@ -57,7 +58,7 @@ class Place(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End what was started there, when everybody who entered it has left."""
+        """Stop everything that was started there once its last user has left."""
 
     @property
     def placed(self) -> Placed | None:
@@ -109,7 +110,8 @@ class _Here:
     def start(self, launch: Launch, folder: Path) -> Iterator[Started]:
         with launched(launch, folder) as (running, own):
             process = psutil.Process(running.process.pid)
-            yield _StartedHere(launch.name, running, process, _file_system(own))
+            mounts = ((one.mountpoint, one.fstype) for one in psutil.disk_partitions(all=True))
+            yield _StartedHere(launch.name, running, process, file_system(own, mounts))
 
 
 HERE: Final[Place] = _Here()
@@ -146,13 +148,3 @@ def in_turn(places: Sequence[Place], nodes: int, proxies: int) -> tuple[list[Pla
     """
     chosen = [places[number % len(places)] for number in range(nodes + proxies)]
     return chosen[:nodes], chosen[nodes:]
-
-
-def _file_system(path: Path) -> str:
-    """Return the type of the file system that holds `path`."""
-    mount_point, kind = "", "unknown"
-    for part in psutil.disk_partitions(all=True):
-        contains = str(path.resolve()).startswith(part.mountpoint)
-        if contains and len(part.mountpoint) >= len(mount_point):
-            mount_point, kind = part.mountpoint, part.fstype
-    return kind

@@ -10,7 +10,6 @@ from typing import Any
 
 from memlite.client.credentials import read_login, read_tls
 from memlite.client.tls import TlsSettings
-from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.clusters import clusters
 from memlite.loadtest.defaults import PROXIED
@@ -22,7 +21,13 @@ from memlite.loadtest.options import PASSWORD_VARIABLE
 from memlite.loadtest.places import HERE, Place
 from memlite.loadtest.pool import default_workers
 from memlite.loadtest.remote.machine import Access, RemoteMachine
-from memlite.loadtest.targets import LaunchSettings, Target, parse_address, parse_backend
+from memlite.loadtest.targets import (
+    LaunchSettings,
+    Target,
+    largest_item,
+    parse_address,
+    parse_backend,
+)
 from memlite.loadtest.workload import Workload
 from memlite.loadtest.workload_files import as_dict, load_workload, validate
 
@@ -31,8 +36,8 @@ __all__ = ["machines_of", "new_folder", "plan_of", "prepare", "settings_of"]
 # The options that change neither what is measured nor how.
 _IRRELEVANT = frozenset(
     (
-        *("machines", "mix_systems", "no_report", "out", "ports", "prices", "quiet"),
-        *("remote_memlite", "ssh", "title", "usual_clients"),
+        *("machine", "machines", "mix_systems", "no_report", "out", "ports", "prices"),
+        *("quiet", "remote_memlite", "ssh", "title", "usual_clients"),
     )
 )
 # Default bounds of the search for the knee.
@@ -40,8 +45,6 @@ _MAX_CLIENTS = 1024
 _MAX_RATE = 1_000_000
 # How many connections the servers that it starts accept, unless there are to be more clients.
 _CONNECTIONS = 8192
-# What an item takes besides its value, so that values of a megabyte can be measured.
-_ITEM_OVERHEAD = 4096
 
 
 def plan_of(
@@ -215,6 +218,11 @@ def _places(options: argparse.Namespace, machines: Sequence[RemoteMachine]) -> S
         raise ConfigError("bench: --hosts is for the machines of clusters: use --cluster as well")
     if found and options.data_dir:
         raise ConfigError("bench: --data-dir is on this machine, and nodes are on those of --hosts")
+    if found and "trace" in dict(options.proxy_option):
+        raise ConfigError(
+            "bench: --proxy-option trace is a file of this machine, and proxies are on those of "
+            "--hosts"
+        )
     return found or (HERE,)
 
 
@@ -234,7 +242,7 @@ def _targets(
         options.gcs_read_latency,
         options.gcs_write_latency,
         connections=max(_CONNECTIONS, *options.clients),
-        item_size=max(MEGABYTE, *(options.value_size or [0])) + _ITEM_OVERHEAD,
+        item_size=largest_item(max(options.value_size or [0])),
         options=tuple(options.server_option),
     )
     if options.data_dir and not options.data_dir.is_dir():

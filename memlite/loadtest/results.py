@@ -621,7 +621,7 @@ class Results:
         version: `VERSION`.
         title: the report's title.
         started: start time, unix time.
-        seconds: duration of the whole run; of one that was interrupted, from when it went on.
+        seconds: duration of the whole run; of a resumed run, since it was resumed.
         partial: whether the run ended early.
         command: the command line.
         seed: the seed of all randomness.
@@ -639,8 +639,8 @@ class Results:
         saturation: where each target saturates, for each size of values that was measured with two
             numbers of clients or more.
         failure: why the run ended early, if the user did not interrupt it.
-        mixed: how the systems differ that it was measured on, if it was interrupted and went on
-            with another one.
+        mixed: how the systems it was measured on differ, if it was interrupted and continued on
+            another.
     """
 
     title: str

@@ -34,25 +34,31 @@ def locked(folder: Path, named: Path | None = None) -> Iterator[None]:
     """Keep other processes from measuring for the same folder.
 
     Args:
-        folder: has the lock.
+        folder: has the lock; created if missing.
         named: the folder that the user knows, if that is another.
 
     Raises:
-        ConfigError: one does.
+        ConfigError: one does, or the lock's file cannot be written.
     """
-    with (folder / ".lock").open("w") as file:
+    path = folder / ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise ConfigError(f"bench: {path} cannot be written: {error.strerror}") from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(
-                f"bench: --out {named or folder}: another process measures there"
+                f"bench: --out {named or folder}: another process is measuring in this folder"
             ) from None
         yield
 
 
 def goes_on(folder: Path) -> str:
     """Return how to go on, for a message."""
-    return f"the same command with --out {folder} goes on"
+    return f"run the same command with --out {folder} to continue"
 
 
 def interrupted(folder: Path, *, left: int) -> str:

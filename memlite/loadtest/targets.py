@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO, Self
 
 import psutil
@@ -40,6 +41,7 @@ __all__ = [
     "LaunchedServer",
     "RunningServer",
     "Target",
+    "largest_item",
     "parse_address",
     "parse_backend",
 ]
@@ -48,6 +50,8 @@ BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED)
 """Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
 
 _STOP_SECONDS = 30.0
+# What an item takes besides its value, so that values of a megabyte can be measured.
+_ITEM_OVERHEAD = 4096
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
 _KINDS = {"gs": "gcs", **dict.fromkeys(("valkeys", "redis", "rediss"), "valkey")}
@@ -96,7 +100,12 @@ class Target:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         pass
 
     @property
@@ -252,6 +261,11 @@ class LaunchSettings:
     options: tuple[Given, ...] = ()
 
 
+def largest_item(value_size: int) -> int:
+    """Return an `item_size` that has room for a value of so many bytes, a megabyte at least."""
+    return max(MEGABYTE, value_size) + _ITEM_OVERHEAD
+
+
 class LaunchedServer(Target):
     """A memlite of this version, or a memcached, launched for the measurement and then stopped.
 
@@ -299,8 +313,13 @@ class LaunchedServer(Target):
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *details: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
 
     def _url(self, stack: contextlib.ExitStack) -> str:
         """Return the backend, as a `Launch` has it; start the emulator of a bucket."""

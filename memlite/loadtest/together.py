@@ -3,11 +3,13 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from types import TracebackType
 from typing import TypeVar
 
 __all__ = ["together"]
 
 T = TypeVar("T")
+Details = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 @contextlib.contextmanager
@@ -24,12 +26,17 @@ def together(
 
     Raises:
         Exception: that of the first context that could not be entered, once the others that could
-            have been left again.
+            have been left again; or, if nothing went wrong before, that of the first that could not
+            be left.
     """
+    details: Details = (None, None, None)
     with ThreadPoolExecutor(max(1, len(contexts))) as threads:
         entering = [threads.submit(one.__enter__) for one in contexts]
         try:
             yield [one.result() for one in entering]
+        except BaseException as error:
+            details = type(error), error, error.__traceback__
+            raise
         finally:
             # The user may have interrupted it: what starts meanwhile is to be stopped as well.
             wait(entering)
@@ -38,5 +45,9 @@ def together(
                 for context, one in zip(contexts, entering, strict=True)
                 if one.exception() is None
             ]
-            for leaving in [threads.submit(one.__exit__, None, None, None) for one in entered]:
-                leaving.result()
+            leaving = [threads.submit(one.__exit__, *details) for one in entered]
+            wait(leaving)
+            # What went wrong before says more than what could then not be left.
+            if details[1] is None:
+                for one in leaving:
+                    one.result()

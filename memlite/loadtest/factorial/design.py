@@ -12,6 +12,7 @@ from memlite.core.errors import ConfigError
 from memlite.lab.factorial_result import Levels
 from memlite.loadtest.factorial.factors import Factor, given, parse_factors
 from memlite.loadtest.files import write
+from memlite.loadtest.options.hosts import without_access
 
 __all__ = ["DESIGN_NAME", "Design", "Run", "design_of", "keep", "save_design"]
 
@@ -90,10 +91,10 @@ class Design:
         return ["compare", *self.common, *filter(None, chosen), "--repetitions=1", seed]
 
     def content(self) -> dict[str, Any]:
-        """Return what its file says about it."""
+        """Return what its file says about it, which is what is measured."""
         return {
             "factors": [{"name": one.name, "levels": list(one.levels)} for one in self.factors],
-            "options": list(self.common),
+            "options": without_access(self.common),
             "repetitions": self.repetitions,
             "seed": self.seed,
         }

@@ -40,7 +40,7 @@ class RunProgress:
         self._missing, self._begun = missing, time.monotonic()
         self._bar.expect_measurements(missing)
         if missing < total:
-            self._message(f"{total - missing} of {total} runs are there already")
+            self._message(f"{total - missing} of {total} runs have already been measured")
 
     def start_run(self, description: str) -> None:
         """Start a run."""

@@ -179,7 +179,7 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
     if not (path / JSON_NAME).exists():
         return None
     results, plan = with_checks(load(path)), _plan(design, one, folder)
-    if results.partial or problem_of(results):
+    if results.partial or len(results.points) != 1 or problem_of(results):
         return None
     (level,), (point,) = plan.levels, results.points
     workload = json.loads(json.dumps(as_dict(plan.workload)))  # as it is read back
@@ -194,8 +194,11 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
 
 def problem_of(results: Results) -> str:
     """Return why results have nothing to analyse; empty if they have."""
-    points = results.points
-    if len(points) == 1 and "all" in points[0].response and points[0].response["all"].count:
-        return ""
-    errors = ", ".join(error for point in points for error in point.errors)
-    return "no operation has succeeded" + (f" ({errors})" if errors else "")
+    if not results.points:
+        return "no operation has succeeded"
+    for point in results.points:
+        if "all" not in point.response or not point.response["all"].count:
+            load = f" at {point.clients} clients" if len(results.points) > 1 else ""
+            errors = f" ({', '.join(point.errors)})" if point.errors else ""
+            return f"no operation has succeeded{load}{errors}"
+    return ""

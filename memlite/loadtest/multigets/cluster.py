@@ -4,6 +4,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Final, Self
 
 from memlite.client.address import Address
@@ -81,8 +82,13 @@ class TracedCluster(Target):
         for number, node in enumerate(self._nodes, 1):
             yield f'[[nodes]]\nname = "node-{number}"\naddress = "{Address.of(node.address)}"\n'
 
-    def __exit__(self, *details: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
 
     def check(self) -> None:
         """Check that all nodes and the proxy are still running."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import StartError
 from memlite.loadtest.measure import measure
 from memlite.loadtest.messages import Task
@@ -22,7 +21,7 @@ from memlite.loadtest.multigets.runs import (
 from memlite.loadtest.places import HERE, Place
 from memlite.loadtest.pool import Interrupted, Pool
 from memlite.loadtest.progress import ProgressDisplay
-from memlite.loadtest.targets import LaunchSettings
+from memlite.loadtest.targets import LaunchSettings, largest_item
 from memlite.loadtest.workload import Keys, Load, Values, Workload
 
 __all__ = ["WARM_UP", "complete", "missing"]
@@ -30,8 +29,6 @@ __all__ = ["WARM_UP", "complete", "missing"]
 WARM_UP: Final = 0.25
 """How long load is not measured before each measurement, in seconds."""
 _TRACE = "trace.csv"
-# What an item takes besides its value, so that values of a megabyte can be measured.
-_ITEM_OVERHEAD = 4096
 
 
 def complete(
@@ -112,7 +109,7 @@ def _measure_missing(
     launch = LaunchSettings(
         folder,
         connections=settings.clients + 64,
-        item_size=max(MEGABYTE, settings.value_size) + _ITEM_OVERHEAD,
+        item_size=largest_item(settings.value_size),
         options=settings.options,
     )
     try:

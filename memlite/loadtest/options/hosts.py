@@ -1,10 +1,14 @@
 """Options about the machines on which clusters are started."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from memlite.loadtest import option_values as values
 
-__all__ = ["add_hosts"]
+__all__ = ["add_hosts", "without_access"]
+
+# How other machines are reached: not what is measured.
+_ACCESS: Final = ("--ssh", "--remote-memlite", "--ports")
 
 
 def add_hosts(add: Callable[..., object]) -> None:
@@ -34,3 +38,18 @@ def add_hosts(add: Callable[..., object]) -> None:
         metavar="FIRST:LAST",
         help="the ports to listen on there, which a firewall lets through (default: any)",
     )
+
+
+def without_access(arguments: Sequence[str]) -> list[str]:
+    """Return the options without how other machines are reached, which may change.
+
+    Args:
+        arguments: options of ``compare``.
+    """
+    found, skip = [], False
+    for text in arguments:
+        name, equals, _ = text.partition("=")
+        if not skip and name not in _ACCESS:
+            found.append(text)
+        skip = not skip and name in _ACCESS and not equals
+    return found

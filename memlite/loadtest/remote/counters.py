@@ -1,10 +1,11 @@
 """What processes and a machine have used so far, as Linux tells without further packages."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["file_system", "machine_times", "process_counters"]
+__all__ = ["machine_times", "mounts", "process_counters"]
 
 _PROC = Path("/proc")
 
@@ -43,18 +44,18 @@ def process_counters(pid: int) -> tuple[float, int, dict[int, float]] | None:
         return None
 
 
-def file_system(path: Path) -> str:
-    """Return the type of the file system that holds `path`."""
-    mount_point, kind = "", "unknown"
+def mounts() -> list[tuple[str, str]]:
+    """Return where file systems are mounted, and their types; empty if Linux does not tell."""
     try:
-        lines = (_PROC / "self" / "mounts").read_text(encoding="utf-8").splitlines()
+        lines = (_PROC / "self" / "mounts").read_bytes().splitlines()
     except OSError:
-        return kind
-    for line in lines:
-        _, point, found, *_ = line.split(" ")
-        if str(path.resolve()).startswith(point) and len(point) >= len(mount_point):
-            mount_point, kind = point, found
-    return kind
+        return []
+    return [(_unescaped(point), kind.decode()) for _, point, kind, *_ in map(bytes.split, lines)]
+
+
+def _unescaped(point: bytes) -> str:
+    """Return the path that Linux writes with octal numbers in place of spaces."""
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), point))
 
 
 def _time(folder: Path) -> float:

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from memlite.core import signals
+from memlite.core.build import running_build
 from memlite.core.errors import ConfigError, StartError
 from memlite.core.version import __version__
 from memlite.loadtest.launching import LOOPBACK, Launch, last_line, launched
 from memlite.loadtest.machine import machine
-from memlite.loadtest.remote.counters import file_system, machine_times, process_counters
+from memlite.loadtest.mounts import file_system
+from memlite.loadtest.remote.counters import machine_times, mounts, process_counters
 from memlite.testing.process import ServerProcess
 
 __all__ = ["PATIENCE", "serve"]
@@ -102,7 +104,12 @@ class _Launcher:
         """Return what the load tester should know first."""
         # Of ssh: the client's address and port, and those here.
         _, _, address, *_ = [*os.environ.get("SSH_CONNECTION", "").split(" "), "", "", ""]
-        return {"memlite": __version__, "address": address, "machine": machine()}
+        return {
+            "memlite": __version__,
+            "build": running_build(),
+            "address": address,
+            "machine": machine(),
+        }
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the reply to a request."""
@@ -130,7 +137,7 @@ class _Launcher:
         self._stack.push(own)
         pid = running.process.pid
         self._running[pid] = launch.name, running, own, folder
-        return {"pid": pid, "port": running.port, "disk": file_system(folder)}
+        return {"pid": pid, "port": running.port, "disk": file_system(folder, mounts())}
 
     def _free_port(self) -> int:
         """Return a port to listen on; 0 for any.

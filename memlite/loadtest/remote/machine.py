@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
+from memlite.core.build import running_build
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
 from memlite.loadtest.launching import Launch
@@ -128,10 +129,12 @@ class RemoteMachine:
 
     def _begin(self) -> None:
         found = self._connection.greeting()
-        if found["memlite"] != __version__:
+        there = f"{found['memlite']} ({found.get('build', 'unknown')})"
+        here = f"{__version__} ({running_build()})"  # as `memlite --version` says
+        if there != here:
             raise StartError(
-                f"bench: {self.host}: memlite is version {found['memlite']} there and "
-                f"{__version__} here; install the same"
+                f"bench: {self.host}: memlite is version {there} there and {here} here; install "
+                "the same"
             )
         machine = found["machine"]
         self._placed = Placed(self.host, int(machine["cores"]), str(machine["cpu"]))

@@ -7,13 +7,11 @@ from typing import Final
 from memlite.core.errors import ConfigError
 from memlite.loadtest.options import compare_options, parse
 
-__all__ = ["parse_common", "without_access"]
+__all__ = ["parse_common"]
 
 _SET_BY_THE_STUDY: Final = frozenset(
     ("backends", "cluster", "in-flight", "mix", "paths", "proxies", "proxy-option", "workload")
 )
-# How other machines are reached: not what is measured.
-_ACCESS: Final = ("--ssh", "--remote-memlite", "--ports")
 # What its models, or its gets of several keys, do not know, and what is for servers that run.
 _OF_NO_USE: Final = frozenset(
     (
@@ -37,7 +35,7 @@ def parse_common(backend: str, others: Sequence[str]) -> argparse.Namespace:
     for name in _names(others):
         if name in _SET_BY_THE_STUDY:
             hint = ": use --backend" if name == "backends" else ""
-            raise ConfigError(f"bench: study: --{name} is what the study itself sets{hint}")
+            raise ConfigError(f"bench: study: --{name} is set by the study itself{hint}")
         if name in _OF_NO_USE:
             raise ConfigError(
                 f"bench: study: --{name} is not for a study, which measures servers that it starts "
@@ -48,21 +46,6 @@ def parse_common(backend: str, others: Sequence[str]) -> argparse.Namespace:
         raise ConfigError("bench: --help belongs before other options")
     if len(found.value_size or [0]) > 1:
         raise ConfigError("bench: study: --value-size: one size, not several")
-    return found
-
-
-def without_access(arguments: Sequence[str]) -> list[str]:
-    """Return the options without how other machines are reached, which may change.
-
-    Args:
-        arguments: options of ``compare``.
-    """
-    found, skip = [], False
-    for text in arguments:
-        name, equals, _ = text.partition("=")
-        if not skip and name not in _ACCESS:
-            found.append(text)
-        skip = not skip and name in _ACCESS and not equals
     return found
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
+from memlite.loadtest.cells import UNKNOWN
 from memlite.loadtest.report.tables import Column, Table
 from memlite.loadtest.results import Placed, Results
 from memlite.loadtest.study.design import Sweep
 
 __all__ = ["names_of", "placements", "table_of_machines"]
-
-_NONE = "–"
 
 
 def placements(measured: Mapping[Sweep, Results]) -> dict[str, Mapping[str, Placed]]:
@@ -48,4 +47,4 @@ def table_of_machines(placed: Mapping[str, Mapping[str, Placed]]) -> Table:
 
 def _cells(names: list[str], placed: Mapping[str, Placed]) -> Iterator[str]:
     for name in names:
-        yield ", ".join(one for one, where in placed.items() if where.machine == name) or _NONE
+        yield ", ".join(one for one, where in placed.items() if where.machine == name) or UNKNOWN

@@ -42,7 +42,7 @@ class Measured:
         gets: the measurements of gets of several keys.
         multigets: sharded against from one node, by their size.
         models: the models of some targets: the title of each, and what they say.
-        mixed: how the systems differ that it was measured on; empty if it was one.
+        mixed: how the systems it was measured on differ; empty if it was one.
     """
 
     study: Study

@@ -10,8 +10,8 @@ import orjson
 from memlite.core.errors import ConfigError
 from memlite.loadtest.files import JSON_NAME, load, write
 from memlite.loadtest.models.output import as_document
+from memlite.loadtest.options.hosts import without_access
 from memlite.loadtest.results import Results
-from memlite.loadtest.study.common import without_access
 from memlite.loadtest.study.design import Study
 from memlite.loadtest.study.machines import placements
 from memlite.loadtest.study.measured import Measured, answer, doubts
@@ -21,7 +21,7 @@ __all__ = ["FORMAT", "SWEEPS", "check", "keep", "runs_of", "save"]
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
 SWEEPS: Final = "sweeps"
-"""The folder of the sweeps, each of which has a folder in it, and that one for each load."""
+"""The folder of the sweeps; each has a folder of its own in it."""
 
 
 def runs_of(path: Path, workload: str) -> list[Results]:

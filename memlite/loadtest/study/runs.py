@@ -8,14 +8,15 @@ from pathlib import Path
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import Plan, run
+from memlite.loadtest.factorial.runs import problem_of
 from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
+from memlite.loadtest.options.hosts import without_access
 from memlite.loadtest.planning import plan_of
 from memlite.loadtest.pool import Pool
 from memlite.loadtest.remote.machine import RemoteMachine
 from memlite.loadtest.results import Results
-from memlite.loadtest.study.common import without_access
 from memlite.loadtest.study.design import Study, Sweep
 from memlite.loadtest.study.progress import StudyProgress
 from memlite.loadtest.sweep import with_saturation
@@ -87,7 +88,7 @@ class Sweeps:
             results = run(self._plan(sweep), progress, kept, pool)
             if results.partial and not results.failure:
                 raise KeyboardInterrupt
-            if problem := results.failure or _problem(results):
+            if problem := results.failure or problem_of(results):
                 raise StartError(f"bench: {sweep.name}: {problem}")
             results = with_saturation(with_checks(results))
             save(results, self.folder / sweep.name)
@@ -118,17 +119,10 @@ class Sweeps:
             (level.clients, level.rate) for level in plan.levels
         }:
             raise ConfigError(f"bench: {path} was measured in another way; choose another folder")
+        # There are some if it was killed after it had saved the results.
+        self._kept(sweep).remove()
         return results
 
 
 def _measurements(plan: Plan) -> int:
     return len(plan.levels) * len(plan.targets) * plan.workload.load.repetitions
-
-
-def _problem(results: Results) -> str:
-    """Return why results have nothing to analyse; empty if they have."""
-    for point in results.points:
-        if "all" not in point.response or not point.response["all"].count:
-            errors = ", ".join(point.errors)
-            return f"no operation has succeeded at {point.clients} clients ({errors})"
-    return ""

@@ -56,7 +56,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
         shown = process.stderr.read()
         assert process.wait() == 130
     assert shown.startswith("run 1 of 8: clients ")
-    goes_on = f"the same command with --out {folder} goes on"
+    goes_on = f"run the same command with --out {folder} to continue"
     assert shown.endswith(f"memlite: bench: interrupted; {goes_on}\n")
     before = runs(folder)
     assert 2 <= len(before) < 8
@@ -65,7 +65,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     after = runs(folder)
     assert sorted(after) == [f"{a}.{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]
     assert before.items() <= after.items()
-    assert done.stderr.startswith(f"{len(before)} of 8 runs are there already\n")
+    assert done.stderr.startswith(f"{len(before)} of 8 runs have already been measured\n")
     check(folder, done.stdout)
     assert bench(*COMMAND, "--out", folder).stdout == done.stdout
     assert runs(folder) == after
@@ -194,7 +194,7 @@ def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) ->
         path.unlink()
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert "another process measures there" in bench(*command).stderr
+        assert "another process is measuring in this folder" in bench(*command).stderr
     assert bench(*command).returncode == 0
 
 
@@ -202,6 +202,13 @@ def test_runs_without_a_success_have_nothing_to_analyse() -> None:
     one = dataclasses.replace(results(), points=results().points[:1])
     assert problem_of(one) == ""
     assert problem_of(results(clients=())) == "no operation has succeeded"
+    first, second, *_ = results().points
+    failed = [dataclasses.replace(one, errors={"timeout": 3}) for one in second.repetitions]
+    silent = dataclasses.replace(second, response={}, repetitions=failed)
+    found = problem_of(dataclasses.replace(one, points=(first, silent)))
+    assert found == f"no operation has succeeded at {silent.clients} clients (timeout)"
+    found = problem_of(dataclasses.replace(one, points=(silent,)))
+    assert found == "no operation has succeeded (timeout)"
 
 
 @pytest.fixture

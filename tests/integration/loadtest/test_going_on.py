@@ -70,12 +70,15 @@ def test_a_run_goes_on_in_the_middle_of_a_load(memlite, tmp_path, number):
     assert REPETITIONS < len(before) < 2 * REPETITIONS
     assert (folder / "results.json").exists() == (number == signal.SIGINT)
     if number == signal.SIGINT:
-        assert f"partial results were saved; the same command with --out {folder} goes on" in errors
+        assert (
+            f"partial results were saved; run the same command with --out {folder} to continue"
+            in errors
+        )
 
     done = subprocess.run(command(memlite, folder), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     there, total = len(before), 2 * REPETITIONS
-    assert f"{there} of {total} repetitions are there already\n" in done.stderr
+    assert f"{there} of {total} repetitions have already been measured\n" in done.stderr
     assert f"[{total - there}/{total - there}]" in done.stderr  # only those that were missing
     document = orjson.loads((folder / "results.json").read_bytes())
     assert not document["partial"]

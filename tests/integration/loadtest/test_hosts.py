@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -18,11 +19,14 @@ pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 import psutil
 
+from memlite.core.build import running_build
 from memlite.core.errors import StartError
+from memlite.core.version import __version__
 from memlite.loadtest.files import load
 from memlite.loadtest.launching import Launch
 from memlite.loadtest.multigets.measuring import complete
 from memlite.loadtest.multigets.runs import Settings
+from memlite.loadtest.pool import Pool
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.remote.machine import Access, RemoteMachine, reached
 from memlite.loadtest.results import Placed
@@ -145,10 +149,29 @@ def test_ports_are_of_the_range_and_one_that_is_taken_is_passed_over(there: Sshd
         (
             MACHINES[0],
             {"memlite": ("printf", "%s\\n", json.dumps({"memlite": "0.0.1"}))},
-            "memlite is version 0.0.1 there and .* here; install the same",
+            r"memlite is version 0.0.1 \(unknown\) there and .* here; install the same",
+        ),
+        (
+            MACHINES[0],
+            {
+                "memlite": (
+                    "printf",
+                    "%s\\n",
+                    json.dumps({"memlite": __version__, "build": "other"}),
+                )
+            },
+            rf"{re.escape(__version__)} \(other\) there and .* \({running_build()}\) here",
         ),
     ],
-    ids=["unreachable", "missing", "other program", "ends", "no ssh", "other version"],
+    ids=[
+        "unreachable",
+        "missing",
+        "other program",
+        "ends",
+        "no ssh",
+        "other version",
+        "other build",
+    ],
 )
 def test_what_is_wrong_is_said_in_a_line(
     there: Sshd, host: str, changes: dict[str, tuple[str, ...]], said: str
@@ -257,7 +280,8 @@ def test_a_sweep_and_gets_of_several_keys_on_several_machines(there: Sshd, tmp_p
     with reached(machines):
         sweeps = Sweeps(replace(wanted, sweeps=wanted.sweeps[:1]), tmp_path, machines)
         connection = machines[0]._connection
-        measured = sweeps.measure({}, StudyProgress(ProgressDisplay()))
+        with Pool(1) as pool:
+            measured = sweeps.measure(StudyProgress(ProgressDisplay()), pool)
         assert machines[0]._connection is connection  # one for the whole study
         found = placements(measured)
         assert {name: one.machine for name, one in found["2 nodes, direct"].items()} == {

@@ -44,7 +44,7 @@ def test_an_interrupted_run_is_completed(tmp_path: Path) -> None:
         assert process.stderr is not None
         shown = process.stderr.read()
         assert process.wait() == 130, shown
-    assert shown.endswith(f"interrupted; the same command with --out {folder} goes on\n")
+    assert shown.endswith(f"interrupted; run the same command with --out {folder} to continue\n")
     before = saved(folder)
     assert 2 <= len(before) < 8
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
@@ -138,5 +138,7 @@ def test_one_process_measures_in_a_folder(
 ) -> None:
     with locked(tmp_path):
         assert main(["bench", *COMMAND, "--out", str(tmp_path)]) == 64
-    assert f"--out {tmp_path}: another process measures there" in capsys.readouterr().err
+    assert (
+        f"--out {tmp_path}: another process is measuring in this folder" in capsys.readouterr().err
+    )
     assert not (tmp_path / "multigets.json").exists()

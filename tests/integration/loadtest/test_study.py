@@ -99,6 +99,12 @@ def test_an_interrupted_sweep_keeps_the_repetitions_that_are_complete(tmp_path: 
     assert len(measured.saturation) == 2
     assert list(measured.command)[-1].startswith("--")
     assert "--clients=1,3,4" in measured.command
+    # As if it had been killed after it had saved the results.
+    kept.mkdir()
+    for name, content in parts.items():
+        (kept / name).write_bytes(content)
+    assert sweeps.missing() == {sweep: 0}
+    assert not kept.exists()
 
 
 @pytest.mark.slow
@@ -119,7 +125,7 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         shown += process.stderr.readlines()
         assert process.wait() == 130
     assert re.fullmatch(r"150 measurements and the report: about \d+ min \d+ s\n", shown[0])
-    goes_on = f"the same command with --out {folder} goes on"
+    goes_on = f"run the same command with --out {folder} to continue"
     assert shown[-1] == f"memlite: bench: interrupted; {goes_on}\n"
     before = sweeps(folder)
     assert len(before) >= 2
@@ -174,7 +180,7 @@ def check_what_ends_early(command: list[str], folder: Path) -> None:
     assert done.returncode not in (0, 1, 130), done.stderr
     (said,) = done.stderr.splitlines()
     assert "unheard-of" in said
-    assert said.endswith(f"; the same command with --out {folder} goes on")
+    assert said.endswith(f"; run the same command with --out {folder} to continue")
     assert str(folder / "experiment") not in said
     # Later this is another system.
     path = folder / "systems.json"

@@ -1,9 +1,11 @@
 """Factors and designs: which options they set, and in what order runs are made."""
 
+from pathlib import Path
+
 import pytest
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.factorial.design import design_of
+from memlite.loadtest.factorial.design import design_of, keep
 from memlite.loadtest.factorial.factors import given, parse_factors
 
 
@@ -73,3 +75,17 @@ def test_runs_are_in_random_order_and_the_same_each_time() -> None:
         *("compare", "--backends", "memory", "--keys", "50", "--clients=4", "--pipeline=8"),
         *("--repetitions=1", "--seed=8"),
     ]
+
+
+def test_an_experiment_goes_on_when_machines_are_reached_in_another_way(tmp_path: Path) -> None:
+    path = tmp_path / "factorial.json"
+    hosts = ["--servers=2", "--hosts=a,b"]
+
+    def check(*others: str) -> None:
+        keep(path, design_of(["clients=1,2"], [*hosts, *others], 2, 7))
+
+    check("--ssh=ssh -i key", "--ports", "7:9")
+    check("--ssh=ssh -i other", "--remote-memlite", "/opt/memlite")
+    check()
+    with pytest.raises(ConfigError, match="has the runs of another experiment"):
+        check("--keys=50")

@@ -4,17 +4,25 @@ import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 from memlite.core.errors import ConfigError
+from memlite.loadtest.clusters import clusters
+from memlite.loadtest.launching import Launch
 from memlite.loadtest.options import parse
+from memlite.loadtest.options.hosts import without_access
 from memlite.loadtest.places import HERE, in_turn
 from memlite.loadtest.planning import machines_of, plan_of
 from memlite.loadtest.remote.machine import Access, RemoteMachine
 from memlite.loadtest.results import Placed, ServerUse
 from memlite.loadtest.scaling import machine_shares
-from memlite.loadtest.study.common import parse_common, without_access
+from memlite.loadtest.study.common import parse_common
 from memlite.loadtest.study.machines import names_of, table_of_machines
+from memlite.loadtest.targets import LaunchSettings
 
 
 def places(count: int) -> list[RemoteMachine]:
@@ -75,6 +83,10 @@ def test_how_machines_are_reached() -> None:
         (["--hosts", "a", "--ports", "1:70000", "--cluster", "1"], "not ports"),
         (["--hosts", "a", "--ssh", "", "--cluster", "1"], "must not be empty"),
         (["--hosts", "a", "--cluster", "1", "--data-dir", "/"], "--data-dir is on this machine"),
+        (
+            ["--hosts", "a", "--cluster", "1", "--proxy-option", "trace=x"],
+            "--proxy-option trace is a file of this machine, and proxies are on those of --hosts",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(arguments: list[str], said: str) -> None:
@@ -103,3 +115,36 @@ def test_processes_on_a_machine_share_its_cores() -> None:
         ["2 nodes, proxied", "node-1, proxy", "node-2"],
         ["1 node", "–", "node-1"],
     ]
+
+
+class Told:
+    """A place that starts nothing, and keeps what its contexts are told when they are left."""
+
+    placed = None
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def start(self, launch: Launch, folder: Path) -> Iterator[Any]:
+        try:
+            yield SimpleNamespace(address=("127.0.0.1", 1), process=None, disk="ext4")
+        except BaseException as error:
+            self.errors.append(error)
+            raise
+
+
+def test_what_ends_a_measurement_is_told_to_the_places_of_all_processes(tmp_path: Path) -> None:
+    place, interrupted = Told(), KeyboardInterrupt()
+    (cluster,) = clusters(
+        [2], ["proxied"], [1], ["memory"], LaunchSettings(tmp_path), places=[place]
+    )
+    with pytest.raises(KeyboardInterrupt), cluster:
+        raise interrupted
+    assert place.errors == [interrupted] * 3

@@ -11,10 +11,16 @@ from memlite.loadtest.resuming import differences, locked, systems
 
 
 def test_a_folder_is_measured_for_by_one_process(tmp_path: Path) -> None:
-    refused = pytest.raises(ConfigError, match="another process measures there")
+    refused = pytest.raises(ConfigError, match="another process is measuring in this folder")
     with locked(tmp_path), refused, locked(tmp_path):
         pass
     with locked(tmp_path):
+        pass
+
+
+def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(ConfigError, match=r"\.lock cannot be written: "), locked(tmp_path):
         pass
 
 

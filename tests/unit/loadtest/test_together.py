@@ -33,8 +33,10 @@ def test_if_one_fails_the_others_are_left() -> None:
     @contextlib.contextmanager
     def works() -> Iterator[None]:
         entered.set()
-        yield
-        left.append("left")
+        try:
+            yield
+        finally:
+            left.append("left")
 
     @contextlib.contextmanager
     def fails() -> Iterator[None]:
@@ -47,7 +49,37 @@ def test_if_one_fails_the_others_are_left() -> None:
     assert left == ["left"]
 
 
-def test_an_error_inside_ends_all() -> None:
+def test_an_error_inside_ends_all_and_is_what_they_are_told() -> None:
+    told: list[BaseException] = []
+    interrupted = KeyboardInterrupt()
+
+    @contextlib.contextmanager
+    def one() -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            told.append(error)
+            raise
+
+    with pytest.raises(KeyboardInterrupt), together([one(), one()]):
+        raise interrupted
+    assert told == [interrupted] * 2
+
+
+@contextlib.contextmanager
+def cannot_be_left() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        raise ValueError("no")
+
+
+def test_an_error_of_leaving_does_not_replace_the_one_before() -> None:
+    with pytest.raises(KeyboardInterrupt), together([cannot_be_left(), cannot_be_left()]):
+        raise KeyboardInterrupt
+
+
+def test_all_are_left_before_an_error_of_leaving_is_raised() -> None:
     left: list[str] = []
 
     @contextlib.contextmanager
@@ -55,9 +87,9 @@ def test_an_error_inside_ends_all() -> None:
         yield
         left.append("left")
 
-    with pytest.raises(KeyboardInterrupt), together([one(), one()]):
-        raise KeyboardInterrupt
-    assert left == ["left"] * 2
+    with pytest.raises(ValueError, match="no"), together([cannot_be_left(), one()]):
+        pass
+    assert left == ["left"]
 
 
 def test_nothing() -> None:
