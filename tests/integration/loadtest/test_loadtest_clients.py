@@ -191,6 +191,25 @@ async def test_open_loop_measures_the_wait_for_a_connection(server):
     assert sum(count for value, count in service.items() if value > 100_000) == 4
 
 
+async def test_open_loop_ends_although_requests_are_due_faster_than_they_are_noted(server):
+    server.replies = dict.fromkeys(range(10_000))  # none
+    recorder = Recorder()
+    clients = TextClients(Settings(server.address, 2, timeout=0.5), get, recorder)
+    await clients.connect()
+    began = perf_counter_ns()
+    recorder.begin(began)
+    due = iter(range(1_000_000))  # all of them by the time when the first thousand are noted
+    clients.start_at(due, began)
+    noted = next(due) - 1
+    assert noted < 10_000, "not even the end is looked for before all are noted"
+    clients.stop()
+    await asyncio.wait_for(clients.drained(), 60)
+    await clients.close()
+    # What could not be sent within the timeout has failed.
+    assert recorder.counts.errors == {"timeout": noted}
+    assert recorder.occupancy.number == 0
+
+
 @pytest.mark.alone
 @patiently
 async def test_closed_loop_omits_requests_during_a_stall(server):
