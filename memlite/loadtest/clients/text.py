@@ -5,7 +5,7 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING
 
 from memlite.client.address import Address
@@ -69,9 +69,10 @@ class TextClients:
         self._arrivals: Iterator[int] = iter(())
         self._next = 0
         self._began = 0
-        # When it last looked for arrivals in vain, and the last reply by then, in nanoseconds; or
-        # since when it sleeps until shortly before the next.
+        # When it last looked for arrivals in vain, with the processor time and the last reply by
+        # then, in nanoseconds; or since when it sleeps until shortly before the next.
         self._polled = 0
+        self._used = 0
         self._seen = 0
         self._asleep = 0
         self._ended = 0  # when it was told to stop, in nanoseconds
@@ -159,12 +160,14 @@ class TextClients:
             self._loop.call_later((left - _NEAR / 2) / 1e9, self._dispatch)
         else:
             self._polled, self._seen = now, self.recorder.last
+            self._used = process_time_ns()
             self._loop.call_soon(self._dispatch)
 
     def _note_idleness(self, now: int) -> None:
         """Count the time since it last looked for arrivals, if there was nothing to do."""
         if self._polled and self._next > now and self._seen == self.recorder.last:
             self.recorder.polled += now - self._polled
+            self.recorder.spun += process_time_ns() - self._used
         elif self._asleep:
             self.recorder.slept += now - self._asleep
         self._polled = self._asleep = 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import ClassVar
@@ -9,6 +10,7 @@ from typing import ClassVar
 import pytest
 from pymemcache import Client
 
+from memlite.loadtest.clients import text
 from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.clients.settings import Settings
@@ -208,6 +210,19 @@ async def test_open_loop_ends_although_requests_are_due_faster_than_they_are_not
     # What could not be sent within the timeout has failed.
     assert recorder.counts.errors == {"timeout": noted}
     assert recorder.occupancy.number == 0
+
+
+async def test_polling_for_arrivals_counts_as_the_processor_time_it_took(server, monkeypatch):
+    """It is less than the time that passed if another program had the core."""
+    monkeypatch.setattr(text, "process_time_ns", itertools.count(0, 5).__next__)
+    recorder = Recorder()
+    clients = TextClients(Settings(server.address, 2), get, recorder)
+    await clients.connect()
+    recorder.begin(perf_counter_ns())
+    clients.start_at(iter(range(0, 150_000_000, 1_500_000)), perf_counter_ns())
+    await asyncio.wait_for(clients.drained(), 60)
+    await clients.close()
+    assert 0 < recorder.spun < recorder.polled
 
 
 @pytest.mark.alone
