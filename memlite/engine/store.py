@@ -209,6 +209,25 @@ class StoreEngine(MetaEngine):
             counters.add(counted)
             raise
 
+    def uncounted(self, run: Callable[[], _Result]) -> _Result:
+        """Carry out a read without counting it or showing it to observers.
+
+        A read that is repeated counts as what it was at first, even if the item has changed since.
+
+        Args:
+            run: carries out the command on this engine.
+
+        Raises:
+            CommandError: the command failed.
+        """
+        counters, observed = self.counters, self.observed
+        self.counters, self.observed = self._counted, False
+        try:
+            return run()
+        finally:
+            self._counted.take()
+            self.counters, self.observed = counters, observed
+
     def _begin_writes(
         self, access: Access, keys: Sequence[bytes], items: Mapping[bytes, Item | Record]
     ) -> list[Awaitable[object]]:

@@ -142,13 +142,13 @@ def exact_mva(
     """
     _check(stations, clients, think_time)
     delays = _delays(stations, clients, think_time)
-    queues = [one for one in stations if one.servers]
-    throughput = _throughputs(functools.reduce(_with_station, queues, delays))
+    queues = {number: one for number, one in enumerate(stations) if one.servers}
+    throughput = _throughputs(functools.reduce(_with_station, queues.values(), delays))
     lengths = [
-        _lengths(one, [other for other in queues if other is not one], delays)
+        _lengths(one, [other for at, other in queues.items() if at != number], delays)
         if one.servers
         else throughput * one.demand
-        for one in stations
+        for number, one in enumerate(stations)
     ]
     return [
         _state(stations, total, think_time, rate, of_total)

@@ -132,6 +132,7 @@ class Recorder:
             nanoseconds.
         polled: in an open loop, for how long the worker has looked for the next arrival and found
             nothing to do, in nanoseconds.
+        spun: the processor time that this took, in nanoseconds: less if the worker was preempted.
         slept: in an open loop, for how long it has slept until shortly before the next arrival.
         until: in an open loop, when the last request was due, or would have been; 0 before.
         occupancy: in an open loop, counts the requests in the system.
@@ -154,7 +155,7 @@ class Recorder:
         self.lateness: Tally = {}
         self.counts = Counts()
         self.thought = 0
-        self.polled = self.slept = self.until = 0
+        self.polled = self.spun = self.slept = self.until = 0
         self._recording = Recording(began=now, interval=self._interval)
         self._waiting: deque[tuple[int, dict[str, Tally], int, int]] = deque()
         self._number = 0

@@ -200,7 +200,7 @@ class _Measurement:
 
     def _end(self, cpu: float) -> Recording:
         # To wait for the next arrival is no work, although it occupies the processor.
-        used = process_time() - cpu - self._recorder.polled / 1e9
+        used = process_time() - cpu - self._recorder.spun / 1e9
         self._pipe.send(MeasurementEnded())
         recording = self._recorder.end()
         recording.cpu = recording.busiest = max(0.0, used)

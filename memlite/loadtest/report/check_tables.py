@@ -70,7 +70,7 @@ def _busy(shares: Sequence[float | None]) -> str:
 
 def _law_cells(laws: Sequence[LawCheck], point: Point) -> dict[str, str]:
     if not laws:
-        names = ("throughput", "response", "think", "predicted", "difference")
+        names = ("throughput", "response", "think", "by_law", "by_little", "difference")
         return {"clients": count(point.clients), **dict.fromkeys(names, UNKNOWN)}
     number = len(laws)
     return {
@@ -78,7 +78,8 @@ def _law_cells(laws: Sequence[LawCheck], point: Point) -> dict[str, str]:
         "throughput": plain(sum(one.throughput for one in laws) / number, unit=PER_SECOND),
         "response": microseconds(sum(one.response_time for one in laws) / number),
         "think": microseconds(sum(one.think_time for one in laws) / number),
-        "predicted": microseconds(sum(one.predicted for one in laws) / number),
+        "by_law": microseconds(sum(one.predicted for one in laws) / number),
+        "by_little": UNKNOWN,
         "difference": _difference([one for one in laws if one.holds is not None]),
     }
 
@@ -90,7 +91,8 @@ def _little_cells(laws: Sequence[LittleCheck]) -> dict[str, str]:
         "throughput": plain(sum(one.throughput for one in laws) / number, unit=PER_SECOND),
         "response": microseconds(sum(one.response_time for one in laws) / number),
         "think": UNKNOWN,
-        "predicted": plain(sum(one.predicted for one in laws) / number, _requests, "requests"),
+        "by_law": UNKNOWN,
+        "by_little": plain(sum(one.predicted for one in laws) / number, _requests, "requests"),
         "difference": _difference([one for one in laws if one.holds is not None]),
     }
 

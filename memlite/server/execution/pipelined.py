@@ -25,10 +25,11 @@ _log = logging.getLogger("memlite")
 _Reply: TypeAlias = tuple[list[Part], Later | None]
 _Attempt: TypeAlias = Attempt[_Reply]
 
+_NOTHING: _Reply = ([], None)
+
 # Limits at which a connection stops reading: the commands in progress, their keys, and the bytes of
 # replies that are waiting for an earlier one. The parser submits a turn's commands at a time, so
 # each limit may be exceeded by one turn's worth.
-_NOTHING: _Reply = ([], None)
 _MAX_COMMANDS = 64
 _MAX_KEYS = 256
 _MAX_WAITING_BYTES = 4 * 1024 * 1024
@@ -64,6 +65,7 @@ class _Request:
         keys: the keys among its arguments.
         access: what it must read before it runs.
         observer: is notified of its progress; None if it is not observed.
+        counted: whether it has been carried out, and so counted, but its reply had no room.
         replies: the reply, once the command is done.
         size: the size of the reply in bytes, once the command is done.
         done: whether the command is done.
@@ -71,7 +73,8 @@ class _Request:
     """
 
     __slots__ = (
-        "access", "arguments", "command", "done", "keys", "observer", "replies", "size", "waiting",
+        "access", "arguments", "command", "counted", "done", "keys", "observer", "replies", "size",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +90,7 @@ class _Request:
         self.keys = keys
         self.access = access
         self.observer = observer
+        self.counted = False
         self.replies: list[Part] = []
         self.size = 0
         self.done = False
@@ -271,6 +275,7 @@ class PipelinedExecutor:
             writes = attempt.writes
             if not writes and not self._fits(request, attempt.result):
                 attempt = None  # it is read again when there is room
+                request.counted = True
             elif not writes:
                 self._finish(request, self._engine.confirm(attempt))
                 return
@@ -314,6 +319,10 @@ class PipelinedExecutor:
             commands.out = out  # a large reply must not be kept until the next command
         return replies, later
 
+    def _run_again(self, request: _Request) -> _Reply:
+        """Repeat a read whose reply had no room, without counting it again."""
+        return self._engine.uncounted(partial(self._run, request))
+
     def _written(self, request: _Request, attempt: _Attempt, write: asyncio.Future[object]) -> None:
         # Nothing is raised and caught here: the traceback of an exception that a local variable
         # refers to is a reference cycle, which would keep the connection alive.
@@ -344,14 +353,15 @@ class PipelinedExecutor:
                     if not request.access.conditional:
                         raise
             if reply is None:
-                run = partial(self._run, request)
+                run = partial(self._run_again if request.counted else self._run, request)
                 reply = await engine.carry_out(request.access, request.keys, run)
                 while not self._fits(request, reply):
                     size = sum(map(len, reply[0]))
                     reply = _NOTHING  # the values are not kept
                     await self._room.wait(request, size)
+                    again = partial(self._run_again, request)
                     try:
-                        reply = await engine.carry_out(request.access, request.keys, run)
+                        reply = await engine.carry_out(request.access, request.keys, again)
                     finally:
                         self._room.kept(size)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`

@@ -11,11 +11,11 @@ _ALWAYS: Final = 128 * 1024
 
 
 class ReplyRoom:
-    """Makes reads wait whose replies there is no room for, and that are to be made once more then.
+    """Makes reads wait until there is room for their replies; they are then carried out again.
 
-    How large a reply is, is known when it is there. It is dropped if it does not fit, for a read
-    can be repeated. The one whose turn it is to be sent fits as soon as the peer reads, so that all
-    of them come to an end.
+    The size of a reply is known only once it has been read. It is dropped if it does not fit, for a
+    read can be repeated. The one whose turn it is to be sent fits as soon as the peer reads, so
+    that all of them come to an end.
 
     Args:
         limit: bytes of replies that may wait for an earlier one, and bytes that the peer may have
@@ -29,7 +29,7 @@ class ReplyRoom:
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self.waiting = 0
-        self._promised = 0  # to reads that are made once more
+        self._promised = 0  # to reads that are carried out again
         self.short: dict[Hashable, tuple[int, asyncio.Future[None]]] = {}
 
     def fits(self, size: int, unread: int, *, first: bool) -> bool:

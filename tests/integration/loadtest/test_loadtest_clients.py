@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import ClassVar
@@ -9,6 +10,7 @@ from typing import ClassVar
 import pytest
 from pymemcache import Client
 
+from memlite.loadtest.clients import text
 from memlite.loadtest.clients.admission import RefusedError
 from memlite.loadtest.clients.pacing import arrivals
 from memlite.loadtest.clients.settings import Settings
@@ -189,6 +191,38 @@ async def test_open_loop_measures_the_wait_for_a_connection(server):
     # The requests themselves took as long as the service time, except for four that met the stall.
     assert percentile(service, 0.98) < 20_000
     assert sum(count for value, count in service.items() if value > 100_000) == 4
+
+
+async def test_open_loop_ends_although_requests_are_due_faster_than_they_are_noted(server):
+    server.replies = dict.fromkeys(range(10_000))  # none
+    recorder = Recorder()
+    clients = TextClients(Settings(server.address, 2, timeout=0.5), get, recorder)
+    await clients.connect()
+    began = perf_counter_ns()
+    recorder.begin(began)
+    due = iter(range(1_000_000))  # all of them by the time when the first thousand are noted
+    clients.start_at(due, began)
+    noted = next(due) - 1
+    assert noted < 10_000, "not even the end is looked for before all are noted"
+    clients.stop()
+    await asyncio.wait_for(clients.drained(), 60)
+    await clients.close()
+    # What could not be sent within the timeout has failed.
+    assert recorder.counts.errors == {"timeout": noted}
+    assert recorder.occupancy.number == 0
+
+
+async def test_polling_for_arrivals_counts_as_the_processor_time_it_took(server, monkeypatch):
+    """It is less than the time that passed if another program had the core."""
+    monkeypatch.setattr(text, "process_time_ns", itertools.count(0, 5).__next__)
+    recorder = Recorder()
+    clients = TextClients(Settings(server.address, 2), get, recorder)
+    await clients.connect()
+    recorder.begin(perf_counter_ns())
+    clients.start_at(iter(range(0, 150_000_000, 1_500_000)), perf_counter_ns())
+    await asyncio.wait_for(clients.drained(), 60)
+    await clients.close()
+    assert 0 < recorder.spun < recorder.polled
 
 
 @pytest.mark.alone

@@ -1,5 +1,6 @@
 """``memlite bench models``: what it writes, and what it refuses."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from memlite.cli.main import main
 from memlite.lab import Station
 from memlite.loadtest.files import save
 from memlite.loadtest.models.output import COLUMNS
-from tests.unit.loadtest.models.synthetic import CLIENTS, points, results
+from tests.unit.loadtest.models.synthetic import CLIENTS, SECONDS, points, results
+from tests.unit.loadtest.models.test_traces import queue_rows, write
 
 
 @pytest.mark.slow
@@ -30,6 +32,25 @@ def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [name for name in pictures if "dark" not in name] == [
         f"models-1-one-{kind}.png" for kind in ("response-time", "throughput", "utilisation")
     ]
+
+
+@pytest.mark.slow
+def test_a_trace_goes_into_the_models(tmp_path: Path) -> None:
+    """Two workers of a proxy that take 10 ms each become a station."""
+    measured = points("p", [Station("w", 0.01, 2)], lambda _: {"server": 1e-5}, clients=[1, 2])
+    rows = [
+        row
+        for one in measured
+        for repetition in one.repetitions
+        for row in queue_rows(repetition.started, SECONDS, one.clients, 2, [0.01] * 500)
+    ]
+    write(tmp_path / "trace.csv", rows)
+    save(results(measured), tmp_path)
+    out = tmp_path / "out"
+    trace = str(tmp_path / "trace.csv")
+    assert main(["bench", "models", str(tmp_path), "--trace", trace, "--out", str(out)]) == 0
+    with (out / "models.csv").open(newline="") as file:
+        assert "M/M/2 of proxy's workers" in {row["model"] for row in csv.DictReader(file)}
 
 
 @pytest.mark.parametrize(

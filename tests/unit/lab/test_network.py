@@ -49,6 +49,13 @@ def test_one_station_is_a_queue(
     assert state.stations[0].utilisation == pytest.approx(queue.utilisation)
 
 
+def test_one_object_for_several_equal_stations() -> None:
+    one = Station("s", 1.0)
+    state = exact_mva([one] * 3, 5)[-1]
+    assert state == exact_mva([Station("s", 1.0) for _ in range(3)], 5)[-1]
+    assert [found.residence_time for found in state.stations] == pytest.approx([7 / 3] * 3)
+
+
 @given(STATIONS, st.integers(1, 40), st.floats(0, 20))
 @settings(max_examples=25)
 def test_laws_and_bounds(stations: list[Station], clients: int, think_time: float) -> None:

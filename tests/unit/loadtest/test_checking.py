@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
+from memlite.loadtest.cells import Cell
 from memlite.loadtest.checking import check, doubts, with_checks
 from memlite.loadtest.files import load, save
 from memlite.loadtest.measure import repetition_of
@@ -103,7 +104,8 @@ def test_littles_law_in_an_open_loop():
     made = results(clients=(1,))
     rows = check_rows(dataclasses.replace(made, points=(good, shifted)))
     assert [row["clients"] for row in rows] == ["10", "10"]
-    assert [row["predicted"] for row in rows] == ["10", "10.5"]
+    assert [row["by_little"] for row in rows] == ["10", "10.5"]
+    assert [row["by_law"] for row in rows] == ["–", "–"]
     assert [row["difference"] for row in rows] == ["+0.00%", "+5.00%"]
     assert [row["doubts"] for row in rows] == ["", "N is not X·R"]
     said = " ".join(warnings(dataclasses.replace(made, points=(shifted,))))
@@ -111,6 +113,15 @@ def test_littles_law_in_an_open_loop():
         "Checks cast doubt on 1 of 1 measurements: memory at 10,000 operations per second" in said
     )
     assert "(N is not X·R)" in said
+
+
+def test_each_column_of_both_loops_has_one_unit():
+    closed, opened = point(repetition([100] * 100)), open_loop(response=999.5)
+    rows = check_rows(dataclasses.replace(results(clients=(1,)), points=(closed, opened)))
+    assert [(row["by_law"], row["by_little"]) for row in rows] == [("980 µs", "–"), ("–", "10")]
+    for name in rows[0]:
+        cells = [row[name] for row in rows if isinstance(row[name], Cell)]
+        assert len({number.unit for cell in cells for number in cell.numbers}) <= 1
 
 
 def test_requests_that_the_ends_cut_off_may_explain_a_difference():
