@@ -30,7 +30,7 @@ def add_hosts(add: Callable[..., object]) -> None:
         "--remote-memlite",
         type=values.checked(values.command),
         metavar="COMMAND",
-        help="memlite on these machines, which must be of the same version (default: memlite)",
+        help="memlite on these machines, of the same version and build (default: memlite)",
     )
     add(
         "--ports",

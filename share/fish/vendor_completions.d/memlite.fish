@@ -124,7 +124,7 @@ complete -c memlite -n '__memlite_at "bench compare"' -l in-flight -x -d 'most r
 complete -c memlite -n '__memlite_at "bench compare"' -l proxy-option -x -d 'an option of the proxies, such as replicas=2; may be repeated'
 complete -c memlite -n '__memlite_at "bench compare"' -l hosts -x -d 'start nodes and proxies on these machines, in turn, through ssh: names or addresses, such as 10.0.0.2,admin@10.0.0.3 (default: this machine)'
 complete -c memlite -n '__memlite_at "bench compare"' -l ssh -x -d 'ssh and its options, such as \'ssh -i key\' (default: ssh)'
-complete -c memlite -n '__memlite_at "bench compare"' -l remote-memlite -x -d 'memlite on these machines, which must be of the same version (default: memlite)'
+complete -c memlite -n '__memlite_at "bench compare"' -l remote-memlite -x -d 'memlite on these machines, of the same version and build (default: memlite)'
 complete -c memlite -n '__memlite_at "bench compare"' -l ports -x -d 'the ports to listen on there, which a firewall lets through (default: any)'
 complete -c memlite -n '__memlite_at "bench compare"' -l clients -x -d 'concurrent clients: 50, or 1,10,100, or first:last:step (default: 10:100:10; 1 with --find-knee)'
 complete -c memlite -n '__memlite_at "bench compare"' -l workload -r -F -a 'concurrent mixed multiget read-only write-only ycsb-a ycsb-b ycsb-c ycsb-d ycsb-e ycsb-f' -d 'a preset, see \'memlite bench workload\', or a TOML file (default: mixed)'
