@@ -93,18 +93,22 @@ SWEEP = ["--clients", "1,2,4,8,16", "--keys", "1", "--repetitions", "3", "--warm
 
 
 class Rounds:
-    """All systems, measured once more for each round that a test asks for."""
+    """All systems, of which each is measured once more for each round that a test asks for."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
-        self._measured: list[dict[str, Measured]] = []
+        self._measured = measure(factory.mktemp("known"))
+        self._again: dict[tuple[str, int], Measured] = {}
         self.number = 0
 
     def __getitem__(self, name: str) -> Measured:
         """Return a system as measured in the current round."""
-        while len(self._measured) <= self.number:
-            self._measured.append(measure(self._factory.mktemp("known")))
-        return self._measured[self.number][name]
+        if not self.number:
+            return self._measured[name]
+        if (name, self.number) not in self._again:
+            alone = measure(self._factory.mktemp("known"), name)
+            self._again[name, self.number] = alone[name]
+        return self._again[name, self.number]
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +152,8 @@ def with_intervals(test: Callable[..., None]) -> Callable[..., None]:
     return tried
 
 
-def measure(folder: Path) -> dict[str, Measured]:
-    """Measure all systems at the same time: they sleep, and so leave each other the cores."""
+def measure(folder: Path, only: str = "") -> dict[str, Measured]:
+    """Measure all systems at the same time, or one: they sleep, and leave each other the cores."""
     logs = {
         **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
         "network": [folder / "one.csv", folder / "two.csv"],
@@ -158,43 +162,49 @@ def measure(folder: Path) -> dict[str, Measured]:
     }
     with contextlib.ExitStack() as stack:
         runs = {}
+        nodes: list[RunningServer] = []
         for count in WORKERS:
             name = f"{count} workers"
+            if only not in ("", name):
+                continue
             server = stack.enter_context(
                 started("station", logs[name][0], "--mean", SERVICE, "--workers", count)
             )
             runs[name] = bench(server, folder / name, *SWEEP, "--duration", "1200ms")
-        nodes = [
-            stack.enter_context(started("station", log, "--mean", NODE_SERVICE, "--seed", seed))
-            for seed, log in enumerate(logs["network"])
-        ]
-        front = stack.enter_context(
-            proxy(nodes, "--trace", str(folder / "trace.csv"), "--deadline", "30")
-        )
-        runs["network"] = bench(
-            front,
-            folder / "network",
-            *("--clients", "1,2,4,8", "--keys", "100", "--repetitions", "3"),
-            *("--warm-up", "300ms", "--duration", "1500ms"),
-        )
-        node = stack.enter_context(
-            started("station", *logs["proxy"], "--mean", NODE_SERVICE, "--workers", 4)
-        )
-        limits = ("--in-flight", "2", "--trace", str(folder / "queue.csv"), "--deadline", "30")
-        runs["proxy"] = bench(
-            stack.enter_context(proxy([node], *limits)),
-            folder / "proxy",
-            *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
-            *("--warm-up", "300ms", "--duration", "1500ms"),
-        )
-        parts = ("--parallel", PARALLEL, "--serial", SERIAL, "--pair", PAIR)
-        server = stack.enter_context(started("in_step", logs["in step"][0], *parts))
-        runs["in step"] = bench(
-            server,
-            folder / "in step",
-            *("--clients", "1,2,4,6,8,12", "--keys", "1", "--repetitions", "3"),
-            *("--warm-up", "200ms", "--duration", "1s"),
-        )
+        if only in ("", "network"):
+            nodes = [
+                stack.enter_context(started("station", log, "--mean", NODE_SERVICE, "--seed", seed))
+                for seed, log in enumerate(logs["network"])
+            ]
+            front = stack.enter_context(
+                proxy(nodes, "--trace", str(folder / "trace.csv"), "--deadline", "30")
+            )
+            runs["network"] = bench(
+                front,
+                folder / "network",
+                *("--clients", "1,2,4,8", "--keys", "100", "--repetitions", "3"),
+                *("--warm-up", "300ms", "--duration", "1500ms"),
+            )
+        if only in ("", "proxy"):
+            node = stack.enter_context(
+                started("station", *logs["proxy"], "--mean", NODE_SERVICE, "--workers", 4)
+            )
+            limits = ("--in-flight", "2", "--trace", str(folder / "queue.csv"), "--deadline", "30")
+            runs["proxy"] = bench(
+                stack.enter_context(proxy([node], *limits)),
+                folder / "proxy",
+                *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
+                *("--warm-up", "300ms", "--duration", "1500ms"),
+            )
+        if only in ("", "in step"):
+            parts = ("--parallel", PARALLEL, "--serial", SERIAL, "--pair", PAIR)
+            server = stack.enter_context(started("in_step", logs["in step"][0], *parts))
+            runs["in step"] = bench(
+                server,
+                folder / "in step",
+                *("--clients", "1,2,4,6,8,12", "--keys", "1", "--repetitions", "3"),
+                *("--warm-up", "200ms", "--duration", "1s"),
+            )
         for one in runs.values():
             output, _ = stack.enter_context(one).communicate(timeout=200)
             assert one.returncode == 0, output
