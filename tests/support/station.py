@@ -8,7 +8,6 @@ A worker that has a request waiting begins with it at the moment when the last o
 
 import argparse
 import csv
-import itertools
 import math
 import queue
 import random
@@ -20,23 +19,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["EXPONENTIAL", "Job", "jobs_between", "mean_service", "served", "service_times"]
+__all__ = ["Job", "jobs_between", "mean_service", "served", "service_times"]
 
 BLOCK = 40
-EXPONENTIAL = "exponential"
 
 Job = tuple[float, float]
 """When a service ended, in seconds since 1970, and how many seconds it took."""
 
 
-def service_times(mean: float, seed: int, distribution: str = EXPONENTIAL) -> Iterator[float]:
-    """Yield times with a mean: exponentially distributed, or constant.
+def service_times(mean: float, seed: int) -> Iterator[float]:
+    """Yield exponentially distributed times with a mean.
 
-    Exponential ones are evenly spaced quantiles, in blocks of random order: so their mean is what
-    it should be after few of them.
+    They are evenly spaced quantiles, in blocks of random order: so their mean is what it should be
+    after few of them.
     """
-    if distribution != EXPONENTIAL:
-        yield from itertools.repeat(mean)
     shares = [(number + 0.5) / BLOCK for number in range(BLOCK)]
     times = [-math.log(1 - share) for share in shares]
     scale = mean * len(times) / sum(times)
@@ -134,10 +130,9 @@ def _main() -> None:
     parser.add_argument("log", type=Path)
     parser.add_argument("--mean", type=float, required=True, help="service time, in seconds")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--distribution", default=EXPONENTIAL)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    times = service_times(options.mean, options.seed, options.distribution)
+    times = service_times(options.mean, options.seed)
     with options.log.open("w", buffering=1) as log:
         workers = _Workers(options.workers, times, log)
         server = socket.create_server(("127.0.0.1", 0), backlog=128)

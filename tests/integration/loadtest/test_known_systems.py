@@ -5,13 +5,15 @@ requests and replies, and what it says must be true within the intervals that it
 """
 
 import contextlib
+import functools
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,10 +92,68 @@ def bench(server: RunningServer, folder: Path, *arguments: str) -> subprocess.Po
 SWEEP = ["--clients", "1,2,4,8,16", "--keys", "1", "--repetitions", "3", "--warm-up", "200ms"]
 
 
+class Rounds:
+    """All systems, of which each is measured once more for each round that a test asks for."""
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self._factory = factory
+        self._measured = measure(factory.mktemp("known"))
+        self._again: dict[tuple[str, int], Measured] = {}
+        self.number = 0
+
+    def __getitem__(self, name: str) -> Measured:
+        """Return a system as measured in the current round."""
+        if not self.number:
+            return self._measured[name]
+        if (name, self.number) not in self._again:
+            alone = measure(self._factory.mktemp("known"), name)
+            self._again[name, self.number] = alone[name]
+        return self._again[name, self.number]
+
+
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
-    """All systems, measured at the same time: they sleep, and so leave each other the cores."""
-    folder = tmp_path_factory.mktemp("known")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Rounds:
+    return Rounds(tmp_path_factory)
+
+
+@pytest.fixture
+def measured(rounds: Rounds) -> Rounds:
+    rounds.number = 0
+    return rounds
+
+
+class MissedError(AssertionError):
+    """An interval does not have the truth in it."""
+
+
+def check_within(truth: float, low: float, high: float) -> None:
+    if not low <= truth <= high:
+        raise MissedError(f"{truth:g} is not from {low:g} to {high:g}")
+
+
+def with_intervals(test: Callable[..., None]) -> Callable[..., None]:
+    """Measure again, twice at most, if an interval misses the truth.
+
+    An honest 95% interval does so once in twenty times; that three independent ones do has a
+    probability of 1 in 8,000. Of a test with three intervals each time, it is below 1 in 300.
+    """
+
+    @functools.wraps(test)
+    def tried(measured: Rounds, **named: Any) -> None:
+        for _ in range(2):
+            try:
+                test(measured, **named)
+            except MissedError:
+                measured.number += 1
+            else:
+                return
+        test(measured, **named)
+
+    return tried
+
+
+def measure(folder: Path, only: str = "") -> dict[str, Measured]:
+    """Measure all systems at the same time, or one: they sleep, and leave each other the cores."""
     logs = {
         **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
         "network": [folder / "one.csv", folder / "two.csv"],
@@ -102,43 +162,49 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
     }
     with contextlib.ExitStack() as stack:
         runs = {}
+        nodes: list[RunningServer] = []
         for count in WORKERS:
             name = f"{count} workers"
+            if only not in ("", name):
+                continue
             server = stack.enter_context(
                 started("station", logs[name][0], "--mean", SERVICE, "--workers", count)
             )
             runs[name] = bench(server, folder / name, *SWEEP, "--duration", "1200ms")
-        nodes = [
-            stack.enter_context(started("station", log, "--mean", NODE_SERVICE, "--seed", seed))
-            for seed, log in enumerate(logs["network"])
-        ]
-        front = stack.enter_context(
-            proxy(nodes, "--trace", str(folder / "trace.csv"), "--deadline", "30")
-        )
-        runs["network"] = bench(
-            front,
-            folder / "network",
-            *("--clients", "1,2,4,8", "--keys", "100", "--repetitions", "3"),
-            *("--warm-up", "300ms", "--duration", "1500ms"),
-        )
-        node = stack.enter_context(
-            started("station", *logs["proxy"], "--mean", NODE_SERVICE, "--workers", 4)
-        )
-        limits = ("--in-flight", "2", "--trace", str(folder / "queue.csv"), "--deadline", "30")
-        runs["proxy"] = bench(
-            stack.enter_context(proxy([node], *limits)),
-            folder / "proxy",
-            *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
-            *("--warm-up", "300ms", "--duration", "1500ms"),
-        )
-        parts = ("--parallel", PARALLEL, "--serial", SERIAL, "--pair", PAIR)
-        server = stack.enter_context(started("in_step", logs["in step"][0], *parts))
-        runs["in step"] = bench(
-            server,
-            folder / "in step",
-            *("--clients", "1,2,4,6,8,12", "--keys", "1", "--repetitions", "3"),
-            *("--warm-up", "200ms", "--duration", "1s"),
-        )
+        if only in ("", "network"):
+            nodes = [
+                stack.enter_context(started("station", log, "--mean", NODE_SERVICE, "--seed", seed))
+                for seed, log in enumerate(logs["network"])
+            ]
+            front = stack.enter_context(
+                proxy(nodes, "--trace", str(folder / "trace.csv"), "--deadline", "30")
+            )
+            runs["network"] = bench(
+                front,
+                folder / "network",
+                *("--clients", "1,2,4,8", "--keys", "100", "--repetitions", "3"),
+                *("--warm-up", "300ms", "--duration", "1500ms"),
+            )
+        if only in ("", "proxy"):
+            node = stack.enter_context(
+                started("station", *logs["proxy"], "--mean", NODE_SERVICE, "--workers", 4)
+            )
+            limits = ("--in-flight", "2", "--trace", str(folder / "queue.csv"), "--deadline", "30")
+            runs["proxy"] = bench(
+                stack.enter_context(proxy([node], *limits)),
+                folder / "proxy",
+                *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
+                *("--warm-up", "300ms", "--duration", "1500ms"),
+            )
+        if only in ("", "in step"):
+            parts = ("--parallel", PARALLEL, "--serial", SERIAL, "--pair", PAIR)
+            server = stack.enter_context(started("in_step", logs["in step"][0], *parts))
+            runs["in step"] = bench(
+                server,
+                folder / "in step",
+                *("--clients", "1,2,4,6,8,12", "--keys", "1", "--repetitions", "3"),
+                *("--warm-up", "200ms", "--duration", "1s"),
+            )
         for one in runs.values():
             output, _ = stack.enter_context(one).communicate(timeout=200)
             assert one.returncode == 0, output
@@ -171,21 +237,19 @@ def worst(found: Assessment) -> float:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_fit_finds_the_service_time(measured: dict[str, Measured], workers: int) -> None:
+@with_intervals
+def test_a_fit_finds_the_service_time(measured: Rounds, workers: int) -> None:
     system = measured[f"{workers} workers"]
     truth = station.mean_service(system.jobs(*system.logs))
     (target,) = model_targets(system.results, servers=workers)
     fitted = assessed(target, f"fitted M/M/{workers}")
-    low, high = fitted.model.fitted["service time"].interval
-    assert low <= truth <= high
+    check_within(truth, *fitted.model.fitted["service time"].interval)
     (other,) = model_targets(system.results, servers=workers * 8)
     holds(target, fitted, assessed(other, f"fitted M/M/{workers * 8}"))
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_wrong_number_of_workers_does_not_fit(
-    measured: dict[str, Measured], workers: int
-) -> None:
+def test_a_wrong_number_of_workers_does_not_fit(measured: Rounds, workers: int) -> None:
     (target,) = model_targets(measured[f"{workers} workers"].results, servers=workers * 8)
     wrong = assessed(target, f"fitted M/M/{workers * 8}")
     fails(target, wrong)
@@ -193,7 +257,7 @@ def test_a_wrong_number_of_workers_does_not_fit(
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_processor_time_does_not_explain_a_server_that_sleeps(
-    measured: dict[str, Measured], workers: int
+    measured: Rounds, workers: int
 ) -> None:
     (target,) = model_targets(measured[f"{workers} workers"].results, servers=workers)
     wrong = assessed(target, f"closed M/M/{workers}")
@@ -201,7 +265,8 @@ def test_processor_time_does_not_explain_a_server_that_sleeps(
     assert any("wait for something that is not measured" in one for one in wrong.reasons)
 
 
-def test_a_network_of_two_nodes(measured: dict[str, Measured]) -> None:
+@with_intervals
+def test_a_network_of_two_nodes(measured: Rounds) -> None:
     """The stations are found by the proxy's trace, and their network by mean value analysis."""
     system = measured["network"]
     trace = system.folder.parent / "trace.csv"
@@ -213,8 +278,8 @@ def test_a_network_of_two_nodes(measured: dict[str, Measured]) -> None:
         for log, one in zip(system.logs, jobs, strict=True)
     ]
     found = [target.inputs.demands[f"node 127.0.0.1:{port}"].interval for port in system.ports]
-    for truth, (low, high) in zip(truths, found, strict=True):
-        assert low <= truth <= high
+    for truth, interval in zip(truths, found, strict=True):
+        check_within(truth, *interval)
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
     # With four servers at each node, it would be another system.
     (wrong,) = model_targets(system.results, [trace], servers=4)
@@ -222,21 +287,23 @@ def test_a_network_of_two_nodes(measured: dict[str, Measured]) -> None:
     fails(target, assessed(target, "M/M/1"))
 
 
-def test_the_workers_of_a_proxy(measured: dict[str, Measured]) -> None:
+@with_intervals
+def test_the_workers_of_a_proxy(measured: Rounds) -> None:
     """They are a station, which is busy for as long as the node takes."""
     system = measured["proxy"]
     (target,) = model_targets(system.results, [system.folder.parent / "queue.csv"])
     assert target.inputs.bottleneck == "proxy's workers"
     workers = target.inputs.stations[0]
     assert (workers.name, workers.servers) == ("proxy's workers", 2)
-    low, high = target.inputs.demands[workers.name].interval
-    assert low <= system.first_service(*system.logs) <= high
+    truth = system.first_service(*system.logs)
+    check_within(truth, *target.inputs.demands[workers.name].interval)
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
     # Its arrivals know nothing of the number of clients.
     fails(target, assessed(target, "M/M/1"))
 
 
-def test_the_scalability_law(measured: dict[str, Measured]) -> None:
+@with_intervals
+def test_the_scalability_law(measured: Rounds) -> None:
     system = measured["in step"]
     (log,) = system.logs
     truth = in_step.truth(
@@ -255,7 +322,7 @@ def test_the_scalability_law(measured: dict[str, Measured]) -> None:
     ):
         assert estimate.low is not None
         assert estimate.high is not None
-        assert estimate.low <= true <= estimate.high
+        check_within(true, estimate.low, estimate.high)
 
 
 @patiently
