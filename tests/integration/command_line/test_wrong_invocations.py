@@ -64,7 +64,7 @@ WRONG = {
     "LIST": ["", ","],
     "MASK": ["x", "9", "", "777777"],
     "ADDR": ["127.0.0.1:x", "127.0.0.1:70000", "[::1", ""],
-    "URL": ["memory", "memory:", "redis://x", "file://", "gs://", "", "memory://?x=1"],
+    "URL": ["memory", "memory:", "mongodb://x", "file://", "gs://", "", "memory://?x=1"],
     "CHAR": ["ab", ""],
     "KEY=VALUE,...": ["nonsense", "idle_timeout=x", "=", ""],
     "DIST": ["20ms", "fixed:x", "x:1ms", ""],

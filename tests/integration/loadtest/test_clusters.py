@@ -307,8 +307,8 @@ def test_clients_are_spread_over_several_proxies(tmp_path, backend):
     assert done.returncode == 0, done.stderr
     results = load(tmp_path)
     assert [(one.name, one.cluster) for one in results.targets] == [
-        ("2 nodes, proxied", ClusterInfo(2, "proxied", 1)),
-        ("2 nodes, 2 proxies", ClusterInfo(2, "proxied", 2)),
+        ("2 nodes, proxied", ClusterInfo(2, "proxied", 1, 4)),
+        ("2 nodes, 2 proxies", ClusterInfo(2, "proxied", 2, 4)),
     ]
     for target in results.targets:
         assert target.details["nodes' options"] == "--memory-limit=70"

@@ -142,7 +142,7 @@ def test_a_generator_that_cannot_keep_up_says_so(start, tmp_path):
         "run", address(start()), "--rate", "100k", "--clients", "4", "--workers", "1", "--keys",
         "100", "--duration", "300ms", "--repetitions", "1", "-q", "--no-report", "--out", tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 1), done.stderr  # what was never sent has timed out
     assert done.stdout.startswith("The load generator, not ")
     (point,) = load(tmp_path).points
     assert point.generator_limited

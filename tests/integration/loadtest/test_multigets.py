@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 COMMAND = [
     *("multigets", "--sizes", "1,4", "--nodes", "2", "--clients", "2", "--keys", "50"),
-    *("--duration", "300ms", "--repetitions", "2"),
+    *("--duration", "1s", "--repetitions", "2"),
 ]
 
 

@@ -344,7 +344,7 @@ def test_acknowledged_changes_survive_kills_during_compaction(tmp_path, seed):
     crashes = Crashes(
         tmp_path, seed, "-m", "1024", compact=1000, keys=20, sizes=[10_000, 200_000, 400_000]
     )
-    for number in range(60):
+    for number in range(150):  # on a busy machine most kills come before or after
         crashes.round(1.3, compacting=True)
         if number >= 9 and crashes.inside >= 5:
             break
