@@ -84,9 +84,11 @@ class ClosedLoopCheck:
 
         The law cannot be tested then: the measurement is too short for its longest response.
         """
-        if self.tolerance > _LARGEST_TOLERANCE:
-            return None
-        return abs(self.difference) <= self.tolerance
+        return _within(self.difference, self.tolerance)
+
+
+def _within(difference: float, tolerance: float) -> bool | None:
+    return None if tolerance > _LARGEST_TOLERANCE else abs(difference) <= tolerance
 
 
 def check_closed_loop(
@@ -160,9 +162,7 @@ class OpenLoopCheck:
 
         The law cannot be tested then: the measurement is too short for its longest response.
         """
-        if self.tolerance > _LARGEST_TOLERANCE:
-            return None
-        return abs(self.difference) <= self.tolerance
+        return _within(self.difference, self.tolerance)
 
 
 def check_open_loop(

@@ -515,6 +515,10 @@ class Difference:
             lines.append(f"{'binary' if batch.binary else 'text'}, cut at {batch.cuts}:")
             lines += [f"    {_short(unit.data)} {unit.age}" for unit in batch.units]
         lines += [f"  first:  {_short(self.replies[0])}", f"  second: {_short(self.replies[1])}"]
+        pairs = enumerate(zip(*self.replies, strict=False))
+        same = next((at for at, (one, other) in pairs if one != other), min(map(len, self.replies)))
+        at = slice(max(0, same - 100), same + 200)
+        lines.append(f"  from byte {same} on: {self.replies[0][at]!r} and {self.replies[1][at]!r}")
         return "\n".join(lines)
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from memlite.backends.registry import BackendUrl
+from memlite.backends.remote.parameters import number
 from memlite.core.errors import ConfigError
 
 __all__ = ["Options", "parse_options"]
 
+_START = "--backend: gs: "
 _GOOGLE = "https://storage.googleapis.com"
 # https://cloud.google.com/storage/docs/buckets#naming; with dots up to 222.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
@@ -71,11 +73,11 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
         raise ConfigError(
             f"--backend: not the name of a bucket: {url.host!r}; such as gs://bucket/prefix"
         )
-    timeout = _number(given, "timeout", 2.0, 0.05, 600.0)
-    deadline = _number(given, "deadline", max(5.0, timeout), 0.05, 3600.0)
+    timeout = number(_START, given, "timeout", 2.0, 0.05, 600.0)
+    deadline = number(_START, given, "deadline", max(5.0, timeout), 0.05, 3600.0)
     if deadline < timeout:
         raise ConfigError("--backend: gs: deadline must not be less than timeout")
-    concurrency = _number(given, "concurrency", 64, 1, 10_000)
+    concurrency = number(_START, given, "concurrency", 64, 1, 10_000)
     if concurrency != int(concurrency):
         raise ConfigError("--backend: gs: concurrency must be a whole number")
     strict = given.get("strict", "1")
@@ -91,23 +93,6 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
         project=given.get("project", ""),
         strict=strict == "1",
     )
-
-
-def _number(
-    given: Mapping[str, str], name: str, default: float, least: float, most: float
-) -> float:
-    text = given.get(name)
-    if text is None:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not least <= value <= most:
-        raise ConfigError(
-            f"--backend: gs: {name} must be a number from {least:g} to {most:g}, not {text!r}"
-        )
-    return value
 
 
 def _prefix(path: str) -> str:

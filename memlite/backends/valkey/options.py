@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from memlite.backends.registry import BackendUrl
+from memlite.backends.remote.parameters import number
 from memlite.core.errors import ConfigError
 
 __all__ = ["PASSWORD_VARIABLE", "Options", "parse_options"]
@@ -82,8 +83,8 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     for name in _TLS_OPTIONS:
         if name in given and not tls:
             raise ConfigError(f"{start}{name} requires valkeys:// or rediss://")
-    timeout = _number(start, given, "timeout", 2.0, 0.05, 600.0)
-    deadline = _number(start, given, "deadline", max(5.0, timeout), 0.05, 3600.0)
+    timeout = number(start, given, "timeout", 2.0, 0.05, 600.0)
+    deadline = number(start, given, "deadline", max(5.0, timeout), 0.05, 3600.0)
     if deadline < timeout:
         raise ConfigError(f"{start}deadline must not be less than timeout")
     cluster = _switch(start, given, "cluster")
@@ -182,24 +183,7 @@ def _switch(start: str, given: Mapping[str, str], name: str) -> bool | None:
 def _whole(
     start: str, given: Mapping[str, str], name: str, default: int, least: int, most: int
 ) -> int:
-    value = _number(start, given, name, default, least, most)
+    value = number(start, given, name, default, least, most)
     if value != int(value):
         raise ConfigError(f"{start}{name} must be a whole number")
     return int(value)
-
-
-def _number(
-    start: str, given: Mapping[str, str], name: str, default: float, least: float, most: float
-) -> float:
-    text = given.get(name)
-    if text is None:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not least <= value <= most:
-        raise ConfigError(
-            f"{start}{name} must be a number from {least:g} to {most:g}, not {text!r}"
-        )
-    return value
