@@ -19,12 +19,11 @@ import pytest
 
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
-from memlite.loadtest.doubt import machine_doubt
 from memlite.loadtest.files import load
 from memlite.loadtest.models.assess import BOUND, Assessment, Outcome
 from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.results import Results
-from tests.support import in_step, station
+from tests.support import station
 from tests.support.patience import patiently
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
@@ -37,8 +36,6 @@ SERVICE = 0.02
 # A trace cannot tell a service from the way to the node, on which processes wait for a core.
 NODE_SERVICE = 0.04
 STALL = 1.0
-# Long, compared with what processes wait for a core on a busy machine.
-PARALLEL, SERIAL, PAIR = 0.016, 0.004, 0.0002
 GETS = ["--mix", "get=1", "--value-size", "1", "--workers", "1", "--no-report", "-q"]
 
 
@@ -160,7 +157,6 @@ def measure(folder: Path, only: str = "") -> dict[str, Measured]:
         **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
         "network": [folder / "one.csv", folder / "two.csv"],
         "proxy": [folder / "behind.csv"],
-        "in step": [folder / "in-step.csv"],
     }
     with contextlib.ExitStack() as stack:
         runs = {}
@@ -197,15 +193,6 @@ def measure(folder: Path, only: str = "") -> dict[str, Measured]:
                 folder / "proxy",
                 *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
                 *("--warm-up", "300ms", "--duration", "1500ms"),
-            )
-        if only in ("", "in step"):
-            parts = ("--parallel", PARALLEL, "--serial", SERIAL, "--pair", PAIR)
-            server = stack.enter_context(started("in_step", logs["in step"][0], *parts))
-            runs["in step"] = bench(
-                server,
-                folder / "in step",
-                *("--clients", "1,2,4,8,12", "--keys", "1", "--repetitions", "3"),
-                *("--warm-up", "200ms", "--duration", "1700ms"),
             )
         for one in runs.values():
             output, _ = stack.enter_context(one).communicate(timeout=200)
@@ -302,32 +289,6 @@ def test_the_workers_of_a_proxy(measured: Rounds) -> None:
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
     # Its arrivals know nothing of the number of clients.
     fails(target, assessed(target, "M/M/1"))
-
-
-@with_intervals
-def test_the_scalability_law(measured: Rounds) -> None:
-    system = measured["in step"]
-    (log,) = system.logs
-    truth = in_step.truth(
-        [
-            one
-            for one in in_step.rounds(log)
-            if any(begin <= one.ended < end for begin, end in system.periods)
-        ]
-    )
-    (found,) = system.results.saturation
-    assert found.usl is not None
-    # Where processes wait for a core, the network and the clients take longer at some loads than
-    # at others: the system is not a law's then, and the load tester says that the machine is busy.
-    margin = 0.2 if machine_doubt(system.results.points) else 0.0
-    for estimate, true in (
-        (found.usl.rate, truth.rate),
-        (found.usl.contention, truth.contention),
-        (found.usl.coherency, truth.coherency),
-    ):
-        assert estimate.low is not None
-        assert estimate.high is not None
-        check_within(true, estimate.low * (1 - margin), estimate.high * (1 + margin))
 
 
 @patiently
