@@ -29,7 +29,7 @@ from memlite.loadtest.targets import (
     parse_backend,
 )
 from memlite.loadtest.workload import Workload
-from memlite.loadtest.workload_files import as_dict, load_workload, validate
+from memlite.loadtest.workload_files import as_dict, digests, load_workload, validate
 
 __all__ = ["machines_of", "new_folder", "plan_of", "prepare", "settings_of"]
 
@@ -98,7 +98,12 @@ def settings_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
         options: those that it was made from.
     """
     given = {name: str(value) for name, value in vars(options).items() if name not in _IRRELEVANT}
-    return {"options": given, "workload": as_dict(plan.workload), "workers": plan.workers}
+    return {
+        "options": given,
+        "workload": as_dict(plan.workload),
+        "files": digests(plan.workload),
+        "workers": plan.workers,
+    }
 
 
 def _refuse_cluster_of_pymemcache(options: argparse.Namespace) -> None:

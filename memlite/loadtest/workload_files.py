@@ -1,5 +1,6 @@
 """Workload files: load, validate and write presets and user-defined workloads."""
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,7 @@ from memlite.loadtest.workload import (
 
 __all__ = [
     "as_dict",
+    "digests",
     "from_dict",
     "load_workload",
     "preset_names",
@@ -333,6 +335,22 @@ def _reject_unknown(given: Iterable[Any], known: Iterable[str], source: str, tab
             raise ConfigError(
                 f"{source}: {table}unknown {what} {name!r}{_suggestion(str(name), known)}"
             )
+
+
+def digests(workload: Workload) -> dict[str, str]:
+    """Return the SHA-256 of each file that a workload reads, by its path.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    found = {}
+    for path in filter(None, (workload.trace, workload.values.file)):
+        try:
+            with Path(path).open("rb") as file:
+                found[path] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from None
+    return found
 
 
 def _suggestion(unknown: str, known: Iterable[str]) -> str:

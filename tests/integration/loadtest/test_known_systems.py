@@ -1,7 +1,8 @@
 """Real processes of which it is known what they do: what models, fits and checks say of them.
 
-Each writes down how long its services really took. That is the truth; the load tester sees only
-requests and replies, and what it says must be true within the intervals that it states.
+Each writes down how long its services really took, or keeps to times that are given. That is the
+truth; the load tester sees only requests and replies, and what it says must be true within the
+intervals that it states.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from memlite.loadtest.models.assess import BOUND, Assessment, Outcome
 from memlite.loadtest.models.study import TargetModels, model_targets
 from memlite.loadtest.results import Results
 from tests.support import station
+from tests.support.in_step import Law
 from tests.support.patience import patiently
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
@@ -36,6 +38,7 @@ SERVICE = 0.02
 # A trace cannot tell a service from the way to the node, on which processes wait for a core.
 NODE_SERVICE = 0.04
 STALL = 1.0
+LAW = Law(parallel=0.004, serial=0.001, pair=0.00005)
 GETS = ["--mix", "get=1", "--value-size", "1", "--workers", "1", "--no-report", "-q"]
 
 
@@ -66,8 +69,8 @@ class Measured:
 
 
 @contextlib.contextmanager
-def started(module: str, log: Path, *arguments: object) -> Iterator[RunningServer]:
-    command = [sys.executable, "-m", f"tests.support.{module}", str(log), *map(str, arguments)]
+def started(module: str, *arguments: object) -> Iterator[RunningServer]:
+    command = [sys.executable, "-m", f"tests.support.{module}", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -157,6 +160,7 @@ def measure(folder: Path, only: str = "") -> dict[str, Measured]:
         **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
         "network": [folder / "one.csv", folder / "two.csv"],
         "proxy": [folder / "behind.csv"],
+        "in step": [],
     }
     with contextlib.ExitStack() as stack:
         runs = {}
@@ -193,6 +197,15 @@ def measure(folder: Path, only: str = "") -> dict[str, Measured]:
                 folder / "proxy",
                 *("--clients", "1,2,4,8", "--keys", "1", "--repetitions", "3"),
                 *("--warm-up", "300ms", "--duration", "1500ms"),
+            )
+        if only in ("", "in step"):
+            times = ("--parallel", LAW.parallel, "--serial", LAW.serial, "--pair", LAW.pair)
+            server = stack.enter_context(started("in_step", *times))
+            runs["in step"] = bench(
+                server,
+                folder / "in step",
+                *("--clients", "1,2,4,8,12", "--keys", "1", "--repetitions", "3"),
+                *("--warm-up", "200ms", "--duration", "2s"),
             )
         for one in runs.values():
             output, _ = stack.enter_context(one).communicate(timeout=200)
@@ -289,6 +302,20 @@ def test_the_workers_of_a_proxy(measured: Rounds) -> None:
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
     # Its arrivals know nothing of the number of clients.
     fails(target, assessed(target, "M/M/1"))
+
+
+@with_intervals
+def test_the_scalability_law(measured: Rounds) -> None:
+    (found,) = measured["in step"].results.saturation
+    assert found.usl is not None
+    for estimate, true in (
+        (found.usl.rate, LAW.rate),
+        (found.usl.contention, LAW.contention),
+        (found.usl.coherency, LAW.coherency),
+    ):
+        assert estimate.low is not None
+        assert estimate.high is not None
+        check_within(true, estimate.low, estimate.high)
 
 
 @patiently

@@ -138,7 +138,7 @@ def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
     assert kept.find(ONE) is not None
 
 
-def test_what_is_only_for_the_report_may_change() -> None:
+def test_what_is_only_for_the_report_may_change(tmp_path: Path) -> None:
     def settings(*more: str) -> object:
         arguments = ["run", "h:1", *more]
         options = parse(arguments)
@@ -147,3 +147,9 @@ def test_what_is_only_for_the_report_may_change() -> None:
 
     assert settings("--machine=c4-standard-2", "--title=x", "--quiet") == settings()
     assert settings("--keys=5") != settings()
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,operation,key,size\n,get,a,\n")
+    before = settings(f"--trace={trace}")
+    assert settings(f"--trace={trace}") == before
+    trace.write_text("time,operation,key,size\n,get,b,\n")
+    assert settings(f"--trace={trace}") != before
