@@ -46,8 +46,8 @@ class Interval:
 
     Attributes:
         mean: mean over the repetitions.
-        low: lower bound of the interval; None if there was only one repetition.
-        high: upper bound of the interval; likewise.
+        low: lower bound of the interval; null if there was only one repetition.
+        high: upper bound of the interval; null if there was only one repetition.
     """
 
     mean: float
@@ -61,13 +61,13 @@ class Latency:
 
     Attributes:
         count: number of recorded latencies.
-        mean: their mean.
-        least: the shortest.
+        mean: the mean.
+        least: the shortest latency.
         p50: the median.
         p90: the 90th percentile.
         p99: the 99th percentile.
         p999: the 99.9th percentile.
-        most: the longest.
+        most: the longest latency.
         histogram: the whole distribution as an HdrHistogram in base64 (V2, compressed, 3
             significant digits).
     """
@@ -88,11 +88,11 @@ class Slice:
     """One second of a repetition.
 
     Attributes:
-        second: its number, from 0; the last one may be shorter than a second.
-        operations: operations completed in it.
-        errors: errors in it.
-        p50: median response time of those operations, in microseconds; None if there were none.
-        p99: 99th percentile of their response times; likewise.
+        second: number of the second, from 0; the last one may be shorter.
+        operations: operations completed in this second.
+        errors: errors in this second.
+        p50: median response time of these operations, in microseconds; null without operations.
+        p99: 99th percentile of the response times, in microseconds; null without operations.
     """
 
     second: int
@@ -104,13 +104,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A repetition in short intervals of equal length, without an incomplete last one.
+    """A repetition in short intervals of equal length. An incomplete last interval is left out.
 
     Attributes:
-        seconds: the length of an interval.
-        operations: operations completed in each.
-        p50: median response time of those operations, in microseconds; null if there were none.
-        p99: 99th percentile of their response times; likewise.
+        seconds: length of an interval.
+        operations: operations completed in each interval.
+        p50: median response time in each interval, in microseconds; null without operations.
+        p99: 99th percentile of the response times in each interval, in microseconds; null without
+            operations.
     """
 
     seconds: float
@@ -121,14 +122,14 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class ServerUse:
-    """The resources a local server used in a repetition.
+    """The resources that a server, or one of its processes, used in a repetition.
 
     Attributes:
         cpu_seconds: processor time, user and system.
-        cpu_share: CPU utilisation: processor time divided by the repetition's length, 1.0 being
-            one fully used core.
+        cpu_share: CPU utilisation, which is the processor time divided by the length of the
+            repetition; 1.0 is one fully used core.
         memory_bytes: resident memory at the end.
-        thread_share: CPU utilisation of its busiest thread; 0.0 if unknown.
+        thread_share: CPU utilisation of the busiest thread; 0.0 if unknown.
     """
 
     cpu_seconds: float
@@ -139,13 +140,13 @@ class ServerUse:
 
 @dataclass(frozen=True, slots=True)
 class MachineUse:
-    """How busy the load generator's machine was with anything else, in shares of all its cores.
+    """Other load on the load generator's machine, as shares of the time of all its cores.
 
-    If servers ran on other machines, it is that of all these machines that was busiest with it.
+    If servers ran on other machines, the values are those of the machine with the most other load.
 
     Attributes:
-        other: processor time of programs that are not part of the measurement.
-        steal: time for which a hypervisor ran something else.
+        other: share used by programs that are not part of the measurement.
+        steal: share for which the hypervisor ran something else.
     """
 
     other: float
@@ -154,17 +155,18 @@ class MachineUse:
 
 @dataclass(frozen=True, slots=True)
 class ProxyTimes:
-    """Where requests spent their time, as all proxies of a cluster measured it.
-
-    Times are means in microseconds. Those of the queue are None unless the proxies limit how many
-    requests are at the nodes (``--in-flight``).
+    """Where requests spent their time, as measured by all proxies of a cluster. Times are means.
 
     Attributes:
-        queue_length: requests that waited, as each request found it on its arrival.
-        queue: time in the queue.
-        service: time from a worker's taking a request to the last node's reply.
-        think: time from a client's last reply to its next request.
-        nodes: by node, the time from a write to the reply to the last request in it.
+        queue_length: mean number of waiting requests that a request finds on its arrival; null
+            unless the proxies limit the requests in flight to the nodes (``--in-flight``).
+        queue: time in the queue, in microseconds; null like ``queue_length``.
+        service: time from when a worker takes a request until the last node replies, in
+            microseconds; null like ``queue_length``.
+        think: time from the reply to a client until its next request, in microseconds; null like
+            ``queue_length``.
+        nodes: for each node, the time from a write to the node until the reply to the last request
+            in that write, in microseconds.
     """
 
     queue_length: float | None
@@ -179,44 +181,49 @@ class Repetition:
     """One measurement.
 
     Attributes:
-        number: its number, from 1.
+        number: number of the repetition, from 1.
         started: start time, unix time.
-        seconds: its length; for a ``concurrent`` workload the total execution time, from the first
-            client's start to the last client's end.
-        operations: operations completed without error; each key of a multiget counts.
+        seconds: length of the repetition; for a ``concurrent`` workload, the total execution time
+            from the start of the first client to the end of the last.
+        operations: operations completed without error; each key of a multi-get counts.
         hits: requested keys that were found.
         misses: requested keys that were not found.
         errors: errors and timeouts by kind, such as ``SERVER_ERROR out of memory storing object``,
             ``timeout``, ``connection refused``, ``connection reset``, ``wrong value``.
         bytes_sent: bytes sent by clients.
         bytes_received: bytes received by clients.
-        response: response times by operation, and ``all`` for all operations. In an open loop they
-            are measured from when a request was due, in a closed loop from when it was sent.
-        service: for an open loop, service times: measured from when a request was sent. Empty for a
-            closed loop.
-        series: the time series, second by second.
-        intervals: the time series in finer steps; None if the measurement was shorter than one of
-            them, and in files of earlier versions.
+        response: response times by operation, and ``all`` for all operations. An open loop measures
+            them from the time at which a request was due, a closed loop from the time at which it
+            was sent.
+        service: in an open loop, service times by operation, measured from the time at which a
+            request was sent. Empty in a closed loop.
+        series: time series, second by second.
+        intervals: time series in shorter intervals; null if the measurement was shorter than one
+            interval, and in files of earlier versions.
         think_time: in a closed loop, the mean time from a reply until the client sent its next
-            request, in microseconds: the generator's own, and the pause of the workload. None if it
-            was not measured.
-        server: resources used by a local server; None for a remote one.
-        generator_share: CPU utilisation of the busiest worker, 1.0 being one fully used core; in an
-            open loop without the time in which it only waited for the next arrival.
-        generator_cpu: processor time of the generator per operation, in microseconds; likewise.
-        lateness: for an open loop, the 99th percentile of how late requests were sent although
-            their connection was free, in microseconds.
-        in_system: for an open loop, how many requests were in the system on average over time: due,
-            and not yet answered. They are counted as they become due and as they are answered; no
-            response time is used. None for a closed loop.
-        cut_off: for an open loop, how many of them there were at the beginning or the end.
-        generator_idle: for an open loop, the share of the time in which the busiest worker only
-            waited for the next arrival. None for a closed loop.
-        machine: how busy the machine was with anything else; None if that is unknown, as in
-            repetitions of less than half a second.
-        processes: of a cluster, the resources that each process used: ``proxy``, or ``proxy-1``,
+            request, in microseconds. It consists of the generator's own time and the workload's
+            think time. Null if not measured.
+        server: resources used by the server; null if they could not be read, as for a server on
+            another machine that the load tester did not start.
+        generator_share: CPU utilisation of the busiest worker; 1.0 is one fully used core. An open
+            loop does not count the time in which the worker only waited for the next arrival.
+        generator_cpu: processor time of the generator per operation, in microseconds. An open loop
+            does not count the time in which workers only waited for the next arrival.
+        lateness: in an open loop, the 99th percentile of how late a request was sent although a
+            connection was free, in microseconds.
+        in_system: in an open loop, the mean number of requests in the system over time: those that
+            are due but not yet answered. The load tester counts requests when they become due and
+            when they are answered, and uses no response times. Null in a closed loop.
+        cut_off: in an open loop, the number of requests in the system at the beginning of the
+            measurement, plus that at the end.
+        generator_idle: in an open loop, the share of the time in which the busiest worker only
+            waited for the next arrival. Null in a closed loop.
+        machine: other load on the machine; null if unknown, as in repetitions of less than half a
+            second.
+        processes: for a cluster, the resources that each process used: ``proxy``, or ``proxy-1``,
             ``proxy-2``, … if there are several, and ``node-1``, …. Empty for a single server.
-        proxies: of a cluster whose proxies requests pass, what these measured; else None.
+        proxies: for a cluster in which requests pass proxies, the times that the proxies measured;
+            otherwise null.
     """
 
     number: int
@@ -257,23 +264,24 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class LawCheck:
-    """A repetition in a closed loop against the interactive response time law, R = N/X − Z.
+    """Test of a repetition in a closed loop by the interactive response time law, R = N/X − Z.
 
     Attributes:
-        clients: N: how many requests all clients may have in flight.
-        throughput: X: requests per second.
-        response_time: R: the mean response time, in microseconds.
-        think_time: Z: the mean time from a reply to the client's next request, in microseconds.
+        clients: N, the number of requests that all clients may have in flight.
+        throughput: X, in requests per second.
+        response_time: R, the mean response time, in microseconds.
+        think_time: Z, the mean time from a reply to the client's next request, in microseconds.
         predicted: N/X − Z, in microseconds.
-        difference: that divided by R, less 1.
-        in_system: X·(R + Z), which is N by Little's law.
-        tolerance: the largest difference, in either direction, for which the law holds: 2%, or if
-            that is more, what the ends of the measurement can explain, which cut off at most the
-            longest response of each client.
-        holds: whether it holds; None if that cannot be tested, because the tolerance is above 10%.
-        cause: why it need not hold although no request was lost: requests failed, which count
-            neither in X nor in R; or clients did a number of operations each, and did not end at
-            the same time. Empty if neither.
+        difference: the predicted value divided by R, minus 1.
+        in_system: X·(R + Z), which equals N by Little's law.
+        tolerance: the largest difference, in either direction, at which the law counts as holding.
+            It is 2%, or, if larger, the difference that truncation at the ends of the measurement
+            can explain; for each client this is at most the longest response.
+        holds: whether the law holds; null if it cannot be tested because the tolerance is above
+            10%.
+        cause: why the law need not hold although no request was lost. Either requests failed, which
+            count neither in X nor in R, or clients ended at different times, after a given number
+            of operations each. Empty if neither is the case.
     """
 
     clients: int
@@ -290,20 +298,22 @@ class LawCheck:
 
 @dataclass(frozen=True, slots=True)
 class LittleCheck:
-    """A repetition in an open loop against Little's law, N = X·R.
+    """Test of a repetition in an open loop by Little's law, N = X·R.
 
     Attributes:
-        in_system: N: the mean number of requests in the system over time, as counted.
-        throughput: X: requests per second.
-        response_time: R: the mean response time, in microseconds.
-        predicted: X·R.
-        difference: that divided by N, less 1.
-        tolerance: the largest difference, in either direction, for which the law holds: 2%, or if
-            that is more, what the ends of the measurement can explain, which cut off at most the
-            longest response of each request that was in the system then.
-        holds: whether it holds; None if that cannot be tested, because the tolerance is above 10%.
-        cause: why it need not hold although no request was lost: requests failed, which count in N,
-            and neither in X nor in R. Empty if none did.
+        in_system: N, the mean number of requests in the system over time, as counted.
+        throughput: X, in requests per second.
+        response_time: R, the mean response time, in microseconds.
+        predicted: X·R, the predicted number of requests in the system.
+        difference: the predicted value divided by N, minus 1.
+        tolerance: the largest difference, in either direction, at which the law counts as holding.
+            It is 2%, or, if larger, the difference that truncation at the ends of the measurement
+            can explain; for each request in the system at an end this is at most the longest
+            response.
+        holds: whether the law holds; null if it cannot be tested because the tolerance is above
+            10%.
+        cause: why the law need not hold although no request was lost: requests failed, which count
+            in N but neither in X nor in R. Empty if no request failed.
     """
 
     in_system: float
@@ -318,12 +328,12 @@ class LittleCheck:
 
 @dataclass(frozen=True, slots=True)
 class StallFound:
-    """Successive intervals with less than half of the median throughput.
+    """A stall: successive intervals, each with less than half of the median throughput.
 
     Attributes:
-        start: when it began, in seconds from the start of the repetition.
-        seconds: its length.
-        lost: operations that were not completed in it, compared with the median.
+        start: beginning of the stall, in seconds from the start of the repetition.
+        seconds: length of the stall.
+        lost: number of operations that the stall cost, compared with the median throughput.
     """
 
     start: float
@@ -333,27 +343,30 @@ class StallFound:
 
 @dataclass(frozen=True, slots=True)
 class SeriesCheck:
-    """What the throughput in the intervals of a repetition shows.
+    """Checks of the throughput series, which consists of the intervals of a repetition.
 
     Attributes:
-        warm_up: the length of the warm-up that the measurement contains, by MSER-5, in seconds.
-        cool_down: that of the cool-down, in seconds.
-        known: whether the repetition has enough intervals to tell.
-        settles: whether it has a steady state: what is left does not change, and is not shorter
-            than 20 intervals, nor without any operation in one half. If not, both are 0, and the
-            following fields are those of all intervals.
-        bias: by how much they change the mean throughput, as a share of that of the steady state.
-        trend: by how much throughput rises from the beginning to the end of the steady state, as a
-            share of its mean.
-        trend_low: the lower bound of the 95% confidence interval of that.
-        trend_high: the upper bound.
-        steady: whether there is no trend: the interval contains 0, or the trend is less than 5%.
-        throughput: the mean of the steady state, in operations per second.
-        throughput_low: the lower bound of its 95% confidence interval, by batch means.
-        throughput_high: the upper bound.
-        independent: whether the batches pass for independent; if not, the interval is too narrow.
-        outliers: the numbers of intervals that are outliers, from 0. They count like the others.
-        stalls: those that are stalls.
+        warm_up: length of the warm-up that the measurement contains, by MSER-5, in seconds.
+        cool_down: length of the cool-down, in seconds.
+        known: whether the repetition has enough intervals to find a warm-up and a cool-down.
+        settles: whether the repetition has a steady state: MSER-5 finds one, at least 20 intervals
+            are left, and both halves of them contain operations. If not, ``warm_up`` and
+            ``cool_down`` are 0, and the following fields refer to all intervals.
+        bias: effect of the warm-up and the cool-down on the mean throughput: the mean of all
+            intervals divided by that of the steady state, minus 1.
+        trend: increase in throughput from the beginning to the end of the steady state, as a share
+            of its mean.
+        trend_low: lower bound of the 95% confidence interval of the trend.
+        trend_high: upper bound of the 95% confidence interval of the trend.
+        steady: whether there is no trend: the confidence interval contains 0, or the trend is less
+            than 5%.
+        throughput: mean throughput of the steady state, in operations per second.
+        throughput_low: lower bound of the 95% confidence interval of the mean, by batch means.
+        throughput_high: upper bound of the 95% confidence interval of the mean.
+        independent: whether the batches show no correlation; if they do, the confidence interval is
+            too narrow.
+        outliers: numbers of the intervals that are outliers, from 0. They are not excluded.
+        stalls: the stalls.
     """
 
     warm_up: float
@@ -378,11 +391,11 @@ class RepetitionCheck:
     """The checks of a repetition.
 
     Attributes:
-        number: the repetition's number.
-        law: the interactive response time law; None in an open loop, and if the think time is not
-            known.
-        series: the time series; None if it has less than 20 intervals.
-        little: Little's law; None in a closed loop, and in files of earlier versions.
+        number: number of the repetition.
+        law: test by the interactive response time law; null in an open loop, and if the think time
+            is not known.
+        series: checks of the time series; null if it has fewer than 20 intervals.
+        little: test by Little's law; null in a closed loop, and in files of earlier versions.
     """
 
     number: int
@@ -396,10 +409,10 @@ class Checks:
     """The checks of a point.
 
     Attributes:
-        repetitions: those of each repetition.
-        outliers: the numbers of the repetitions whose throughput is an outlier, of five
-            repetitions or more: a modified z-score so high that chance explains at most 5% of such
-            sets. They count like the others.
+        repetitions: checks of each repetition.
+        outliers: numbers of the repetitions whose throughput is an outlier; empty with fewer than
+            five repetitions. By chance alone, at most 5% of sets of repetitions have a modified
+            z-score as high as that of an outlier. Outliers are not excluded.
     """
 
     repetitions: Sequence[RepetitionCheck]
@@ -411,9 +424,9 @@ class Point:
     """One target at one load level: its repetitions and their summary.
 
     Attributes:
-        target: the target's name.
+        target: name of the target.
         clients: number of concurrent connections.
-        rate: for an open loop, the rate at which operations were due, per second; 0 for a closed
+        rate: in an open loop, the rate at which operations were due, per second; 0 in a closed
             loop.
         value_size: size of a value in bytes; the mean if sizes vary.
         repetitions: the measurements.
@@ -423,10 +436,10 @@ class Point:
         p99: 99th percentile of the response times of all operations, in microseconds.
         response: response times of all repetitions merged, by operation, and ``all`` for all
             operations.
-        service: service times, likewise; empty for a closed loop.
-        generator_limited: whether the generator, rather than the server, was the bottleneck.
-        checks: what checks of the repetitions found; None in files of earlier versions, and for
-            bursts.
+        service: service times of all repetitions merged, by operation, and ``all`` for all
+            operations; empty in a closed loop.
+        generator_limited: whether the load generator, rather than the server, was the bottleneck.
+        checks: the checks of the repetitions; null in files of earlier versions, and for bursts.
     """
 
     target: str
@@ -458,14 +471,15 @@ class Knee:
     """The load at which a target saturates.
 
     Attributes:
-        target: the target's name.
+        target: name of the target.
         clients: number of clients at the knee.
-        rate: for an open loop, the rate at the knee, in operations per second; 0 for a closed loop.
+        rate: in an open loop, the rate at the knee, in operations per second; 0 in a closed loop.
         throughput: throughput at the knee, in operations per second.
         p99: 99th percentile of response times at the knee, in microseconds.
-        reason: why the search ended: ``throughput``, it stopped growing; ``slo``, a higher load
-            exceeds the SLO; ``start``, the first load already exceeded it; ``limit``, the highest
-            allowed load was reached; ``connections``, the server does not accept more.
+        reason: why the search ended: throughput stopped growing (``throughput``), a higher load
+            exceeds the SLO (``slo``), the first load already exceeded the SLO (``start``), the
+            highest allowed load was reached (``limit``), or the server does not accept more
+            connections (``connections``).
     """
 
     target: str
@@ -482,8 +496,8 @@ class Estimate:
 
     Attributes:
         value: the estimate; null if it is infinite.
-        low: the lower bound of the interval.
-        high: the upper bound; null if it is infinite.
+        low: lower bound of the interval; null if it is infinite.
+        high: upper bound of the interval; null if it is infinite.
     """
 
     value: float | None
@@ -499,10 +513,10 @@ class UslFit:
         contention: σ.
         coherency: κ.
         rate: γ, the throughput of one client, in operations per second.
-        peak_clients: N*, the number of clients with the most throughput.
-        peak_throughput: the throughput with as many, in operations per second.
-        explained: the share of the variation of throughput that the fit explains (R²).
-        warnings: what the data cannot support.
+        peak_clients: N*, the number of clients at which throughput peaks.
+        peak_throughput: throughput at the peak, in operations per second.
+        explained: share of the variation of throughput that the fit explains (R²).
+        warnings: conclusions that the data do not support.
     """
 
     contention: Estimate
@@ -519,20 +533,26 @@ class SaturationFound:
     """Where a target saturates, in a closed loop with several numbers of clients.
 
     Attributes:
-        target: the target's name.
+        target: name of the target.
         value_size: size of a value in bytes.
-        under: the numbers of clients with which it is under-saturated.
-        saturated: those with at least 95% of the highest throughput.
-        over: those with less, above the best.
-        uncertain: those of all these whose confidence interval allows for another range.
-        knee: the fewest clients from which on it is saturated; null if it never is.
-        knee_above: the most clients that are certainly too few for the knee; 0 if none are.
-        knee_at_most: the fewest that are certainly enough; null if none are.
-        asymptotic_knee: the number of clients at which the bounds for light and for heavy load
-            meet.
-        most_power: the number of clients with the most throughput divided by response time.
-        usl: the Universal Scalability Law; null with less than four numbers of clients.
-        warnings: what the data cannot support.
+        under: numbers of clients with which the target is under-saturated.
+        saturated: numbers of clients with which the target is saturated: throughput is at least 95%
+            of the highest.
+        over: numbers of clients with which the target is over-saturated: throughput is lower, with
+            more clients than at the highest throughput.
+        uncertain: numbers of clients, of any range, whose confidence interval extends into another
+            range.
+        knee: smallest number of clients from which on the target is saturated; null if it never
+            is.
+        knee_above: largest number of clients that is certainly below the knee; 0 if none is.
+        knee_at_most: smallest number of clients that is certainly not below the knee; null if none
+            is.
+        asymptotic_knee: number of clients at which the asymptotic bounds for light and for heavy
+            load meet.
+        most_power: number of clients with the highest ratio of throughput to response time (power);
+            null if response times are not known.
+        usl: fit of the Universal Scalability Law; null with fewer than four numbers of clients.
+        warnings: conclusions that the data do not support.
     """
 
     target: str
@@ -552,15 +572,16 @@ class SaturationFound:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """What a cluster consists of, that the load tester launched.
+    """The parts of a cluster that the load tester launched.
 
     Attributes:
         nodes: number of nodes.
-        path: ``proxied``, requests pass a proxy; ``direct``, clients know the nodes; or
-            ``asked``, they ask a proxy for them when they connect.
-        proxies: number of proxies, over which clients are spread; 0 if none takes part.
-        in_flight: most requests of each proxy at the nodes (``--in-flight``); 0 without a limit,
-            and in files of earlier versions.
+        path: how requests reach the nodes: through a proxy (``proxied``), directly from clients
+            that know the nodes (``direct``), or directly from clients that ask a proxy for the
+            nodes when they connect (``asked``).
+        proxies: number of proxies, over which clients are spread; 0 if there is no proxy.
+        in_flight: limit of each proxy's requests in flight to the nodes (``--in-flight``); 0
+            without a limit, and in files of earlier versions.
     """
 
     nodes: int
@@ -574,9 +595,9 @@ class Placed:
     """The machine that a process ran on.
 
     Attributes:
-        machine: as the user named it.
-        cores: how many it has.
-        cpu: its processor.
+        machine: name of the machine, as the user gave it.
+        cores: number of cores of the machine.
+        cpu: processor of the machine.
     """
 
     machine: str
@@ -589,16 +610,18 @@ class TargetInfo:
     """A measured server, or cluster.
 
     Attributes:
-        name: its display name, unique among the targets.
-        kind: ``memory``, ``file``, ``gcs``, ``valkey`` or another scheme for servers launched by
-            the load tester, ``cluster`` for its clusters, ``server`` for others.
-        address: the address it listened on; of a cluster without a proxy, the first node's.
-        server: the version it reports, such as ``1.6.18``.
+        name: display name, unique among the targets.
+        kind: for servers that the load tester launched, the scheme of the backend, such as
+            ``memory``, ``file``, ``gcs`` or ``valkey``; ``cluster`` for clusters that it launched;
+            ``server`` for other servers.
+        address: address on which the target listened; for a cluster without a proxy, that of the
+            first node.
+        server: version that the target reports, such as ``1.6.18``.
         details: other relevant facts, such as durability or the emulator's latency profile.
-        cluster: of a cluster, what it consists of.
-        machines: the types of the machines it ran on, as the user named them, and how many there
-            were of each. Empty if not named.
-        placed: of a cluster on other machines than the load generator's, the machine of each
+        cluster: for a cluster, its parts; otherwise null.
+        machines: types of the machines on which the target ran, as the user named them, with the
+            number of machines of each type. Empty if the user named none.
+        placed: for a cluster on other machines than that of the load generator, the machine of each
             process, by the names of `Repetition.processes`. Otherwise empty.
     """
 
@@ -619,28 +642,28 @@ class Results:
     Attributes:
         format: `FORMAT`.
         version: `VERSION`.
-        title: the report's title.
+        title: title of the report.
         started: start time, unix time.
-        seconds: duration of the whole run; of a resumed run, since it was resumed.
+        seconds: duration of the whole run; for a resumed run, the time since it was resumed.
         partial: whether the run ended early.
         command: the command line.
-        seed: the seed of all randomness.
-        client: ``text``, the built-in client, or ``pymemcache``.
-        workers: number of worker processes.
+        seed: seed of all random numbers.
+        client: ``text`` for the built-in client, or ``pymemcache``.
+        workers: number of worker processes of the load generator.
         machine: the machine of the load generator: ``cpu``, ``cores``, ``memory_bytes``,
             ``system``, ``python``, ``hostname`` and so on.
         versions: versions of memlite and of the packages it uses.
         workload: the workload, laid out as in a workload file.
         targets: the measured servers.
         points: the measurements, by target and load.
-        bursts: measurements of bursts, in which new clients arrive all at once and each sets and
-            gets its own key. Comparisons with a ``steady`` workload include them.
-        knees: the results of searches for the knee.
-        saturation: where each target saturates, for each size of values that was measured with two
-            numbers of clients or more.
-        failure: why the run ended early, if the user did not interrupt it.
-        mixed: how the systems it was measured on differ, if it was interrupted and continued on
-            another.
+        bursts: measurements of bursts: new clients arrive all at once, and each sets and gets its
+            own key. Comparisons with a ``steady`` workload include bursts.
+        knees: results of searches for the knee.
+        saturation: where each target saturates, for each value size that was measured with two or
+            more numbers of clients.
+        failure: why the run ended early; empty if it did not, or if the user interrupted it.
+        mixed: differences between the systems on which the run was measured, if it was interrupted
+            and continued on another system; otherwise empty.
     """
 
     title: str

@@ -18,17 +18,18 @@ HEAD = """\
 
 <!-- Written by scripts/docs/write_results_reference.py from memlite/loadtest/results.py. -->
 
-`memlite bench` saves `results.json`, from which `memlite bench report` can recreate the report, and
-`results.csv`, with a row for each repetition. Within a version of the format, fields are only
-added; readers should ignore unknown fields. Latencies are in microseconds, other times in seconds,
-sizes in bytes.
+`memlite bench` saves two files: `results.json`, from which `memlite bench report` can recreate the
+report, and `results.csv`, with one row per repetition. Within a version of the format, fields are
+only added; readers should ignore unknown fields. Latencies are in microseconds, other times in
+seconds, and sizes in bytes.
 
-Until a run is complete, its directory has `repetitions/`, with a file for each repetition that is
-finished: a `Repetition` as below. The same command with this directory as `--out` measures those
-that are missing. It refuses if the machine, the version of memlite, Python, a package or a server
-has changed; with `--mix-systems` it goes on, and `mixed` says what differs.
+Until a run is complete, its directory contains `repetitions/`, with one file for each finished
+repetition: a `Repetition` as described below. The same command with this directory as `--out`
+measures the missing repetitions. The command refuses to continue if the machine or the version of
+memlite, Python, a package or a server has changed. With `--mix-systems` it continues, and `mixed`
+says what differs.
 
-Histograms are encoded by [HdrHistogram](http://hdrhistogram.org); decode them with
+Histograms are encoded by [HdrHistogram](http://hdrhistogram.org). Decode them with
 `HdrHistogram.decode(text)` from the package `hdrhistogram`.
 """
 
@@ -36,6 +37,7 @@ CLASSES = (
     results.Results,
     results.TargetInfo,
     results.ClusterInfo,
+    results.Placed,
     results.Point,
     results.Repetition,
     results.Latency,
