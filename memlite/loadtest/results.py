@@ -611,9 +611,9 @@ class TargetInfo:
 
     Attributes:
         name: display name, unique among the targets.
-        kind: for servers that the load tester launched, the scheme of the backend, such as
-            ``memory``, ``file``, ``gcs`` or ``valkey``; ``cluster`` for clusters that it launched;
-            ``server`` for other servers.
+        kind: for servers that the load tester launched, the backend, such as ``memory``, ``file``,
+            ``gcs`` or ``valkey``; ``cluster`` for clusters that it launched; ``server`` for other
+            servers.
         address: address on which the target listened; for a cluster without a proxy, that of the
             first node.
         server: version that the target reports, such as ``1.6.18``.
