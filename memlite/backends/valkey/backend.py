@@ -16,11 +16,12 @@ from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey import startup
 from memlite.backends.valkey.codec import Origin
 from memlite.backends.valkey.commands import LOST, Commands
-from memlite.backends.valkey.connections import connection_of
+from memlite.backends.valkey.connections import connection_of, sentinel_connection_of
 from memlite.backends.valkey.epoch_key import EpochKey
 from memlite.backends.valkey.items import Found, Items
-from memlite.backends.valkey.node import Address, LostError, Node, NotSentError
+from memlite.backends.valkey.node import Address, Confirmation, LostError, Node, NotSentError
 from memlite.backends.valkey.options import Options, parse_options
+from memlite.backends.valkey.sentinel import SentinelTopology
 from memlite.backends.valkey.topology import Topology
 from memlite.backends.valkey.writer import Writer
 from memlite.core.errors import StartError, StorageError, VersionConflict
@@ -65,15 +66,12 @@ class ValkeyBackend(Backend):
         """Connect, check that the store can be used, and read the epoch."""
         options = self._options
         self._loop = asyncio.get_running_loop()
-        limits = TimeLimits()
-
-        def node(address: Address) -> Node:
-            connect = partial(connection_of, options, address)
-            return Node(address, connect, limits, options.timeout)
-
-        self._topology = Topology((options.host, options.port), node)
+        self._topology = _topology(options)
         self._commands = Commands(
-            self._topology, concurrency=options.concurrency, deadline=options.deadline
+            self._topology,
+            concurrency=options.concurrency,
+            deadline=options.deadline,
+            confirmed=options.wait > 0,
         )
         self._items = Items(self._commands, options.prefix, self._clock)
         self._epoch = Epoch(EpochKey(self._commands, options.prefix), self._clock)
@@ -244,6 +242,29 @@ class ValkeyBackend(Backend):
         }
 
 
+def _topology(options: Options) -> Topology:
+    limits, timeout = TimeLimits(), options.timeout
+    confirmation = Confirmation(options.wait, options.wait_timeout) if options.wait else None
+
+    def node(address: Address) -> Node:
+        return Node(
+            address,
+            partial(connection_of, options, address),
+            limits,
+            timeout,
+            confirmation=confirmation,
+            only_master=bool(options.service),
+        )
+
+    if not options.service:
+        return Topology((options.host, options.port), node)
+    sentinels = [
+        Node(address, partial(sentinel_connection_of, options, address), limits, timeout)
+        for address in options.sentinels
+    ]
+    return SentinelTopology(sentinels, options.service, node)
+
+
 _COUNTS = (
     "commands",
     "retries",
@@ -251,6 +272,7 @@ _COUNTS = (
     "redirections",
     "refusals",
     "lost_acknowledgements",
+    "unconfirmed",
 )
 
 

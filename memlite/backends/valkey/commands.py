@@ -19,7 +19,14 @@ from redis.exceptions import (
 from redis.exceptions import OutOfMemoryError as StoreFullError
 
 from memlite.backends.remote.call import Call, Turns
-from memlite.backends.valkey.node import Arguments, LostError, Node, NotSentError, Reply
+from memlite.backends.valkey.node import (
+    Arguments,
+    LostError,
+    Node,
+    NotSentError,
+    Reply,
+    UnconfirmedError,
+)
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
 from memlite.core.errors import OutOfMemoryError, StorageError
@@ -43,18 +50,28 @@ class Commands:
         topology: tells to which server.
         concurrency: number of commands that may be in progress at once.
         deadline: seconds for a `Call`.
+        confirmed: whether changes wait for replicas.
 
     Attributes:
         counts: commands, failures and further attempts, and what the caller counts.
         turns: bounds the commands in progress, and counts them.
+        confirmed: as above.
     """
 
-    def __init__(self, topology: Topology, *, concurrency: int, deadline: float) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        concurrency: int,
+        deadline: float,
+        confirmed: bool = False,
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self.turns = Turns(concurrency)
         self._concurrency = concurrency
         self._topology = topology
         self._deadline = deadline
+        self.confirmed = confirmed
 
     def call(self) -> Call:
         """Return a new operation."""
@@ -93,7 +110,7 @@ class Commands:
         """
         await self.turns.take(call)
         try:
-            reply = await self._attempt(call, name, arguments)
+            reply = await self._attempt(call, name, arguments, change=True)
         finally:
             self.turns.give_back()
         if reply is LOST:
@@ -106,14 +123,30 @@ class Commands:
         """Run a script on one key; see `change`."""
         await self.turns.take(call)
         try:
-            reply = await self._attempt(call, name, ("EVALSHA", script.sha, 1, name, *arguments))
+            by_name = "EVALSHA", script.sha, 1, name, *arguments
+            reply = await self._attempt(call, name, by_name, change=True)
             if isinstance(reply, NoScriptError):  # the server has never run it, or has restarted
-                reply = await self._attempt(call, name, ("EVAL", script.text, 1, name, *arguments))
+                by_text = "EVAL", script.text, 1, name, *arguments
+                reply = await self._attempt(call, name, by_text, change=True)
         finally:
             self.turns.give_back()
         if reply is LOST:
             call.uncertain = True
         return reply
+
+    def carried_out(self, call: Call) -> None:
+        """Note that a change was carried out whose reply is lost.
+
+        Raises:
+            StorageError: the reply would have told that replicas have it.
+        """
+        call.uncertain = False
+        if self.confirmed:
+            self.counts["unconfirmed"] += 1
+            raise call.error(
+                f"the change was made, but it is unknown whether replicas have it ({call.trouble})"
+            )
+        self.counts["lost_acknowledgements"] += 1
 
     async def read_many(self, names: Sequence[bytes]) -> list[Reply]:
         """Get several keys at once; a reply is `LOST` or an error if that failed."""
@@ -144,13 +177,15 @@ class Commands:
             return future
         return node.send(arguments)
 
-    async def _attempt(self, call: Call, name: bytes, arguments: Arguments) -> Reply:
+    async def _attempt(
+        self, call: Call, name: bytes, arguments: Arguments, *, change: bool = False
+    ) -> Reply:
         """Send a command until it is carried out, refused or lost."""
         node = self._topology.node_of(name)
         asking = False
         redirections = 0
         while True:
-            reply = await self._send(call, node, arguments, asking=asking)
+            reply = await self._send(call, node, arguments, asking=asking, change=change)
             asking = False
             if not isinstance(reply, Exception) or isinstance(reply, NoScriptError):
                 return reply
@@ -166,7 +201,7 @@ class Commands:
             node = self._topology.node_of(name)
 
     async def _send(
-        self, call: Call, node: Node | None, arguments: Arguments, *, asking: bool
+        self, call: Call, node: Node | None, arguments: Arguments, *, asking: bool, change: bool
     ) -> Reply:
         """Send a command once.
 
@@ -181,7 +216,10 @@ class Commands:
             self._topology.suspect()
             raise call.error("unavailable")
         try:
-            return await node.send(arguments, asking=asking)
+            return await node.send(arguments, asking=asking, change=change)
+        except UnconfirmedError as error:
+            self.counts["unconfirmed"] += 1
+            raise call.error(str(error)) from None
         except NotSentError as error:
             self.counts["failures"] += 1
             self._topology.suspect()

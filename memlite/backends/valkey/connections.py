@@ -10,7 +10,7 @@ from redis.retry import Retry
 from memlite.backends.valkey.node import Address
 from memlite.backends.valkey.options import Options
 
-__all__ = ["connection_of"]
+__all__ = ["connection_of", "sentinel_connection_of"]
 
 
 class _TlsConnection(SSLConnection):
@@ -25,14 +25,22 @@ class _TlsConnection(SSLConnection):
 
 
 def connection_of(options: Options, address: Address) -> Connection:
-    """Return a connection that is not connected yet."""
+    """Return a connection to a server that has items, which is not connected yet."""
+    access = {"username": options.user or None, "password": options.password or None}
+    return _connection(options, address, db=options.database, **access)
+
+
+def sentinel_connection_of(options: Options, address: Address) -> Connection:
+    """Return a connection to a Sentinel, which is not connected yet."""
+    return _connection(options, address, password=options.sentinel_password or None)
+
+
+def _connection(options: Options, address: Address, **access: Any) -> Connection:
     host, port = address
     settings: dict[str, Any] = {
         "host": host,
         "port": port,
-        "db": options.database,
-        "username": options.user or None,
-        "password": options.password or None,
+        **access,
         "protocol": 2,
         # Time limits and further attempts are handled by whoever sends.
         "socket_timeout": None,

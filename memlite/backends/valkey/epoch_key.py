@@ -37,10 +37,15 @@ class EpochKey:
         return None if text == known else Content(text, text)
 
     async def write(self, call: Call, text: bytes, expect: object) -> object:
-        """Write the key; without a reply, the next look at it tells whether it was written."""
+        """Write the key; without a reply, the next look at it tells whether it was written.
+
+        It does not tell whether replicas have it: if they must, that is an error.
+        """
         assert isinstance(expect, bytes)  # noqa: S101 - as `read` and `write` returned it
         reply = await self._commands.run(call, REPLACE, self._name, 0, -1, expect, text)
         if reply is LOST:
+            if self._commands.confirmed:
+                raise call.error(call.trouble)
             await call.pause()
             return b""
         return text if reply == 1 else b""

@@ -9,15 +9,25 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 
 from redis.asyncio.connection import Connection
+from redis.exceptions import ConnectionError as NoConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from memlite.backends.remote.breaker import Breaker
 from memlite.backends.remote.call import TimeLimits
 
-__all__ = ["Address", "LostError", "Node", "NotSentError", "Reply"]
+__all__ = [
+    "Address",
+    "Confirmation",
+    "LostError",
+    "Node",
+    "NotSentError",
+    "Reply",
+    "UnconfirmedError",
+]
 
 Address = tuple[str, int]
 Reply = object
@@ -42,13 +52,45 @@ class LostError(Exception):
     """A command was sent, and there was no reply: it may have been carried out, or may yet be."""
 
 
-class _Request:
-    __slots__ = ("arguments", "asking", "reply")
+class UnconfirmedError(Exception):
+    """A change was carried out, but too few replicas have confirmed it in time."""
 
-    def __init__(self, arguments: Arguments, reply: asyncio.Future[Reply], asking: bool) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What changes wait for: see https://valkey.io/commands/wait.
+
+    Attributes:
+        replicas: how many must have confirmed a change.
+        seconds: how long they may take.
+    """
+
+    replicas: int
+    seconds: float
+
+    @property
+    def arguments(self) -> Arguments:
+        """The command that waits for it, after changes on the same connection."""
+        return "WAIT", self.replicas, round(self.seconds * 1000)
+
+    def missed(self, replicas: object) -> UnconfirmedError:
+        """Return the error for a change that only so many replicas have confirmed."""
+        return UnconfirmedError(
+            f"the change was made, but {replicas} of {self.replicas} replicas have confirmed it "
+            f"within {self.seconds:g} s: a failover may undo it"
+        )
+
+
+class _Request:
+    __slots__ = ("arguments", "asking", "change", "reply")
+
+    def __init__(
+        self, arguments: Arguments, reply: asyncio.Future[Reply], asking: bool, change: bool
+    ) -> None:
         self.arguments = arguments
         self.reply = reply
         self.asking = asking
+        self.change = change
 
 
 class Node:
@@ -59,6 +101,9 @@ class Node:
         connect: makes a connection, which is not connected yet.
         limits: ends batches that take too long.
         timeout: seconds for a batch, and for connecting.
+        confirmation: what changes wait for; None for nothing.
+        only_master: whether a server that is a replica is not used; one of a cluster says so
+            itself.
 
     Attributes:
         address: as above.
@@ -71,30 +116,38 @@ class Node:
         connect: Callable[[], Connection],
         limits: TimeLimits,
         timeout: float,
+        *,
+        confirmation: Confirmation | None = None,
+        only_master: bool = False,
     ) -> None:
         self.address = address
         self.breaker = Breaker(f"the store at {address[0]}:{address[1]}")
         self._connect = connect
         self._limits = limits
         self._timeout = timeout
+        self._confirmation = confirmation
+        self._only_master = only_master
         self._waiting: deque[_Request] = deque()
         self._free: list[tuple[Connection, float]] = []
         self._lanes: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
-    def send(self, arguments: Arguments, *, asking: bool = False) -> asyncio.Future[Reply]:
+    def send(
+        self, arguments: Arguments, *, asking: bool = False, change: bool = False
+    ) -> asyncio.Future[Reply]:
         """Send a command.
 
         Args:
             arguments: the command's.
             asking: whether to announce it by ASKING, as a redirection told to.
+            change: whether it changes something, which replicas may have to confirm.
 
         Returns:
-            A future of the reply. It raises `NotSentError` or `LostError`, at the latest after the
-            time limits of the batches before this one and of its own.
+            A future of the reply. It raises `NotSentError`, `LostError` or `UnconfirmedError`, at
+            the latest after the time limits of the batches before this one and of its own.
         """
         reply = self._loop.create_future()
-        self._waiting.append(_Request(arguments, reply, asking))
+        self._waiting.append(_Request(arguments, reply, asking, change))
         lanes = len(self._lanes)
         if not lanes or (lanes < _CONNECTIONS and len(self._waiting) >= _ANOTHER_FROM * lanes):
             connection, used = self._free.pop() if self._free else (self._connect(), 0.0)
@@ -161,6 +214,14 @@ class Node:
             # A server that is still loading its data says so here, before anything is sent to it.
             await connection.send_command("PING", check_health=False)
             await connection.read_response()
+            if self._only_master:
+                await self._check_role(connection)
+
+    async def _check_role(self, connection: Connection) -> None:
+        await connection.send_command("ROLE", check_health=False)
+        role = await connection.read_response()
+        if role[0] != b"master":
+            raise NoConnectionError("it is not the master any more")
 
     async def _talk(self, connection: Connection, batch: Sequence[_Request]) -> None:
         commands: list[Arguments] = []
@@ -168,6 +229,12 @@ class Node:
             if request.asking:
                 commands.append(("ASKING",))
             commands.append(request.arguments)
+        confirmation = self._confirmation
+        unconfirmed: list[tuple[_Request, Reply]] = []
+        if confirmation and any(request.change for request in batch):
+            commands.append(confirmation.arguments)
+        else:
+            confirmation = None
         await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         for request in batch:
             if request.asking:
@@ -177,8 +244,21 @@ class Node:
                 reply = await connection.read_response()
             except ResponseError as error:
                 reply = error
-            if not request.reply.done():
+            if confirmation and request.change:
+                unconfirmed.append((request, reply))
+            elif not request.reply.done():
                 request.reply.set_result(reply)
+        if confirmation:
+            replicas = await connection.read_response()
+            for request, reply in unconfirmed:
+                if request.reply.done():
+                    continue
+                # Nothing was changed if it was refused, or its condition did not hold.
+                unchanged = not reply or isinstance(reply, ResponseError)
+                if unchanged or replicas >= confirmation.replicas:
+                    request.reply.set_result(reply)
+                else:
+                    request.reply.set_exception(confirmation.missed(replicas))
 
     def _end(self, batch: Sequence[_Request], error: Exception) -> None:
         for request in batch:

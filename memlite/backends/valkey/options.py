@@ -13,18 +13,32 @@ from memlite.backends.registry import BackendUrl
 from memlite.backends.remote.parameters import number
 from memlite.core.errors import ConfigError
 
-__all__ = ["PASSWORD_VARIABLE", "Options", "parse_options"]
+__all__ = ["PASSWORD_VARIABLE", "SENTINEL_PASSWORD_VARIABLE", "Options", "parse_options"]
 
 PASSWORD_VARIABLE: Final = "MEMLITE_VALKEY_PASSWORD"  # noqa: S105 - its name
+SENTINEL_PASSWORD_VARIABLE: Final = "MEMLITE_VALKEY_SENTINEL_PASSWORD"  # noqa: S105 - its name
 
 _PORT = 6379
+_SENTINEL_PORT = 26379
 _WITH_TLS = ("valkeys", "rediss")
-_PLAIN_OPTIONS = ("timeout", "deadline", "concurrency", "cluster", "db", "password_file")
+_PLAIN_OPTIONS = (
+    "timeout",
+    "deadline",
+    "concurrency",
+    "cluster",
+    "db",
+    "password_file",
+    "sentinel",
+    "sentinel_password_file",
+    "wait",
+    "wait_timeout",
+)
 _TLS_OPTIONS = ("ca_cert", "cert", "key", "verify")
 _PREFIX_BYTES = 200
 # A colon ends the prefix. Braces choose the slot, so that all items would be in one.
 _NOT_IN_PREFIX = re.compile(r"[\x00-\x20\x7f-\x9f:{}]")
 _DATABASES = 16_384
+_MOST_REPLICAS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,12 @@ class Options:
         concurrency: number of requests that may be in progress at once.
         cluster: whether the store must be a cluster, or must not; None to ask it.
         database: the number of the database; a cluster has only 0.
+        wait: how many replicas must have a change before it is acknowledged.
+        wait_timeout: seconds that they may take.
+        sentinels: the servers in the URL, if they are Sentinels, of which `host` and `port` are the
+            first.
+        service: what these call the store; empty if there are none.
+        sentinel_password: of these, empty to send none.
     """
 
     host: str
@@ -58,12 +78,20 @@ class Options:
     concurrency: int = 64
     cluster: bool | None = None
     database: int = 0
+    wait: int = 0
+    wait_timeout: float = 1.0
+    sentinels: tuple[tuple[str, int], ...] = ()
+    service: str = ""
+    sentinel_password: str = field(default="", repr=False)
 
     @property
     def shown(self) -> str:
         """The URL without user and options, for messages."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}/{self.prefix}"
+        servers = ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for host, port in self.sentinels or ((self.host, self.port),)
+        )
+        return f"{self.scheme}://{servers}/{self.prefix}"
 
 
 def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) -> Options:
@@ -78,7 +106,7 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     """
     tls = url.scheme in _WITH_TLS
     start = f"--backend: {url.scheme}: "
-    user, host, port = _place(start, url)
+    user, servers = _places(start, url)
     given = url.only(*_PLAIN_OPTIONS, *_TLS_OPTIONS)
     for name in _TLS_OPTIONS:
         if name in given and not tls:
@@ -91,9 +119,19 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     database = _whole(start, given, "db", 0, 0, _DATABASES)
     if cluster and database:
         raise ConfigError(f"{start}a cluster has no db other than 0")
+    service = given.get("sentinel", "")
+    if "sentinel" in given and (not service or cluster):
+        reason = "a cluster has no sentinels" if cluster else "sentinel must name the master"
+        raise ConfigError(f"{start}{reason}")
+    if len(servers) > 1 and not service:
+        raise ConfigError(f"{start}several servers are named only with ?sentinel=NAME")
+    if "sentinel_password_file" in given and not service:
+        raise ConfigError(f"{start}sentinel_password_file requires sentinel")
+    wait, wait_timeout = _wait(start, given, timeout)
+    places = tuple((host, port or (_SENTINEL_PORT if service else _PORT)) for host, port in servers)
     return Options(
-        host=host,
-        port=port,
+        host=places[0][0],
+        port=places[0][1],
         prefix=_prefix(start, url.path),
         scheme=url.scheme,
         user=user,
@@ -104,24 +142,42 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
         concurrency=_whole(start, given, "concurrency", 64, 1, 10_000),
         cluster=cluster,
         database=database,
+        wait=wait,
+        wait_timeout=wait_timeout,
+        sentinels=places if service else (),
+        service=service,
+        sentinel_password=_sentinel_password(start, given, environment) if service else "",
     )
 
 
-def _place(start: str, url: BackendUrl) -> tuple[str, str, int]:
-    user, _, server = url.host.rpartition("@")
+def _wait(start: str, given: Mapping[str, str], timeout: float) -> tuple[int, float]:
+    wait = _whole(start, given, "wait", 0, 0, _MOST_REPLICAS)
+    if "wait_timeout" in given and not wait:
+        raise ConfigError(f"{start}wait_timeout requires wait")
+    seconds = number(start, given, "wait_timeout", timeout / 2, 0.001, 3600.0)
+    if wait and seconds >= timeout:
+        raise ConfigError(f"{start}wait_timeout must be less than timeout")
+    return wait, seconds
+
+
+def _places(start: str, url: BackendUrl) -> tuple[str, list[tuple[str, int | None]]]:
+    user, _, servers = url.host.rpartition("@")
     if ":" in user:
         raise ConfigError(
             f"{start}others can see a password in the URL; leave it out, and use "
             f"?password_file=FILE or {PASSWORD_VARIABLE}"
         )
-    try:
-        parts = urlsplit(f"//{server}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or port == 0:
-        raise ConfigError(f"{start}must be like {url.scheme}://host:{_PORT}/prefix")
-    return unquote(user), host, port or _PORT
+    places = []
+    for server in servers.split(","):
+        try:
+            parts = urlsplit(f"//{server}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host or port == 0:
+            raise ConfigError(f"{start}must be like {url.scheme}://host:{_PORT}/prefix")
+        places.append((host, port))
+    return unquote(user), places
 
 
 def _prefix(start: str, path: str) -> str:
@@ -142,15 +198,27 @@ def _password(
         source = PASSWORD_VARIABLE
     else:
         source = f"password_file {file}"
-        try:
-            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "is not UTF-8"
-            raise ConfigError(f"{start}{source}: {reason}") from None
+        password = _read(f"{start}{source}", file)
     if not password and (user or file is not None):
         more = "" if file else "; set it, or give a ?password_file="
         raise ConfigError(f"{start}no password in {source}{more}")
     return password
+
+
+def _sentinel_password(start: str, given: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    file = given.get("sentinel_password_file")
+    if file is None:
+        return environment.get(SENTINEL_PASSWORD_VARIABLE, "")
+    return _read(f"{start}sentinel_password_file {file}", file)
+
+
+def _read(start: str, file: str) -> str:
+    """Return the password in a file."""
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8"
+        raise ConfigError(f"{start}: {reason}") from None
 
 
 def _tls(start: str, given: Mapping[str, str]) -> ssl.SSLContext:

@@ -8,7 +8,11 @@ from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from memlite.backends.valkey.node import LostError, Node, NotSentError
-from memlite.backends.valkey.options import PASSWORD_VARIABLE, Options
+from memlite.backends.valkey.options import (
+    PASSWORD_VARIABLE,
+    SENTINEL_PASSWORD_VARIABLE,
+    Options,
+)
 from memlite.backends.valkey.scripts import REPLACE
 from memlite.backends.valkey.topology import SLOTS, Topology
 from memlite.core.errors import StartError
@@ -34,6 +38,8 @@ async def check(options: Options, topology: Topology) -> None:
         StartError: it cannot be used. The text says what to do.
     """
     try:
+        if options.service:
+            await _find_master(options, topology)
         info = await _info(options, topology.seed)
         _check_version(options, info)
         await _find_cluster(options, topology, info)
@@ -41,6 +47,19 @@ async def check(options: Options, topology: Topology) -> None:
         _warn(options, info)
     except (NotSentError, LostError) as error:
         raise _unreachable(options, error) from None
+
+
+async def _find_master(options: Options, topology: Topology) -> None:
+    try:
+        await topology.discover()
+    except AuthenticationError:
+        raise _cannot(
+            options,
+            f"the Sentinel requires a password; set {SENTINEL_PASSWORD_VARIABLE}, or give "
+            "?sentinel_password_file=",
+        ) from None
+    except ResponseError as error:
+        raise _cannot(options, f"the Sentinel does not tell the master: {error}") from None
 
 
 async def _info(options: Options, node: Node) -> Mapping[str, str]:
@@ -68,7 +87,7 @@ def _check_version(options: Options, info: Mapping[str, str]) -> None:
 
 
 async def _find_cluster(options: Options, topology: Topology, info: Mapping[str, str]) -> None:
-    if options.cluster is False:
+    if options.cluster is False or options.service:
         return
     mode = info.get("redis_mode", "")
     if mode and mode != "cluster" and options.cluster is None:
@@ -102,6 +121,7 @@ async def _try_commands(options: Options, topology: Topology) -> None:
         ("EVALSHA", REPLACE.sha, 1, name, 0, -1, b"y"),
         ("DEL", name),
         ("SCAN", 0, "MATCH", name, "COUNT", 1),
+        *([("WAIT", 0, 1)] if options.wait else []),
     ):
         reply = await node.send(arguments)
         if isinstance(reply, Exception):
@@ -118,7 +138,8 @@ def _refused(options: Options, command: str, slot: int, error: Exception) -> Sta
             options,
             f"not permitted: {command}; the user needs "
             f"~{options.prefix}:* ~{options.prefix}/* +get +set +getrange +del +eval +evalsha "
-            "+scan +ping +info +cluster|slots",
+            "+scan +ping +info +cluster|slots"
+            f"{' +wait' if options.wait else ''}{' +role' if options.service else ''}",
         )
     return _cannot(options, f"{command} in slot {slot} fails: {type(error).__name__}: {error}")
 
@@ -133,6 +154,14 @@ def _warn(options: Options, info: Mapping[str, str]) -> None:
             options.shown,
             policy,
             and_flushes,
+        )
+    replicas = int(info.get("connected_slaves", options.wait))
+    if info.get("role") == "master" and replicas < options.wait:
+        _log.warning(
+            "%s: changes wait for %d replicas, and there are %d: until that changes, they fail",
+            options.shown,
+            options.wait,
+            replicas,
         )
     if info.get("aof_enabled") == "0" and info.get("connected_slaves") == "0":
         _log.warning(

@@ -35,11 +35,13 @@ class Topology:
 
     Attributes:
         clustered: whether it is a cluster; `discover` finds out.
+        changes: whether other servers may take over.
         looks: how often the cluster was asked for its slots.
     """
 
     def __init__(self, seed: Address, make: Callable[[Address], Node]) -> None:
         self.clustered = False
+        self.changes = False
         self.looks = 0
         self._seed = seed
         self._make = make
@@ -51,7 +53,7 @@ class Topology:
 
     @property
     def seed(self) -> Node:
-        """The server in the URL."""
+        """The server in the URL; with Sentinels, the master."""
         return self.node(self._seed)
 
     @property
@@ -90,9 +92,14 @@ class Topology:
     def suspect(self) -> None:
         """Look at the cluster in the background, as a server did not do what it should."""
         looking = self._look is not None and not self._look.done()
-        if self.clustered and not looking and monotonic() - self._looked >= _PAUSE:
+        if self.changes and not looking and monotonic() - self._looked >= _PAUSE:
             self._looked = monotonic()
             self._look = asyncio.ensure_future(self._refresh())
+
+    async def _refresh(self) -> None:
+        self.looks += 1
+        if not await self.look():
+            _log.warning("nobody tells which servers the store has now")
 
     async def discover(self) -> None:
         """Ask the server in the URL for the slots of the cluster.
@@ -102,29 +109,37 @@ class Topology:
             NotSentError: it cannot be reached.
             LostError: it does not reply.
         """
-        self.clustered = True
+        self.clustered = self.changes = True
         self._slots = [None] * SLOTS
         reply = await self.seed.send(("CLUSTER", "SLOTS"))
         if isinstance(reply, ResponseError):
             raise reply
         self._adopt(slots_of(reply, self._seed[0]))
 
-    async def _refresh(self) -> None:
-        """Ask one server after the other, those first that were well."""
-        self.looks += 1
+    async def look(self) -> bool:
+        """Ask one server after the other, those first that were well; return whether one told."""
         for node in sorted(self._nodes.values(), key=lambda node: node.breaker.recent_failures):
             with contextlib.suppress(NotSentError, LostError, ValueError):
                 reply = await node.send(("CLUSTER", "SLOTS"))
                 if not isinstance(reply, ResponseError):
                     self._adopt(slots_of(reply, node.address[0]))
-                    return
-        _log.warning("no server of the store tells where its slots are")
+                    return True
+        return False
 
     def _adopt(self, ranges: Iterable[tuple[int, int, Address]]) -> None:
         slots: list[Node | None] = [None] * SLOTS
         for first, last, address in ranges:
             slots[first : last + 1] = [self.node(address)] * (last + 1 - first)
         self._slots = slots
+        self._retire()
+
+    def _use(self, address: Address) -> None:
+        """Take a server for the only master."""
+        self._seed = self.node(address).address
+        self._retire()
+
+    def _retire(self) -> None:
+        """Close the connections to servers that have no keys any more."""
         for address in set(self._nodes) - {node.address for node in self.masters} - {self._seed}:
             task = asyncio.ensure_future(self._nodes.pop(address).close())
             self._retired.add(task)

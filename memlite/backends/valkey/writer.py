@@ -59,7 +59,7 @@ class Writer:
         reply = await self._commands.change(call, name, "SET", name, content, *options, *condition)
         if reply is LOST:
             if _contains(await self._look(call, record.key), version):
-                self._acknowledge(call)
+                self._commands.carried_out(call)
             else:
                 raise call.error(call.trouble)
         elif reply is None:
@@ -110,7 +110,7 @@ class Writer:
             VersionConflict: it was not, and never will be.
         """
         if version and _contains(found, version):
-            self._acknowledge(call)
+            self._commands.carried_out(call)
             return True
         if found is not None:
             if found[0].version == before:
@@ -132,10 +132,6 @@ class Writer:
             return await self._items.read(call, key)
         finally:
             call.trouble = trouble
-
-    def _acknowledge(self, call: Call) -> None:
-        call.uncertain = False
-        self._commands.counts["lost_acknowledgements"] += 1
 
 
 def _contains(found: Found | None, version: int) -> bool:

@@ -1,0 +1,236 @@
+"""A master fails, or hands over, and a replica becomes master."""
+
+import asyncio
+import contextlib
+import dataclasses
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
+
+from memlite.backends import Record
+from memlite.backends.registry import Context, parse_url
+from memlite.backends.valkey import make
+from memlite.core.errors import StorageError, VersionConflict
+from tests.support.stores import (
+    MASTER,
+    Store,
+    replicated_cluster,
+    sentinels,
+    store,
+    with_replica,
+)
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+KEYS = [b"count%d" % number for number in range(12)]
+WAIT = "wait=1&timeout=2&deadline=20"
+
+
+@contextlib.asynccontextmanager
+async def opened(servers: str, options: str) -> AsyncIterator:
+    backend = make(parse_url(f"valkey://{servers}/p?{options}"), Context())
+    await backend.open()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def at(*stores: Store) -> str:
+    return ",".join(f"127.0.0.1:{one.port}" for one in stores)
+
+
+@dataclasses.dataclass
+class Count:
+    """How often a key was incremented: acknowledged, and perhaps."""
+
+    acknowledged: int = 0
+    uncertain: int = 0
+
+
+class Counting:
+    """Clients of several backends that increment counters, whatever happens."""
+
+    def __init__(self, *backends) -> None:
+        self._backends = backends
+        self.counts = {key: Count() for key in KEYS}
+        self._ended = asyncio.Event()
+        self.errors: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        for key in KEYS:
+            await self._backends[0].put(Record(key, b"0"))
+        tasks = [
+            asyncio.ensure_future(self._count(backend, key))
+            for key in KEYS
+            for backend in self._backends
+        ]
+        try:
+            await self.progress()
+            yield
+            await self.progress()
+        finally:
+            self._ended.set()
+            await asyncio.gather(*tasks)
+
+    async def progress(self) -> None:
+        """Wait until all counters have been incremented a few more times."""
+        before = {key: count.acknowledged for key, count in self.counts.items()}
+        assert await eventually(
+            lambda: all(self.counts[key].acknowledged >= before[key] + 3 for key in KEYS)
+        )
+
+    async def _count(self, backend, key: bytes) -> None:
+        count = self.counts[key]
+        while not self._ended.is_set():
+            try:
+                found = await backend.get(key)
+            except StorageError as error:
+                self.errors.append(str(error))
+                continue
+            value = b"%d" % (int(found.value) + 1)
+            try:
+                await backend.put(Record(key, value), found)
+            except VersionConflict:
+                continue
+            except StorageError as error:
+                self.errors.append(str(error))
+                # What was made, or may have been, may be there or not after a failover.
+                count.uncertain += 1
+            else:
+                count.acknowledged += 1
+
+    async def check(self, backend) -> None:
+        """Check that nothing acknowledged is lost, and nothing was done twice."""
+        for key, count in self.counts.items():
+            value = int((await backend.get(key)).value)
+            assert count.acknowledged <= value <= count.acknowledged + count.uncertain
+
+
+@pytest.fixture(scope="module")
+def stores() -> Iterator[tuple[list[Store], list[Store]]]:
+    with replicated_cluster() as found:
+        yield found
+
+
+async def test_replicas_that_take_over_in_order_lose_nothing(stores) -> None:
+    """A master that hands over waits until its replica has everything; no confirmation needed."""
+    masters, replicas = stores
+    options = "timeout=5&deadline=30"
+    async with opened(at(masters[0]), options) as one, opened(at(replicas[1]), options) as two:
+        counting = Counting(one, two)
+        async with counting.running():
+            for replica in replicas:
+                reply = await asyncio.to_thread(replica.ask, "CLUSTER", "FAILOVER")
+                assert reply == b"+OK\r\n"
+                assert await eventually(lambda one=replica: b"role:master" in role_of(one))
+                await counting.progress()
+        await counting.check(one)
+        await counting.check(two)
+    assert not counting.errors
+
+
+def role_of(one: Store) -> bytes:
+    with contextlib.suppress(OSError):  # Sentinels close connections when they change roles
+        return one.ask("INFO", "replication")
+    return b""
+
+
+async def test_a_master_that_is_killed_loses_nothing_that_its_replica_has_confirmed(stores) -> None:
+    everyone = [server for some in stores for server in some]
+    (first, *_) = (one for one in everyone if b"role:master" in role_of(one))
+    (other, *_) = (one for one in everyone if one is not first)
+    async with opened(at(other), WAIT) as one, opened(at(other), WAIT) as two:
+        counting = Counting(one, two)
+        async with counting.running():
+            first.kill()
+            # Without its replica, the new master alone cannot confirm anything.
+            assert await eventually(
+                lambda: (
+                    sum(b"role:master" in role_of(one) for one in everyone if one is not first) == 3
+                )
+            )
+            first.restart()
+        assert counting.errors
+        await counting.check(one)
+        await counting.check(two)
+
+
+@pytest.mark.parametrize("how", ["kill", "pause", "command"])
+async def test_sentinels_make_a_replica_the_master(how: str) -> None:
+    with with_replica() as (master, replica), sentinels(master) as watching:
+        options = f"sentinel={MASTER}&wait=1&timeout=1&deadline=20"
+        servers = f"127.0.0.1:1,{at(*watching)}"  # nobody listens on the first one
+        async with opened(servers, options) as one, opened(servers, options) as two:
+            counting = Counting(one, two)
+            async with counting.running():
+                if how == "command":
+                    reply = await asyncio.to_thread(watching[0].ask, "SENTINEL", "FAILOVER", MASTER)
+                    assert reply == b"+OK\r\n"
+                else:
+                    getattr(master, how)()
+                assert await eventually(lambda: b"role:master" in role_of(replica))
+                {"kill": master.restart, "pause": master.resume}.get(how, lambda: None)()
+                assert await eventually(lambda: b"role:slave" in role_of(master))
+            await counting.check(one)
+            await counting.check(two)
+
+
+async def confirmed(backend, record: Record) -> None:
+    """Store a record, again until a replica on a busy machine confirms it in time."""
+    while True:
+        with contextlib.suppress(StorageError):
+            return await backend.put(record)
+
+
+async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None:
+    with with_replica() as (master, replica):
+        options = "wait=1&wait_timeout=0.5&timeout=5"
+        async with opened(at(master), options) as backend:
+            await confirmed(backend, Record(b"k", b"1"))
+            replica.pause()
+            found = await backend.get(b"k")
+            text = re.escape(
+                "store: the change was made, but 0 of 1 replicas have confirmed it within 0.5 s: a "
+                "failover may undo it"
+            )
+            for change in (
+                backend.put(Record(b"k", b"2"), found),
+                backend.put(Record(b"k", b"3")),
+                backend.delete(b"k"),
+                backend.flush(),
+            ):
+                with pytest.raises(StorageError, match=f"^{text}$"):
+                    await change
+            assert await backend.get(b"k") is None
+            assert backend.stats()["unconfirmed"] >= 4
+            # What fails without a change is no doubt.
+            with pytest.raises(VersionConflict):
+                await backend.put(Record(b"k", b"2"), found)
+            replica.resume()
+            await confirmed(backend, Record(b"k", b"4"))
+
+
+async def test_a_lost_reply_is_no_confirmation() -> None:
+    with with_replica() as (master, _):
+        options = "wait=1&timeout=1&deadline=20"
+        async with opened(at(master), options) as backend:
+            await confirmed(backend, Record(b"k", b"1"))
+            master.pause()
+            changing = asyncio.ensure_future(backend.put(Record(b"k", b"2")))
+            assert await eventually(lambda: backend.stats()["failures"] > 0)
+            master.resume()
+            with pytest.raises(StorageError, match=r"unknown whether replicas have it|or not"):
+                await changing
+
+
+async def test_a_store_without_replicas_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with store() as one:
+        async with opened(at(one), "wait=2"):
+            pass
+    assert "changes wait for 2 replicas, and there are 0" in caplog.text
