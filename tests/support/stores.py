@@ -25,6 +25,7 @@ __all__ = [
     "has_tls",
     "move_slot",
     "replicated_cluster",
+    "sentinel",
     "sentinels",
     "store",
     "with_replica",
@@ -117,9 +118,9 @@ def with_replica(*options: str) -> Iterator[tuple[Store, Store]]:
 
 @contextlib.contextmanager
 def sentinels(master: Store, count: int = 3) -> Iterator[list[Store]]:
-    """Run Sentinels that watch a server, and let a replica take over soon after it has failed."""
+    """Run Sentinels that watch a server, and let its replica take over soon after it has failed."""
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(_sentinel(master, count // 2 + 1)) for _ in range(count)]
+        found = [stack.enter_context(sentinel(master, count // 2 + 1)) for _ in range(count)]
         others = f"num-other-sentinels\r\n${len(str(count - 1))}\r\n{count - 1}\r\n".encode()
         for one in found:
             _wait(lambda one=one: others in one.ask("SENTINEL", "MASTER", MASTER))
@@ -128,8 +129,10 @@ def sentinels(master: Store, count: int = 3) -> Iterator[list[Store]]:
 
 
 @contextlib.contextmanager
-def _sentinel(master: Store, quorum: int) -> Iterator[Store]:
-    assert PROGRAM is not None
+def sentinel(master: Store, quorum: int = 1, password: str = "") -> Iterator[Store]:
+    """Run a Sentinel."""
+    if PROGRAM is None:
+        pytest.skip("there is no server to run")
     port = unused_port()
     with tempfile.TemporaryDirectory() as folder:
         # It writes what it has learnt into this file.
@@ -139,6 +142,7 @@ def _sentinel(master: Store, quorum: int) -> Iterator[Store]:
             f"sentinel monitor {MASTER} 127.0.0.1 {master.port} {quorum}\n"
             f"sentinel down-after-milliseconds {MASTER} 1000\n"
             f"sentinel failover-timeout {MASTER} 6000\n"
+            + (f"requirepass {password}\n" if password else "")
         )
         with _started([PROGRAM, str(configuration), "--sentinel"], port) as running:
             yield running

@@ -21,6 +21,11 @@ __all__ = ["check"]
 
 _log = logging.getLogger("memlite")
 
+# Of replies to the greeting of a connection.
+_NO_PASSWORD = ("NOAUTH", "Authentication required")
+_WRONG_PASSWORD = ("WRONGPASS", "invalid username-password")
+_NEEDS_NO_PASSWORD = "without any password configured"  # noqa: S105 - an error
+
 # The first with user names. Older ones are not maintained any more.
 _LEAST_VERSION = (6, 0)
 
@@ -52,14 +57,22 @@ async def check(options: Options, topology: Topology) -> None:
 async def _find_master(options: Options, topology: Topology) -> None:
     try:
         await topology.discover()
-    except AuthenticationError:
-        raise _cannot(
-            options,
-            f"the Sentinel requires a password; set {SENTINEL_PASSWORD_VARIABLE}, or give "
-            "?sentinel_password_file=",
-        ) from None
     except ResponseError as error:
-        raise _cannot(options, f"the Sentinel does not tell the master: {error}") from None
+        raise _cannot(options, f"no Sentinel tells the master: {error}") from None
+    except (NotSentError, LostError) as error:
+        text = str(error)
+        if any(words in text for words in _NO_PASSWORD):
+            text = (
+                f"the Sentinel requires a password; set {SENTINEL_PASSWORD_VARIABLE}, or give "
+                "?sentinel_password_file="
+            )
+        elif any(words in text for words in _WRONG_PASSWORD):
+            text = "the Sentinel's password is wrong"
+        elif _NEEDS_NO_PASSWORD in text:
+            text = f"the Sentinel has no password; do not set {SENTINEL_PASSWORD_VARIABLE}"
+        else:
+            text = f"no Sentinel answers ({text}); check addresses and network"
+        raise _cannot(options, text) from None
 
 
 async def _info(options: Options, node: Node) -> Mapping[str, str]:
@@ -134,14 +147,18 @@ def _refused(options: Options, command: str, slot: int, error: Exception) -> Sta
             options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
         )
     if isinstance(error, NoPermissionError):
-        return _cannot(
-            options,
-            f"not permitted: {command}; the user needs "
-            f"~{options.prefix}:* ~{options.prefix}/* +get +set +getrange +del +eval +evalsha "
-            "+scan +ping +info +cluster|slots"
-            f"{' +wait' if options.wait else ''}{' +role' if options.service else ''}",
-        )
+        return _not_permitted(options, command)
     return _cannot(options, f"{command} in slot {slot} fails: {type(error).__name__}: {error}")
+
+
+def _not_permitted(options: Options, command: str) -> StartError:
+    return _cannot(
+        options,
+        f"not permitted: {command}; the user needs "
+        f"~{options.prefix}:* ~{options.prefix}/* +get +set +getrange +del +eval +evalsha "
+        "+scan +ping +info +cluster|slots"
+        f"{' +wait' if options.wait else ''}{' +role' if options.service else ''}",
+    )
 
 
 def _warn(options: Options, info: Mapping[str, str]) -> None:
@@ -173,12 +190,14 @@ def _warn(options: Options, info: Mapping[str, str]) -> None:
 
 def _unreachable(options: Options, error: Exception) -> StartError:
     text = str(error)
-    if "WRONGPASS" in text or "invalid username-password" in text:
+    if "permissions to run the 'role' command" in text:
+        return _not_permitted(options, "ROLE")
+    if any(words in text for words in _WRONG_PASSWORD):
         user = options.user or "the default user"
         return _cannot(options, f"the password of {user} is wrong, or there is no such user")
-    if "without any password configured" in text:
+    if _NEEDS_NO_PASSWORD in text:
         return _cannot(options, f"it has no password; do not set {PASSWORD_VARIABLE}")
-    if "NOAUTH" in text or "Authentication required" in text:
+    if any(words in text for words in _NO_PASSWORD):
         return _cannot(
             options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
         )

@@ -12,7 +12,7 @@ from memlite.backends.valkey import make
 from memlite.core.errors import StartError
 from tests.support.certificates import Authority
 from tests.support.ports import unused_port
-from tests.support.stores import has_tls, store
+from tests.support.stores import MASTER, has_tls, sentinel, store
 
 SECRET = "s3cret"
 
@@ -110,3 +110,37 @@ async def test_settings_by_which_items_are_lost(caplog):
     assert "its maxmemory-policy is allkeys-lru" in caplog.text
     assert "and forget flushes" in caplog.text
     assert "no append-only file and no replica" in caplog.text
+
+
+async def test_sentinels(monkeypatch):
+    with store("--requirepass", SECRET) as server, sentinel(server, password=SECRET) as watching:
+        url = f"valkey://127.0.0.1:{watching.port}/p?sentinel="
+        text = await refusal(f"{url}{MASTER}")
+        assert "the Sentinel requires a password; set MEMLITE_VALKEY_SENTINEL_PASSWORD" in text
+        monkeypatch.setenv("MEMLITE_VALKEY_SENTINEL_PASSWORD", "wrong")
+        assert "the Sentinel's password is wrong" in await refusal(f"{url}{MASTER}")
+        monkeypatch.setenv("MEMLITE_VALKEY_SENTINEL_PASSWORD", SECRET)
+        text = await refusal(f"{url}other")
+        assert "no Sentinel tells the master: it does not know a master named 'other'" in text
+        text = await refusal(f"{url}{MASTER}")
+        assert "it requires a password; set MEMLITE_VALKEY_PASSWORD" in text
+        monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", SECRET)
+        backend = make(parse_url(f"{url}{MASTER}"), Context())
+        await backend.open()
+        await backend.put(Record(b"k", b"v"))
+        await backend.close()
+
+
+async def test_a_user_who_may_not_ask_for_the_role(monkeypatch):
+    monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", SECRET)
+    rights = f"me on >{SECRET} ~p:* ~p/* +@all -role".split()
+    with store("--user", *rights) as server, sentinel(server) as watching:
+        text = await refusal(f"valkey://me@127.0.0.1:{watching.port}/p?sentinel={MASTER}")
+    assert "not permitted: ROLE; the user needs ~p:* ~p/* +get" in text
+    assert text.endswith(" +role")
+
+
+async def test_nobody_is_a_sentinel():
+    with store() as server:
+        text = await refusal(f"valkey://127.0.0.1:{server.port}/p?sentinel={MASTER}")
+        assert "no Sentinel tells the master: unknown command" in text

@@ -26,7 +26,7 @@ def test_everything():
     text = "redis://me@[::1]:7000/a/b?timeout=1&deadline=9&concurrency=8&cluster=0&db=3"
     options = parsed(text, MEMLITE_VALKEY_PASSWORD=SECRET)
     assert options == Options(
-        "::1", 7000, "a/b", "redis", "me", SECRET, None, 1.0, 9.0, 8, False, 3
+        "::1", 7000, "a/b", "redis", "me", SECRET, None, 1.0, 9.0, 8, False, 3, wait_timeout=0.5
     )
     assert options.shown == "redis://[::1]:7000/a/b"
 
@@ -37,6 +37,25 @@ def test_the_password_is_not_shown(tmp_path):
     options = parsed(f"valkey://db?password_file={file}", MEMLITE_VALKEY_PASSWORD="other")
     assert options.password == SECRET
     assert SECRET not in repr(options)
+
+
+def test_sentinels(tmp_path):
+    file = tmp_path / "password"
+    file.write_text(f"{SECRET}\n")
+    servers = "one,two:7000,[::1]"
+    options = parsed(f"valkey://{servers}/p?sentinel=mine&sentinel_password_file={file}")
+    assert options.sentinels == (("one", 26379), ("two", 7000), ("::1", 26379))
+    assert (options.service, options.sentinel_password) == ("mine", SECRET)
+    assert options.shown == "valkey://one:26379,two:7000,[::1]:26379/p"
+    assert SECRET not in repr(options)
+    named = parsed("valkey://one?sentinel=mine", MEMLITE_VALKEY_SENTINEL_PASSWORD=SECRET)
+    assert named.sentinel_password == SECRET
+
+
+def test_confirmation_by_replicas():
+    options = parsed("valkey://db?wait=2&timeout=3")
+    assert (options.wait, options.wait_timeout) == (2, 1.5)
+    assert parsed("valkey://db?wait=2&wait_timeout=0.1").wait_timeout == 0.1
 
 
 def test_tls():
@@ -50,6 +69,16 @@ def test_tls():
     [
         ("valkey://", "must be like valkey://host:6379/prefix"),
         ("valkey://db:x", "must be like"),
+        ("valkey://db,?sentinel=m", "must be like"),
+        ("valkey://db,other", "several servers are named only with ?sentinel=NAME"),
+        ("valkey://db?sentinel=", "sentinel must name the master"),
+        ("valkey://db?sentinel=m&cluster=1", "a cluster has no sentinels"),
+        ("valkey://db?sentinel_password_file=/x", "requires sentinel"),
+        ("valkey://db?sentinel=m&sentinel_password_file=/nowhere", "/nowhere: No such file"),
+        ("valkey://db?wait=1.5", "wait must be a whole number"),
+        ("valkey://db?wait=-1", "wait must be"),
+        ("valkey://db?wait_timeout=1", "wait_timeout requires wait"),
+        ("valkey://db?wait=1&wait_timeout=2", "wait_timeout must be less than timeout"),
         ("valkey://db:0", "must be like"),
         ("valkey://me:s3cret@db", "leave it out"),
         ("valkey://me@db", "no password in MEMLITE_VALKEY_PASSWORD"),
@@ -65,7 +94,7 @@ def test_tls():
         ("valkey://db?concurrency=1.5", "a whole number"),
         ("valkey://db?cluster=yes", "cluster must be 0 or 1"),
         ("valkey://db?cluster=1&db=1", "no db other than 0"),
-        ("valkey://db?wait=1", "unknown option 'wait'"),
+        ("valkey://db?waits=1", "unknown option 'waits'"),
     ],
 )
 def test_what_is_wrong(text, says):
