@@ -3,7 +3,7 @@
 import asyncio
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from memlite.backends.conversion import record_of
@@ -66,8 +66,16 @@ class Backend(ABC):
     peeks: bool = True
     table: ItemTable | None = None
 
+    def watch(self, changed: Callable[[bytes | None], None]) -> None:  # noqa: B027 - optional
+        """Let the backend tell of changes by other servers; called before `open`.
+
+        Args:
+            changed: to be called with a key soon after its record has changed, and with None if
+                any may have. It may be called for the changes of this server, too.
+        """
+
     async def open(self) -> None:  # noqa: B027 - optional
-        """Prepare for use. Called before everything else.
+        """Prepare for use. Called before everything else, apart from `watch`.
 
         Raises:
             StartError: the store cannot be used. The text is one line and says what to do.

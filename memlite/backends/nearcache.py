@@ -37,7 +37,8 @@ class NearCache(Backend):
     """Keeps copies of records that were read or written, and answers reads from them.
 
     A copy is at most `ttl` seconds old. Changes made through this server are visible at once;
-    changes made through other servers after `ttl` seconds at the latest. Once a read has shown a
+    changes made through other servers after `ttl` seconds at the latest, or once the backend tells
+    of them, if it does. Once a read has shown a
     state, no later read through this server shows an older one, whether it uses a copy or not.
     Conditional writes never depend on a copy. Concurrent reads of a key without a copy become one
     request to the backend.
@@ -57,7 +58,7 @@ class NearCache(Backend):
         self.ordered = inner.ordered
         self._ttl = ttl
         self._clock = clock
-        self._hits = self._misses = 0
+        self._hits = self._misses = self._told = 0
         # Requests in progress that later reads of the same key may share, and when they began.
         self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float]] = {}
         # The number of writes in progress for each key.
@@ -69,6 +70,7 @@ class NearCache(Backend):
 
     async def open(self) -> None:
         """Open the inner backend."""
+        self.inner.watch(self._changed)
         await self.inner.open()
 
     async def close(self) -> None:
@@ -76,6 +78,17 @@ class NearCache(Backend):
         if self._fetches:
             await asyncio.wait([task for task, _ in self._fetches.values()])
         await self.inner.close()
+
+    def _changed(self, key: bytes | None) -> None:
+        """Forget what is known of a key, or of all, as another server may have changed it."""
+        self._told += 1
+        if key is None:
+            self._forget_all()
+            return
+        self._fetches.pop(key, None)
+        self.table.delete(key)
+        if key in self._writes:
+            self._overlapped.add(key)
 
     # Reads that need the current state go to the inner backend
 
@@ -256,6 +269,7 @@ class NearCache(Backend):
             "near_ttl": self._ttl,
             "near_hits": self._hits,
             "near_misses": self._misses,
+            "near_invalidations": self._told,
         }
 
 

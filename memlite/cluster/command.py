@@ -121,7 +121,9 @@ def command_line() -> argparse.ArgumentParser:
         description="List the nodes that have joined a cluster with --join.",
     )
     show.add_argument(
-        "url", metavar="URL", help="gs://bucket/prefix or memcached://host:port/prefix"
+        "url",
+        metavar="URL",
+        help="gs://bucket/prefix, valkey://host:port/prefix or memcached://host:port/prefix",
     )
     show.add_argument("--json", action="store_true", help="show a JSON object")
     show.set_defaults(run=_show)
@@ -165,8 +167,9 @@ def _add_promote(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
             "--cluster",
             required=True,
             metavar="URL",
-            help="where the nodes register with --join: gs://bucket/prefix or "
-            "memcached://host:port/prefix (memcacheds: with TLS)",
+            help="where the nodes register with --join: gs://bucket/prefix, "
+            "valkey://host:port/prefix (valkeys: with TLS) or memcached://host:port/prefix "
+            "(memcacheds)",
         )
         parser.set_defaults(parser=parser, run=_promote, promotes=name == "promote")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["add_move_commands"]
 
 _RATE: Final = 5_000
-_URL: Final = "gs://bucket/prefix or memcached://host:port/prefix"
+_URL: Final = "gs://bucket/prefix, valkey://host:port/prefix or memcached://host:port/prefix"
 
 
 def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> None:

@@ -44,8 +44,9 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--cluster",
         metavar="URL",
-        help="where the nodes register with --join: gs://bucket/prefix or "
-        "memcached://host:port/prefix (memcacheds: with TLS)",
+        help="where the nodes register with --join: gs://bucket/prefix, "
+        "valkey://host:port/prefix (valkeys: with TLS) or memcached://host:port/prefix "
+        "(memcacheds)",
     )
     parser.add_argument(
         "--hash",

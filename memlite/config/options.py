@@ -122,8 +122,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "join",
-        "join a cluster, whose members are kept in gs://bucket/prefix or in one server, "
-        "memcached://host:port/prefix (memcacheds: with TLS); the node starts without items",
+        "join a cluster, whose members are kept in gs://bucket/prefix, valkey://host:port/prefix "
+        "(valkeys: with TLS) or memcached://host:port/prefix (memcacheds); the node starts without "
+        "items",
         None,
         "URL",
         nonempty,

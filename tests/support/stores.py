@@ -140,7 +140,7 @@ def sentinel(master: Store, quorum: int = 1, password: str = "") -> Iterator[Sto
         configuration.write_text(
             f"bind 127.0.0.1\nport {port}\ndir {folder}\n"
             f"sentinel monitor {MASTER} 127.0.0.1 {master.port} {quorum}\n"
-            f"sentinel down-after-milliseconds {MASTER} 1000\n"
+            f"sentinel down-after-milliseconds {MASTER} 3000\n"
             f"sentinel failover-timeout {MASTER} 6000\n"
             + (f"requirepass {password}\n" if password else "")
         )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
 from redis.exceptions import ResponseError
@@ -16,13 +16,18 @@ from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey import startup
 from memlite.backends.valkey.codec import Origin
 from memlite.backends.valkey.commands import LOST, Commands
-from memlite.backends.valkey.connections import connection_of, sentinel_connection_of
+from memlite.backends.valkey.connections import (
+    connection_of,
+    sentinel_connection_of,
+    tracking_connection_of,
+)
 from memlite.backends.valkey.epoch_key import EpochKey
 from memlite.backends.valkey.items import Found, Items
 from memlite.backends.valkey.node import Address, Confirmation, LostError, Node, NotSentError
 from memlite.backends.valkey.options import Options, parse_options
 from memlite.backends.valkey.sentinel import SentinelTopology
 from memlite.backends.valkey.topology import Topology
+from memlite.backends.valkey.tracking import Tracking
 from memlite.backends.valkey.writer import Writer
 from memlite.core.errors import StartError, StorageError, VersionConflict
 
@@ -50,6 +55,9 @@ class ValkeyBackend(Backend):
         self._options = options
         self._clock = context.clock
         self._refresh: asyncio.Task[None] | None = None
+        self._changed: Callable[[bytes | None], None] | None = None
+        self._tracking: Tracking | None = None
+        self._epoch_changed = False
 
     peeks = False  # every read is a request
 
@@ -61,6 +69,10 @@ class ValkeyBackend(Backend):
     _items: Items
     _epoch: Epoch
     _writer: Writer
+
+    def watch(self, changed: Callable[[bytes | None], None]) -> None:
+        """Tell of changes by other servers, as the store tells of them."""
+        self._changed = changed
 
     async def open(self) -> None:
         """Connect, check that the store can be used, and read the epoch."""
@@ -85,23 +97,60 @@ class ValkeyBackend(Backend):
         except BaseException:
             await self._topology.close()
             raise
+        if self._changed is not None and options.tracking:
+            prefix = options.prefix.encode()
+            self._tracking = Tracking(
+                partial(tracking_connection_of, options),
+                (prefix + b":", prefix + b"/epoch"),
+                self._told,
+                options.timeout,
+            )
+            self._follow()
+
+    def _follow(self) -> None:
+        if self._tracking is not None:
+            self._tracking.follow(node.address for node in self._topology.masters)
+
+    def _told(self, name: bytes | None) -> None:
+        """Pass on what the store tells of."""
+        assert self._changed is not None  # noqa: S101 - otherwise nobody asks for it
+        if name is not None and self._items.is_item(name):
+            self._changed(self._items.key_of(name))
+            return
+        if name is None:
+            self._changed(None)
+        else:  # the epoch: a flush counts from when it has been read
+            self._epoch_changed = True
+            self._refresh_now()
 
     async def close(self) -> None:
         """Close the connections."""
+        if self._tracking is not None:
+            await self._tracking.close()
         if self._refresh is not None:
             self._refresh.cancel()
             await asyncio.wait([self._refresh])
         await self._topology.close()
 
     def tick(self) -> None:
-        """Refresh the epoch."""
+        """Refresh the epoch, and see that the store still tells of changes."""
+        self._refresh_now()
+        self._follow()
+
+    def _refresh_now(self) -> None:
         if self._refresh is None or self._refresh.done():
             self._refresh = self._loop.create_task(self._refresh_epoch())
 
     async def _refresh_epoch(self) -> None:
-        # The known epoch remains valid until the next successful refresh.
-        with contextlib.suppress(StorageError):
-            await self._epoch.refresh()
+        while True:
+            changed, self._epoch_changed = self._epoch_changed, False
+            # The known epoch remains valid until the next successful refresh.
+            with contextlib.suppress(StorageError):
+                await self._epoch.refresh()
+            if changed and self._changed is not None:
+                self._changed(None)
+            if not self._epoch_changed:
+                break
 
     # Reading
 
@@ -220,6 +269,12 @@ class ValkeyBackend(Backend):
         assert isinstance(origin, Origin)  # noqa: S101 - as `get` made it
         return record.version, origin
 
+    def _tracking_stats(self) -> Mapping[str, int]:
+        tracking = self._tracking
+        if tracking is None:
+            return {}
+        return {"servers_tracked": tracking.open, "invalidations": tracking.changes}
+
     async def flush(self, at: float = 0.0) -> None:
         """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
         await self._epoch.flush(at)
@@ -237,6 +292,7 @@ class ValkeyBackend(Backend):
             "times_unavailable": sum(breaker.times_opened for breaker in breakers),
             "in_flight": self._commands.turns.taken,
             **{name: counts[name] for name in _COUNTS},
+            **self._tracking_stats(),
             "epoch": self._epoch.now(),
             "epoch_age": round(self._epoch.age, 1),
         }

@@ -10,7 +10,7 @@ from redis.retry import Retry
 from memlite.backends.valkey.node import Address
 from memlite.backends.valkey.options import Options
 
-__all__ = ["connection_of", "sentinel_connection_of"]
+__all__ = ["connection_of", "sentinel_connection_of", "tracking_connection_of"]
 
 
 class _TlsConnection(SSLConnection):
@@ -26,8 +26,7 @@ class _TlsConnection(SSLConnection):
 
 def connection_of(options: Options, address: Address) -> Connection:
     """Return a connection to a server that has items, which is not connected yet."""
-    access = {"username": options.user or None, "password": options.password or None}
-    return _connection(options, address, db=options.database, **access)
+    return _connection(options, address, db=options.database, **_access(options))
 
 
 def sentinel_connection_of(options: Options, address: Address) -> Connection:
@@ -35,13 +34,24 @@ def sentinel_connection_of(options: Options, address: Address) -> Connection:
     return _connection(options, address, password=options.sentinel_password or None)
 
 
-def _connection(options: Options, address: Address, **access: Any) -> Connection:
+def tracking_connection_of(options: Options, address: Address) -> Connection:
+    """Return a connection on which the store may tell of something; it is not connected yet."""
+    return _connection(options, address, protocol=3, **_access(options))
+
+
+def _access(options: Options) -> dict[str, Any]:
+    return {"username": options.user or None, "password": options.password or None}
+
+
+def _connection(
+    options: Options, address: Address, *, protocol: int = 2, **access: Any
+) -> Connection:
     host, port = address
     settings: dict[str, Any] = {
         "host": host,
         "port": port,
         **access,
-        "protocol": 2,
+        "protocol": protocol,
         # Time limits and further attempts are handled by whoever sends.
         "socket_timeout": None,
         "socket_connect_timeout": options.timeout,

@@ -43,6 +43,10 @@ class Items:
         """Return the key of the item with this name."""
         return name[len(self._start) :]
 
+    def is_item(self, name: bytes) -> bool:
+        """Return whether this is the name of an item."""
+        return name.startswith(self._start)
+
     @property
     def pattern(self) -> bytes:
         """Matches the names of all items; for SCAN."""

@@ -131,6 +131,7 @@ class Node:
         self._free: list[tuple[Connection, float]] = []
         self._lanes: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self._closed = False
 
     def send(
         self, arguments: Arguments, *, asking: bool = False, change: bool = False
@@ -147,6 +148,9 @@ class Node:
             the latest after the time limits of the batches before this one and of its own.
         """
         reply = self._loop.create_future()
+        if self._closed:  # another server has taken over since the caller looked
+            reply.set_exception(NotSentError("it is not used any more"))
+            return reply
         self._waiting.append(_Request(arguments, reply, asking, change))
         lanes = len(self._lanes)
         if not lanes or (lanes < _CONNECTIONS and len(self._waiting) >= _ANOTHER_FROM * lanes):
@@ -155,7 +159,8 @@ class Node:
         return reply
 
     async def close(self) -> None:
-        """Close all connections; commands in progress are lost."""
+        """Close all connections; commands in progress are lost, and further ones not sent."""
+        self._closed = True
         for lane in list(self._lanes):
             lane.cancel()
         if self._lanes:

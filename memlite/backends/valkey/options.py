@@ -32,6 +32,7 @@ _PLAIN_OPTIONS = (
     "sentinel_password_file",
     "wait",
     "wait_timeout",
+    "tracking",
 )
 _TLS_OPTIONS = ("ca_cert", "cert", "key", "verify")
 _PREFIX_BYTES = 200
@@ -60,6 +61,7 @@ class Options:
         database: the number of the database; a cluster has only 0.
         wait: how many replicas must have a change before it is acknowledged.
         wait_timeout: seconds that they may take.
+        tracking: whether the store tells of changes by other servers, for a near cache.
         sentinels: the servers in the URL, if they are Sentinels, of which `host` and `port` are the
             first.
         service: what these call the store; empty if there are none.
@@ -80,6 +82,7 @@ class Options:
     database: int = 0
     wait: int = 0
     wait_timeout: float = 1.0
+    tracking: bool = True
     sentinels: tuple[tuple[str, int], ...] = ()
     service: str = ""
     sentinel_password: str = field(default="", repr=False)
@@ -144,6 +147,7 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
         database=database,
         wait=wait,
         wait_timeout=wait_timeout,
+        tracking=_switch(start, given, "tracking") is not False,
         sentinels=places if service else (),
         service=service,
         sentinel_password=_sentinel_password(start, given, environment) if service else "",

@@ -1,11 +1,11 @@
-"""A cluster's objects in a bucket, by the server's own backend for buckets."""
+"""A cluster's objects in a bucket, Valkey or Redis, by the server's own backend for it."""
 
 from typing import Final, cast
 
 from memlite.backends import Backend
 from memlite.backends.record import Record
 from memlite.cluster.membership.store import Conflict, Stored, StoreUnavailableError
-from memlite.core.errors import StorageError, VersionConflict
+from memlite.core.errors import OutOfMemoryError, StorageError, VersionConflict
 
 __all__ = ["BackendStore"]
 
@@ -38,5 +38,7 @@ class BackendStore:
             await self._backend.put(Record(name.encode(), data), version)
         except VersionConflict:
             raise Conflict(name) from None
+        except OutOfMemoryError:
+            raise StoreUnavailableError("the store is full") from None
         except StorageError as error:
             raise StoreUnavailableError(str(error)) from None

@@ -7,12 +7,16 @@ from memlite.core.errors import ConfigError
 
 __all__ = ["store_of"]
 
+# The backends that several processes can share.
+_SHARED = ("gs", "gcs", "valkey", "valkeys", "redis", "rediss")
+
 
 def store_of(url: str, flag: str) -> Store:
     """Return the store, which is not open yet.
 
     Args:
-        url: ``gs://bucket/prefix``, or one of `memlite.cluster.membership.memcached_url`.
+        url: ``gs://bucket/prefix``, ``valkey://host:port/prefix``, or one of
+            `memlite.cluster.membership.memcached_url`.
         flag: the option it was given to, for messages.
 
     Raises:
@@ -24,14 +28,15 @@ def store_of(url: str, flag: str) -> Store:
         from memlite.cluster.membership.memcached_url import memcached_store_of
 
         return memcached_store_of(scheme, rest, flag, os.environ)
-    if separator and scheme in ("gs", "gcs"):
-        return _bucket(url, flag)
+    if separator and scheme in _SHARED:
+        return _backend(url, flag)
     raise ConfigError(
-        f"{flag}: must be gs://bucket/prefix or memcached://host:port/prefix, not {url!r}"
+        f"{flag}: must be gs://bucket/prefix, valkey://host:port/prefix or "
+        f"memcached://host:port/prefix, not {url!r}"
     )
 
 
-def _bucket(url: str, flag: str) -> Store:
+def _backend(url: str, flag: str) -> Store:
     from memlite.backends.registry import Context, make_backend, parse_url
     from memlite.cluster.membership.backend_store import BackendStore
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from memlite.client import ClusterClient
 from memlite.protocol.discovery import CONFIG_GET
 from memlite.testing.gcs_emulator import emulator_thread
+from tests.support import stores
 from tests.support.packets import packet, replies
 from tests.support.program import run
 from tests.support.proxies import proxy
@@ -167,7 +168,9 @@ def test_a_store_that_cannot_be_used_ends_the_start() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--join", "redis://x"], "--join: must be gs://bucket/prefix or memcached://host:port"),
+        (["--join", "http://x"], "--join: must be gs://bucket/prefix, valkey://host:port/prefix"),
+        (["--join", "valkey://h?wait=x"], "--join: valkey: wait must be a number"),
+        (["--join", "gs://b", "--backend", "valkey://h"], "--join: nodes that share valkey://h"),
         (["--join", "memcached://h:p/x"], "--join: not HOST:PORT"),
         (["--join", "memcached://h/a b"], "--join: a prefix has at most 100 bytes and no spaces"),
         (["--name", "one"], "--name: is for nodes of a cluster; it needs --join"),
@@ -194,9 +197,24 @@ def test_wrong_settings_are_refused_in_one_line(arguments: list[str], text: str)
 
 @pytest.mark.slow
 def test_nodes_register_in_a_bucket() -> None:
-    with emulator_thread(["bucket"]) as emulator, contextlib.ExitStack() as stack:
-        environment = {"STORAGE_EMULATOR_HOST": emulator.url}
-        url = "gs://bucket/cluster"
+    with emulator_thread(["bucket"]) as emulator:
+        check_registration("gs://bucket/cluster", {"STORAGE_EMULATOR_HOST": emulator.url})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clustered", [False, True], ids=["single", "cluster"])
+def test_nodes_register_in_valkey(clustered: bool) -> None:
+    pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(stores.cluster())[0] if clustered else None
+        port = (one or stack.enter_context(stores.store())).port
+        environment = {"MEMLITE_VALKEY_PASSWORD": ""}
+        check_registration(f"valkey://127.0.0.1:{port}/cluster", environment)
+
+
+def check_registration(url: str, environment: Mapping[str, str]) -> None:
+    """Check that nodes join and leave, and that a proxy follows."""
+    with contextlib.ExitStack() as stack:
         nodes = [
             stack.enter_context(
                 running("memlite", "--join", url, "--name", name, environment=environment)

@@ -1,0 +1,147 @@
+"""Learning from the store which keys have changed, whoever has changed them.
+
+A connection to each master asks for the names of all keys with a prefix that change or expire
+(``CLIENT TRACKING ON BCAST``, https://valkey.io/topics/client-side-caching), so the store need not
+remember which of them were read.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.asyncio.connection import Connection
+from redis.exceptions import RedisError, ResponseError
+
+from memlite.backends.valkey.node import Address
+
+__all__ = ["Tracking"]
+
+_log = logging.getLogger("memlite")
+
+_FAILURES = (RedisError, OSError, EOFError, TimeoutError)
+# Seconds between two attempts to connect, and between two requests for a sign of life.
+_PAUSE = 1.0
+
+
+class _Life:
+    """When a connection has given a sign of life, in seconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.seen = time.monotonic()
+
+
+class Tracking:
+    """Follows the masters of a store.
+
+    Args:
+        connect: makes a connection that is not connected yet, with RESP3.
+        prefixes: begin the names of the keys.
+        changed: called with the name of each key that has changed; with None if any may have, as
+            a connection was not there.
+        timeout: seconds without a sign of life after which a connection is given up.
+
+    Attributes:
+        changes: how many names have been received.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[Address], Connection],
+        prefixes: Sequence[bytes],
+        changed: Callable[[bytes | None], None],
+        timeout: float,
+    ) -> None:
+        self.changes = 0
+        self._connect = connect
+        self._prefixes = prefixes
+        self._changed = changed
+        self._timeout = timeout
+        self._followed: dict[Address, asyncio.Task[None]] = {}
+        self._open: set[Address] = set()
+        self._refused = False
+
+    @property
+    def open(self) -> int:
+        """Number of masters that tell of changes now."""
+        return len(self._open)
+
+    def follow(self, masters: Iterable[Address]) -> None:
+        """Follow these masters, and no others."""
+        wanted = set(masters)
+        for address in set(self._followed) - wanted:
+            self._followed.pop(address).cancel()
+        for address in wanted - set(self._followed):
+            self._followed[address] = asyncio.ensure_future(self._run(address))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        tasks = list(self._followed.values())
+        self._followed.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, address: Address) -> None:
+        while True:
+            connection = self._connect(address)
+            keeping: asyncio.Task[None] | None = None
+            try:
+                await self._begin(connection)
+                self._open.add(address)
+                life = _Life()
+                keeping = asyncio.ensure_future(self._keep(connection, life))
+                while True:
+                    await connection.read_response(push_request=True)
+                    life.seen = time.monotonic()
+            except _FAILURES as error:
+                self._note(address, error)
+            finally:
+                if keeping is not None:
+                    keeping.cancel()
+                self._open.discard(address)
+                await connection.disconnect(nowait=True)
+                self._changed(None)
+            await asyncio.sleep(_PAUSE)
+
+    async def _begin(self, connection: Connection) -> None:
+        async with asyncio.timeout(self._timeout):
+            await connection.connect()
+            parser: Any = connection._parser
+            parser.set_invalidation_push_handler(self._received)
+            prefixes = [part for prefix in self._prefixes for part in ("PREFIX", prefix)]
+            await connection.send_command(
+                "CLIENT", "TRACKING", "ON", "BCAST", *prefixes, check_health=False
+            )
+            await connection.read_response(push_request=True)
+        self._changed(None)  # nobody has told of earlier changes
+
+    async def _keep(self, connection: Connection, life: _Life) -> None:
+        """Ask for a sign of life every second, and close a connection that gives none."""
+        while time.monotonic() - life.seen < _PAUSE + self._timeout:
+            with suppress(*_FAILURES):
+                await connection.send_command("PING", check_health=False)
+            await asyncio.sleep(_PAUSE)
+        await connection.disconnect(nowait=True)
+
+    def _note(self, address: Address, error: BaseException) -> None:
+        if isinstance(error, ResponseError) and not self._refused:
+            self._refused = True
+            _log.warning(
+                "the store at %s:%d does not tell of changes, so near caches show those of other "
+                "servers late: %s",
+                *address,
+                error,
+            )
+
+    async def _received(self, message: Sequence[Any]) -> None:
+        names = message[1]
+        if names is None:  # the store has removed all keys
+            self._changed(None)
+            return
+        self.changes += len(names)
+        for name in names:
+            self._changed(name)
