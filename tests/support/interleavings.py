@@ -7,9 +7,9 @@ reader comes by and must see what is linearizable: it does not matter which of t
 there, so that each of them may be killed at any time.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from memlite.cluster.moving.answers import Answer, Ask, Place, Steps, answer_of
 from memlite.cluster.moving.steps import BusyKeyError
@@ -61,13 +61,49 @@ _Items = frozenset[tuple[bytes, ModelItem]]
 _Nodes = tuple[_Items, _Items]
 _Config = tuple[Value, frozenset[tuple[int, Hashable]]]
 """A possible value, and the results of operations that have taken effect and have not ended."""
+_Part = TypeVar("_Part", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class _State:
-    nodes: _Nodes
-    actors: tuple[_Actor, ...]
-    configs: frozenset[_Config]
+class _Numbered(Generic[_Part]):
+    """Numbers the parts of states, so that states are small tuples: there are very many of them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[_Part, int] = {}
+        self._parts: list[_Part] = []
+
+    def number(self, part: _Part) -> int:
+        known = self._numbers.get(part)
+        if known is None:
+            known = self._numbers[part] = len(self._parts)
+            self._parts.append(part)
+        return known
+
+    def __getitem__(self, number: int) -> _Part:
+        return self._parts[number]
+
+
+class _State(NamedTuple):
+    """The numbers of what the nodes hold, of how far each actor is, and of what is possible."""
+
+    nodes: int
+    actors: tuple[int, ...]
+    configs: int
+
+
+class _Step(NamedTuple):
+    """What one request of an actor does to nodes that hold something.
+
+    Attributes:
+        nodes: what they hold after it.
+        actor: how far it is then.
+        ended: the number of the operation that has ended, of which clients see something.
+        label: for messages.
+    """
+
+    nodes: int
+    actor: int
+    ended: int | None
+    label: "_Label"
 
 
 class ViolationError(AssertionError):
@@ -103,14 +139,23 @@ class Search:
         self._assigns = assigns
         self.states = self.ended = 0
         # What the same part of many states leads to.
-        self._seen: dict[_Nodes, list[Value]] = {}
+        self._nodes: _Numbered[_Nodes] = _Numbered()
+        self._actors: _Numbered[_Actor] = _Numbered()
+        self._configs: _Numbered[frozenset[_Config]] = _Numbered()
+        self._seen: dict[int, list[Value]] = {}
         self._progressed: dict[tuple[Any, ...], tuple[tuple[Ask, ...], Any]] = {}
-        self._reached: dict[tuple[frozenset[_Config], tuple[int, ...]], set[_Config]] = {}
+        self._steps: dict[tuple[int, int, int], _Step | None] = {}
+        self._reached: dict[tuple[int, tuple[int, ...]], set[_Config]] = {}
+        self._possible: dict[tuple[int, tuple[int, ...]], set[Value]] = {}
+        self._after: dict[tuple[int, tuple[int, ...], int, Hashable], int] = {}
         nodes = ModelNode(assigns=assigns, first=500), ModelNode(assigns=assigns)
         prepare(*nodes)
         configs: frozenset[_Config] = frozenset([(initial, frozenset())])
-        actors = tuple(_Actor() for _ in scripts)
-        self._start = _State((_frozen(nodes[0]), _frozen(nodes[1])), actors, configs)
+        self._start = _State(
+            self._nodes.number((_frozen(nodes[0]), _frozen(nodes[1]))),
+            tuple(self._actors.number(_Actor()) for _ in scripts),
+            self._configs.number(configs),
+        )
 
     def run(self) -> None:
         """Try all orders.
@@ -126,22 +171,42 @@ class Search:
             self._probe(state, path)
             moved = False
             for index in range(len(self._scripts)):
-                for following, label in self._step(state, index, path):
-                    moved = True
-                    if following not in seen:
-                        seen.add(following)
-                        stack.append((following, (path, label)))
+                step = self._step(state, index)
+                if step is None:
+                    continue
+                moved = True
+                following = self._following(state, index, step, path)
+                if following not in seen:
+                    seen.add(following)
+                    stack.append((following, (path, step.label)))
             self.ended += not moved
 
-    def _step(self, state: _State, index: int, path: "_Path") -> Iterator[tuple[_State, "_Label"]]:
-        """Yield the state after the next request of an actor was carried out, if it has one."""
-        actor, script = state.actors[index], self._scripts[index]
+    def _following(self, state: _State, index: int, step: _Step, path: "_Path") -> _State:
+        """Return the state after a step of an actor."""
+        configs = state.configs
+        if step.ended is not None:
+            result = step.label[-1]
+            configs = self._ended(state, step.ended, result)
+            if not self._configs[configs]:
+                raise _violation((path, step.label[:-1]), f"result {result!r}")
+        actors = (*state.actors[:index], step.actor, *state.actors[index + 1 :])
+        return _State(step.nodes, actors, configs)
+
+    def _step(self, state: _State, index: int) -> _Step | None:
+        """Return what the next request of an actor does, if it has one."""
+        key = state.nodes, index, state.actors[index]
+        if key not in self._steps:
+            self._steps[key] = self._carry_out(*key)
+        return self._steps[key]
+
+    def _carry_out(self, nodes_before: int, index: int, actor_before: int) -> _Step | None:
+        actor, script = self._actors[actor_before], self._scripts[index]
         if actor.operation >= len(script):
-            return
+            return None
         operation = script[actor.operation]
         asks, _ = self._progress(index, actor)
         ask = asks[len(actor.partial)]
-        nodes = self._thawed(state.nodes)
+        nodes = self._thawed(self._nodes[nodes_before])
         for node in nodes:
             # A unique that does not depend on what others have done, so that fewer states differ.
             round_ = 10 * len(actor.answers) + len(actor.partial)
@@ -149,22 +214,18 @@ class Search:
         reply = nodes[ask.place is Place.DESTINATION].handle(ask.request)
         label: _Label = index, operation.name, ask, reply
         actor = replace(actor, partial=(*actor.partial, answer_of(reply)))
-        configs = state.configs
+        number = None
         if len(actor.partial) == len(asks):
             actor = _Actor(actor.operation, (*actor.answers, actor.partial))
             more, result = self._progress(index, actor)
             if not more:
                 ended = result is not _GAVE_UP  # otherwise nobody was told anything
-                number = _number(index, actor.operation)
                 if ended and operation.effect is not None:
-                    configs = self._ended(state, number, result)
-                    if not configs:
-                        raise _violation((path, label), f"result {result!r}")
+                    number = _number(index, actor.operation)
                     label = *label, result
                 actor = _Actor(actor.operation + 1 if ended else len(script))
-        actors = list(state.actors)
-        actors[index] = actor
-        yield _State((_frozen(nodes[0]), _frozen(nodes[1])), tuple(actors), configs), label
+        after = self._nodes.number((_frozen(nodes[0]), _frozen(nodes[1])))
+        return _Step(after, self._actors.number(actor), number, label)
 
     def _progress(self, index: int, actor: _Actor) -> tuple[tuple[Ask, ...], Any]:
         """Return what an actor asks next; nothing at the end of its operation, and the result."""
@@ -186,26 +247,36 @@ class Search:
 
     # Linearizability
 
-    def _ended(self, state: _State, number: int, result: Hashable) -> frozenset[_Config]:
+    def _operations(self, state: _State) -> tuple[int, ...]:
+        return tuple([self._actors[actor].operation for actor in state.actors])
+
+    def _ended(self, state: _State, number: int, result: Hashable) -> int:
         """Return what is possible after an operation has ended with a result."""
-        return frozenset(
-            (value, effects - {(number, result)})
-            for value, effects in self._closure(state)
-            if (number, result) in effects
-        )
+        key = state.configs, self._operations(state), number, result
+        known = self._after.get(key)
+        if known is None:
+            known = self._after[key] = self._configs.number(
+                frozenset(
+                    (value, effects - {(number, result)})
+                    for value, effects in self._closure(state)
+                    if (number, result) in effects
+                )
+            )
+        return known
 
     def _closure(self, state: _State) -> set[_Config]:
         """Return what is possible if any of the operations in progress take effect now."""
-        key = state.configs, tuple(actor.operation for actor in state.actors)
+        at = self._operations(state)
+        key = state.configs, at
         known = self._reached.get(key)
         if known is not None:
             return known
         open_ = [
-            (_number(index, actor.operation), script[actor.operation])
-            for index, (actor, script) in enumerate(zip(state.actors, self._scripts, strict=True))
-            if actor.operation < len(script) and script[actor.operation].effect is not None
+            (_number(index, operation), script[operation])
+            for index, (operation, script) in enumerate(zip(at, self._scripts, strict=True))
+            if operation < len(script) and script[operation].effect is not None
         ]
-        reached = self._reached[key] = set(state.configs)
+        reached = self._reached[key] = set(self._configs[state.configs])
         stack = list(reached)
         while stack:
             value, effects = stack.pop()
@@ -222,11 +293,14 @@ class Search:
 
     def _probe(self, state: _State, path: "_Path") -> None:
         """Have readers come by, who are not disturbed."""
-        possible = {value for value, _ in self._closure(state)}
+        key = state.configs, self._operations(state)
+        possible = self._possible.get(key)
+        if possible is None:
+            possible = self._possible[key] = {value for value, _ in self._closure(state)}
         values = self._seen.get(state.nodes)
         if values is None:
             values = self._seen[state.nodes] = [
-                self._read(reader, state.nodes) for reader in self._reader
+                self._read(reader, self._nodes[state.nodes]) for reader in self._reader
             ]
         for value in values:
             if value not in possible:
