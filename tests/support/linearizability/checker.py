@@ -9,12 +9,14 @@ An operation with an unknown outcome is optional. Most never return, and overlap
 after them. Three things keep them cheap. Of two configurations that differ only in such operations,
 the one that has used fewer can become whatever the other can, so the other is dropped. Values that
 nobody was shown are one value. And of operations that do the same, the first is used first.
+
+A read is used as soon as its result is right: whatever happens then may as well happen after it.
 """
 
 import bisect
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from tests.support.linearizability.history import EVERY_KEY, NEVER, Operation
 from tests.support.linearizability.register import ABSENT, State, apply
@@ -128,6 +130,7 @@ class _Seen:
 
 _UNSEEN = b"(a value that nobody has seen)"
 _UNSEEN_NUMBER = b"9" * 30
+_UNTRIED: Final = State(b"(no state)", -1)
 
 
 class _Configurations:
@@ -162,13 +165,30 @@ class _Configurations:
         return bool(self._used)
 
 
+class _Group(NamedTuple):
+    """Pending operations that do the same.
+
+    Attributes:
+        bits: one for each.
+        operation: one of them.
+        optional: whether their outcomes are unknown.
+        reads: whether they change nothing.
+        known: the state after it by the state before it; None if it is impossible then.
+    """
+
+    bits: int
+    operation: Operation
+    optional: bool
+    reads: bool
+    known: dict[State, State | None]
+
+
 class _Search:
     """All configurations that explain the events so far."""
 
     def __init__(self, seen: _Seen) -> None:
         self._seen = seen
-        # Equal for optional operations that do the same, by bit.
-        self._kinds: dict[int, tuple[str, State, int, float]] = {}
+        self._groups: dict[Hashable, _Group] = {}
         self._pending: dict[int, Operation] = {}  # by bit
         self._optional = 0
         self._configurations = _Configurations(0)
@@ -184,7 +204,7 @@ class _Search:
 
     def copy(self) -> "_Search":
         copy = _Search(self._seen)
-        copy._kinds = dict(self._kinds)
+        copy._groups = dict(self._groups)
         copy._pending = dict(self._pending)
         copy._optional = self._optional
         copy._configurations = self._configurations  # replaced, and never changed
@@ -197,18 +217,29 @@ class _Search:
         bit = 1
         while bit in self._pending:
             bit <<= 1
-        self._pending[bit] = event.operation
         operation = event.operation
-        if operation.result is None:
+        self._pending[bit] = operation
+        optional = operation.result is None
+        kind = self._kind(operation)
+        group = self._groups.get(kind) or _Group(
+            0, operation, optional, _changes_nothing(operation), {}
+        )
+        self._groups[kind] = group._replace(bits=group.bits | bit)
+        if optional:
             self._optional |= bit
-            stored = self._seen(State(operation.value))
-            self._kinds[bit] = (operation.name, stored, operation.unique, operation.returned)
             # It is in no configuration yet, but the next ones have to know that it is optional.
             before = self._configurations
             self._configurations = _Configurations(self._optional)
             for state, done in before:
                 self._configurations.add(state, done)
         return True
+
+    def _kind(self, operation: Operation) -> Hashable:
+        """Return what is equal for optional operations that do the same."""
+        if operation.result is not None:
+            return operation
+        stored = self._seen(State(operation.value))
+        return operation.name, stored, operation.unique, operation.returned
 
     def _end(self, operation: Operation) -> bool:
         ending = next(bit for bit, one in self._pending.items() if one is operation)
@@ -225,31 +256,64 @@ class _Search:
                 todo.append((state, done))
         while todo:
             state, done = todo.popleft()
-            tried = set()
-            for bit, pending in self._pending.items():
-                if done & bit:
-                    continue
-                if bit & self._optional:
-                    kind = self._kinds[bit]
-                    if kind in tried:
-                        continue
-                    tried.add(kind)
-                new = apply(state, pending)
-                if new is None:
-                    continue
-                new = self._seen(new)
-                if new == state and bit & self._optional:
-                    continue
+            done, changes = self._changes(state, done, ending)
+            for new, bit in changes:
                 if bit == ending:
                     after.add(new, done)
                 elif visited.add(new, done | bit):
                     todo.append((new, done | bit))
         if not after:
             return False
-        del self._pending[ending]
-        self._optional &= ~ending
+        self._forget(ending)
         self._configurations = after
         return True
+
+    def _changes(
+        self, state: State, done: int, ending: int
+    ) -> tuple[int, Iterable[tuple[State, int]]]:
+        """Use reads, and return what is used then, and what may be used next.
+
+        Args:
+            state: of the item.
+            done: what has been used.
+            ending: the operation that must be used; if it is a read, others may as well follow.
+        """
+        changes = []
+        for group in self._groups.values():
+            bit = group.bits & ~done
+            if not bit:
+                continue
+            bit &= -bit
+            new = group.known.get(state, _UNTRIED)
+            if new is _UNTRIED:
+                new = group.known[state] = self._after(group, state)
+            if new is None:
+                continue
+            if not group.reads:
+                changes.append((new, bit))
+            elif bit == ending:
+                changes = [(state, bit)]
+                break
+            else:
+                done |= bit
+        return done, changes
+
+    def _after(self, group: _Group, state: State) -> State | None:
+        new = apply(state, group.operation)
+        if new is None:
+            return None
+        new = self._seen(new)
+        return None if group.optional and new == state else new
+
+    def _forget(self, bit: int) -> None:
+        operation = self._pending.pop(bit)
+        self._optional &= ~bit
+        kind = self._kind(operation)
+        group = self._groups[kind]
+        if group.bits == bit:
+            del self._groups[kind]
+        else:
+            self._groups[kind] = group._replace(bits=group.bits & ~bit)
 
 
 def _explain(events: Sequence[_Event], seen: _Seen) -> Violation:
@@ -282,7 +346,7 @@ def _possible(search: _Search, events: Iterable[_Event]) -> bool:
 _CHANGES = frozenset(("DELETED", "NUMBER", "OK", "STORED", "TOUCHED"))
 
 
-def _is_read(operation: Operation, compared: set[int]) -> bool:
+def _is_read(operation: Operation, compared: Container[int]) -> bool:
     result = operation.result
     return (
         result is not None
@@ -290,3 +354,9 @@ def _is_read(operation: Operation, compared: set[int]) -> bool:
         and operation.name != "gat"
         and result.unique not in compared
     )
+
+
+def _changes_nothing(operation: Operation) -> bool:
+    """Return whether an operation is a read; one that shows a unique binds a state to it."""
+    result = operation.result
+    return result is not None and result.unique is None and _is_read(operation, ())
