@@ -5,12 +5,13 @@ import json
 import os
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from memlite.cluster.membership.document import Document
-from tests.support.program import run
+from tests.support.forked import COMMAND, ForkedProcess
+from tests.support.program import run_forked as run
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until
@@ -67,13 +68,12 @@ class Cluster:
 
     def begin(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start ``memlite cluster``, which is killed at the end if it still runs."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "memlite", "cluster", *self.command(*arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **self.environment},
-        )
+        with Path(os.devnull).open("r+b") as nothing:
+            process = ForkedProcess(
+                [*COMMAND, "cluster", *self.command(*arguments)],
+                (nothing, nothing, nothing),
+                {**os.environ, **self.environment},
+            )
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
         return process

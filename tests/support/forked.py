@@ -22,14 +22,18 @@ from typing import Any, BinaryIO
 from memlite.__main__ import main
 from memlite.testing.process import start_process
 
-__all__ = ["ForkedProcess", "fork_process", "run_memlite"]
+__all__ = ["COMMAND", "ForkedProcess", "fork_process", "run_memlite"]
 
-_COMMAND = [sys.executable, "-P", "-m", "memlite"]
+COMMAND = [sys.executable, "-P", "-m", "memlite"]
+"""How this memlite is started."""
+# Not what reads the environment when it is imported, such as memlite.cluster.membership.lease.
 _PRELOADED = [
     "memlite.cli.main",
     "memlite.cli.proxy",
     "memlite.cli.serve",
     "memlite.shell.command",
+    "memlite.backends.jsonfile.backend",
+    "memlite.backends.gcs.backend",
     "tests.support.forked",
 ]
 
@@ -38,7 +42,7 @@ def fork_process(
     line: Sequence[str], output: BinaryIO, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start a process as `start_process` does; fork it if it is this memlite."""
-    if list(line[: len(_COMMAND)]) == _COMMAND and _is_alike(environment):
+    if list(line[: len(COMMAND)]) == COMMAND and _is_alike(environment):
         with Path(os.devnull).open("rb") as nothing:
             return ForkedProcess(line, (nothing, output, output), environment)
     return start_process(line, output, environment)
@@ -88,7 +92,7 @@ class ForkedProcess(subprocess.Popen[bytes]):
         descriptors = [_Descriptor(file.fileno()) for file in files]
         self._process: Any = _fork_server().Process(
             target=_run,
-            args=(descriptors, [*map(os.fsdecode, line[len(_COMMAND) :])], dict(environment)),
+            args=(descriptors, [*map(os.fsdecode, line[len(COMMAND) :])], dict(environment)),
             daemon=True,
         )
         self._process.start()
@@ -146,7 +150,7 @@ def run_memlite(
         given, output, errors = files
         given.write(lines)
         given.seek(0)
-        process = ForkedProcess([*_COMMAND, *arguments], (given, output, errors), environment)
+        process = ForkedProcess([*COMMAND, *arguments], (given, output, errors), environment)
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:

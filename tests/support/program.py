@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
-__all__ = ["run"]
+from tests.support.forked import run_memlite
+
+__all__ = ["run", "run_forked"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -22,4 +24,12 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         stdin=subprocess.DEVNULL,
         env={**os.environ, **environment},
         check=False,
+    )
+
+
+def run_forked(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Do the same without starting Python: for tests of what a command does, not of its start."""
+    done = run_memlite(*arguments, environment={**os.environ, **environment})
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )

@@ -14,7 +14,7 @@ from memlite.protocol.discovery import CONFIG_GET
 from memlite.testing.gcs_emulator import emulator_thread
 from tests.support import stores
 from tests.support.packets import packet, replies
-from tests.support.program import run
+from tests.support.program import run_forked as run
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until

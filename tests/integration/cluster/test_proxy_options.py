@@ -9,7 +9,7 @@ import pytest
 
 import memlite.testing
 from tests.support.packets import NOOP
-from tests.support.program import run
+from tests.support.program import run_forked as run
 from tests.support.proxies import node_stat, proxy
 from tests.support.servers import START_SECONDS, RunningServer, Wire, running
 from tests.support.waiting import wait_until

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.certificates import Authority, Issued, client_context
 from tests.support.logins import write_users
-from tests.support.program import run
+from tests.support.program import run_forked as run
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer
 from tests.support.waiting import wait_until

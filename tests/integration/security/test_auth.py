@@ -13,6 +13,7 @@ import pytest
 
 from memlite.core.version import SERVER_VERSION
 from tests.support.logins import FAILURE, LOGIN, STORED, UNAUTHENTICATED, USERS, write_users
+from tests.support.program import run_forked
 from tests.support.servers import (
     PEER_VARIABLE,
     RunningServer,
@@ -193,13 +194,7 @@ def test_a_broken_new_file_changes_nothing(start: Start, tmp_path: Path) -> None
 
 def start_fails(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
     """Return the exit code and the error line of a server that cannot start."""
-    done = subprocess.run(
-        [sys.executable, "-m", "memlite", "-p", "0", *arguments],
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_forked("-p", "0", *arguments, **(environment or {}))
     assert done.stderr.count("\n") == 1
     return done.returncode, done.stderr.removeprefix("memlite: ").strip()
 

@@ -16,7 +16,7 @@ from pymemcache.client.base import Client
 
 from tests.support.certificates import Authority, Issued, client_context, common_name
 from tests.support.ports import unused_port
-from tests.support.program import run
+from tests.support.program import run_forked as run
 from tests.support.servers import (
     RunningServer,
     Wire,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.program import run_forked
 from tests.support.servers import RunningServer, Wire, running
 
 SECONDS = 60
@@ -48,12 +49,7 @@ def small_disk(size: str) -> Iterator[Path]:
 
 def fails_to_start(*arguments: str) -> tuple[int, str]:
     """Return the exit code and the error line of a server that does not start."""
-    done = subprocess.run(
-        [sys.executable, "-m", "memlite", "-l", "127.0.0.1", "-p", "0", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = run_forked("-l", "127.0.0.1", "-p", "0", *arguments)
     lines = done.stderr.splitlines()
     assert lines, done
     assert "Traceback" not in done.stderr, done.stderr
@@ -451,11 +447,11 @@ def test_the_server_answers_during_compaction(tmp_path):
 
 @pytest.fixture(scope="module")
 def many_items(tmp_path_factory):
-    """The folder of a file with 75,000 items, all of them in the journal."""
+    """The folder of a file with 30,000 items, all of them in the journal."""
     folder = tmp_path_factory.mktemp("many")
     options = *url(folder / "cache.json", "?compact=1000000000"), "-m", "1024"
     with running("memlite", *options) as server:
-        fill(server, 0, 75_000)
+        fill(server, 0, 30_000)
         server.process.kill()
         server.process.wait()
     return folder
@@ -478,7 +474,7 @@ def test_a_signal_during_compaction(tmp_path, many_items, number):
         assert server.log.read_text() == ""
     assert not (tmp_path / "cache.json.tmp").exists()
     with running("memlite", *url(path), "-m", "1024") as server, server.connect() as wire:
-        assert server.stats()["curr_items"] == "75000"
+        assert server.stats()["curr_items"] == "30000"
         assert value_of(wire, b"key1") == b"new"
 
 
