@@ -15,7 +15,7 @@ from memlite.cluster.membership.url import store_of
 from tests.support.linearizability import check_each
 from tests.support.linearizability.clients import Recording, Target, record
 from tests.support.paths import ROOT
-from tests.support.program import run
+from tests.support.program import run_forked as run
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, needs_memcached, running
 from tests.support.waiting import wait_until
@@ -132,11 +132,10 @@ def load(front: RunningServer, seed: int, hot: int = 1) -> None:
     names = [KEY] + [b"article:%d" % number for number in range(2, 200)]
     weights = [(hot if rank == 1 else 1) / rank for rank in range(1, 200)]
     with front.connect() as wire:
-        for _ in range(40):
+        for _ in range(20):
             chosen = random.choices(names, weights, k=400)
             wire.send(b"".join(b"mg %b\r\n" % name for name in chosen))
-            for _ in chosen:
-                wire.line()
+            wire.exactly(len(chosen) * len(b"HD\r\n"))  # or EN
 
 
 @pytest.mark.slow
@@ -160,7 +159,7 @@ def test_automatic_promotion(kind: str, own: bool) -> None:
             load(front, 1)
             return state(front) == "spread"
 
-        assert wait_until(promoted, every=0.3)
+        assert wait_until(promoted, every=0.5)
         assert min(spread(front, nodes)) >= 90
         hot = {name for name in front.stats() if name.endswith(":state") and name[:4] == "hot:"}
         assert "hot:front-page:state" in hot
@@ -173,7 +172,7 @@ def test_automatic_promotion(kind: str, own: bool) -> None:
             load(front, 2, hot=0)
             return state(front) in ("demoted", "")
 
-        assert wait_until(demoted, every=0.3)
+        assert wait_until(demoted, every=0.5)
 
 
 @pytest.mark.slow
@@ -195,7 +194,7 @@ async def with_promotions(
 ) -> Recording:
     """Record while keys are promoted, demoted, promoted again and demoted."""
     targets = [
-        Target(name, lambda port=front.port: port, keys, MIX, certain=False, pause=0.02)  # type: ignore[misc]
+        Target(name, lambda port=front.port: port, keys, MIX, certain=False, pause=0.03)  # type: ignore[misc]
         for name, front in zip("AB", fronts, strict=True)
     ]
 

@@ -63,7 +63,7 @@ async def read(connection: Connection, process: "subprocess.Popen[bytes]", seen:
             number,
         ):
             seen.wrong.append(f"{ITEMS[number]!r}: {reply}")
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.01)
 
 
 async def count(connection: Connection, process: "subprocess.Popen[bytes]", seen: Seen) -> None:
@@ -76,7 +76,7 @@ async def count(connection: Connection, process: "subprocess.Popen[bytes]", seen
             seen.counts[key] = seen.counts.get(key, 0) + 1
         else:
             seen.wrong.append(f"{key!r}: {reply}")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
 
 
 async def remembered(connection: Connection) -> dict[bytes, tuple[bytes, ...]]:

@@ -24,7 +24,7 @@ pytest.importorskip("google.cloud.storage", reason="the bucket backend needs mem
 
 from memlite.testing.gcs_emulator import GcsEmulator, emulator_thread
 
-SECONDS = float(os.environ.get("MEMLITE_TEST_HISTORY_SECONDS", "8"))
+SECONDS = float(os.environ.get("MEMLITE_TEST_HISTORY_SECONDS", "5"))
 SEED_VARIABLE = "MEMLITE_TEST_SEED"
 BUCKET = "bucket"
 

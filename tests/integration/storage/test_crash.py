@@ -2,7 +2,7 @@
 
 Each writer has keys of its own and so knows their possible values: the result of the last
 acknowledged command, or of one of those under way. ``MEMLITE_TEST_SEED`` repeats a run, as far as
-the timing of kills allows.
+the timing of kills allows; ``MEMLITE_TEST_CRASHES`` is the number of kills outside compactions.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import pytest
 from tests.support.servers import RunningServer, running
 
 SEED_VARIABLE = "MEMLITE_TEST_SEED"
+CRASHES = int(os.environ.get("MEMLITE_TEST_CRASHES", "25"))
 WRITERS = 5
 SECONDS = 60
 
@@ -333,7 +334,7 @@ def seed() -> str:
 @pytest.mark.timeout(600)
 def test_acknowledged_changes_survive_kills(tmp_path, seed):
     crashes = Crashes(tmp_path, seed, compact=100_000, keys=12, sizes=[0, 10, 100, 3000])
-    for _ in range(50):
+    for _ in range(CRASHES):
         crashes.round(0.25)
     crashes.finish()
 

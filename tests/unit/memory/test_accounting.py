@@ -1,10 +1,12 @@
 """The bytes counted against ``-m`` match the stored items after any sequence of commands.
 
 A real server and real connections, text and binary, over a transport that writes down what it is
-given; no loop runs, and the test moves the clock.
+given; no loop runs, and the test moves the clock. ``MEMLITE_TEST_EXAMPLES`` is the number of
+sequences in the slow test.
 """
 
 import base64
+import os
 from typing import NamedTuple
 
 import pytest
@@ -336,7 +338,9 @@ class TestAnySequence(Accounting.TestCase):
 
 @pytest.mark.slow
 class TestManySequences(Accounting.TestCase):
-    settings = settings(max_examples=150, stateful_step_count=50)
+    settings = settings(
+        max_examples=int(os.environ.get("MEMLITE_TEST_EXAMPLES", "75")), stateful_step_count=50
+    )
 
 
 def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():
