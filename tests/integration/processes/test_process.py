@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.paths import ROOT
 from tests.support.patience import patiently
-from tests.support.program import run
+from tests.support.program import run, run_forked
 from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
@@ -70,7 +70,7 @@ Start = Callable[..., RunningServer]
 def test_errors_are_reported_in_one_line(arguments: list[str], says: str) -> None:
     if "-u" in arguments and os.geteuid() != 0:
         pytest.skip("only root can switch to another user")
-    result = run(*arguments)
+    result = run_forked(*arguments)
     assert result.returncode in (64, 71)
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1, result.stderr
@@ -79,7 +79,7 @@ def test_errors_are_reported_in_one_line(arguments: list[str], says: str) -> Non
 
 
 def test_refuses_to_start_on_a_port_in_use(memlite: RunningServer) -> None:
-    result = run("-l", "127.0.0.1", "-p", str(memlite.port))
+    result = run_forked("-l", "127.0.0.1", "-p", str(memlite.port))
     assert result.returncode == 71
     assert result.stderr == (
         f"memlite: failed to listen on TCP port {memlite.port} of 127.0.0.1: "
@@ -88,7 +88,7 @@ def test_refuses_to_start_on_a_port_in_use(memlite: RunningServer) -> None:
 
 
 def test_a_wrong_setting_is_reported_before_a_port_in_use(memlite: RunningServer) -> None:
-    result = run("-l", "127.0.0.1", "-p", str(memlite.port), "--backend", "gs://B")
+    result = run_forked("-l", "127.0.0.1", "-p", str(memlite.port), "--backend", "gs://B")
     assert result.returncode == 64
     assert "not the name of a bucket" in result.stderr
 
@@ -109,7 +109,7 @@ SERVICE_LINKS = {
 
 def test_the_variables_of_a_kubernetes_service_are_no_settings() -> None:
     """They are set in each pod if a Service is called memlite."""
-    result = run("-l", "127.0.0.1", "-p", "0", "-u", "no-such-user", **SERVICE_LINKS)
+    result = run_forked("-l", "127.0.0.1", "-p", "0", "-u", "no-such-user", **SERVICE_LINKS)
     assert result.stderr == (
         "memlite: warning: MEMLITE_PORT=tcp://10.0.0.1:11211 describes a Kubernetes Service and is "
         "ignored; set the port with -p\n"
@@ -119,22 +119,22 @@ def test_the_variables_of_a_kubernetes_service_are_no_settings() -> None:
 
 @pytest.mark.parametrize("variable", ["MEMLITE_SERVICE", "MEMLITE_PORT_X", "MEMLITE_XPORT"])
 def test_variables_that_only_look_like_those_are_refused(variable: str) -> None:
-    assert run(**{variable: "tcp://1.2.3.4:5"}).stderr == (
+    assert run_forked(**{variable: "tcp://1.2.3.4:5"}).stderr == (
         f"memlite: unknown environment variable {variable}\n"
     )
 
 
 def test_refuses_an_unknown_variable() -> None:
-    result = run(MEMLITE_CONLIMIT="5")
+    result = run_forked(MEMLITE_CONLIMIT="5")
     assert result.returncode == 64
     assert result.stderr == "memlite: unknown environment variable MEMLITE_CONLIMIT\n"
 
 
 def test_refuses_more_connections_than_file_descriptors() -> None:
     if os.geteuid() == 0:
-        result = run("-c", "2000000000", "-p", "0")
+        result = run_forked("-c", "2000000000", "-p", "0")
     else:
-        result = run("-c", "10000000", "-p", "0")
+        result = run_forked("-c", "10000000", "-p", "0")
     assert result.returncode == 71
     assert "-c: cannot open" in result.stderr
     assert result.stderr.count("\n") == 1

@@ -27,7 +27,7 @@ def url(scheme: str, tmp_path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def serving(url: str, *arguments: str) -> Iterator[tuple[RunningServer, Client]]:
-    environment = {"PYTHONPATH": str(BACKEND_PACKAGE)}
+    environment = {"PYTHONPATH": str(BACKEND_PACKAGE)} if url.startswith("sqlite:") else {}
     with running("memlite", "--backend", url, *arguments, environment=environment) as server:
         client = Client(("127.0.0.1", server.port), timeout=60, default_noreply=False)
         yield server, client
