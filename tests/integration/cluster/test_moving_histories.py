@@ -22,7 +22,7 @@ ALL = {
     "get": 12, "set": 4, "add": 3, "replace": 1, "append": 1, "prepend": 1, "incr": 2, "delete": 2,
 }  # fmt: skip
 MIXES = (ALL | {"gets": 2, "cas": 3}, ALL | {"touch": 1, "gat": 2})
-PAUSE = 0.02
+PAUSE = 0.04
 PHASES = ("prepare", "move", "settle")
 KINDS = ["memlite", pytest.param("memcached", marks=needs_memcached)]
 
@@ -44,7 +44,7 @@ def proxies(here: Cluster) -> list[RunningServer]:
 
 
 def targets(fronts: Sequence[RunningServer], number: int) -> list[Target]:
-    keys = [b"%b%d.%d" % (name, number, one) for name in (b"a", b"n") for one in range(6)]
+    keys = [b"%b%d.%d" % (name, number, one) for name in (b"a", b"n") for one in range(4)]
     mix = MIXES[number % len(MIXES)]
     return [
         Target(name, lambda front=front: front.port, keys, mix, certain=False, pause=PAUSE)

@@ -22,6 +22,8 @@ from tests.support.waiting import wait_until
 
 HISTORIES = int(os.environ.get("MEMLITE_TEST_REPLICA_HISTORIES", "1"))
 OPERATIONS = 500
+# Where seconds have to pass: a fast machine would otherwise record, and check, many times as much.
+PAUSE = 0.002
 ALL = {
     "get": 12, "set": 4, "add": 3, "replace": 1, "append": 1, "prepend": 1, "incr": 2, "delete": 2,
 }  # fmt: skip
@@ -54,10 +56,12 @@ def keys_of(number: int, more: int = 1) -> list[bytes]:
     ]
 
 
-def targets(fronts: Sequence[RunningServer], number: int, keys: Sequence[bytes]) -> list[Target]:
+def targets(
+    fronts: Sequence[RunningServer], number: int, keys: Sequence[bytes], pause: float = 0.0
+) -> list[Target]:
     mix = MIXES[number % len(MIXES)]
     return [
-        Target(name, lambda port=front.port: port, keys, mix, certain=False)
+        Target(name, lambda port=front.port: port, keys, mix, certain=False, pause=pause)
         for name, front in zip("AB", fronts, strict=True)
     ]
 
@@ -163,7 +167,8 @@ def test_a_node_fails(promise: Promise, kind: str, fault: str) -> None:
                 failure = pause(nodes[failing])
             else:
                 failure = restart(kind, nodes, failing, stack)
-            recording = asyncio.run(during(failure, targets(fronts, number, keys), str(number)))
+            asked = targets(fronts, number, keys, PAUSE)
+            recording = asyncio.run(during(failure, asked, str(number)))
             wait_until_up(fronts, nodes)
             # A proxy that has missed a change empties the node, at any time after the fault began.
             # What replicas lose is still at the primary.
