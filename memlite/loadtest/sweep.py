@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from memlite.lab.saturation import LoadState, Saturation, find_saturation
@@ -80,10 +81,9 @@ def _sweep(target: str, size: float, points: Sequence[Point]) -> Sweep:
     saturation = find_saturation(clients, throughput, times if all(times) else None)
     law = None
     if len(points) >= _FEWEST_FOR_LAW:
-        law = fit_scalability(
-            [point.clients for point in points for _ in point.repetitions],
-            [value for values in throughput for value in values],
-            relative=True,
+        law = _fit_law(
+            tuple(point.clients for point in points for _ in point.repetitions),
+            tuple(value for values in throughput for value in values),
         )
     return Sweep(
         target,
@@ -98,6 +98,12 @@ def _sweep(target: str, size: float, points: Sequence[Point]) -> Sweep:
             *_generator_warning(points),
         ),
     )
+
+
+@lru_cache(maxsize=32)
+def _fit_law(clients: tuple[int, ...], throughput: tuple[float, ...]) -> Scalability:
+    """Fit the law; remembered, as a report needs it in several places."""
+    return fit_scalability(clients, throughput, relative=True)
 
 
 def _contradiction(found: Saturation, law: Scalability) -> Iterator[str]:

@@ -16,7 +16,16 @@ from markupsafe import Markup
 from memlite.core.version import __version__
 from memlite.loadtest import files, units
 from memlite.loadtest.report.plots import Plot
-from memlite.loadtest.report.style import DARK, LIGHT, Theme, css_variables, png, svg
+from memlite.loadtest.report.style import (
+    DARK,
+    LIGHT,
+    Theme,
+    css_variables,
+    place_as,
+    png,
+    settings,
+    svg,
+)
 from memlite.loadtest.report.tables import as_table
 from memlite.loadtest.results import Results
 
@@ -41,13 +50,12 @@ def draw(plots: Sequence[Plot], folder: Path) -> tuple[dict[str, Markup], list[P
     drawings: dict[str, Markup] = {}
     written: list[Path] = []
     for plot in plots:
-        light = plot.draw(LIGHT)
+        with settings():
+            light, dark = plot.draw(LIGHT), plot.draw(DARK)
         # Text is drawn as shapes, so the SVG contains no user-supplied text.
         drawings[plot.name] = Markup(svg(light, plot.name))  # noqa: S704
-        for name, figure in (
-            (f"{plot.name}.png", light),
-            (f"{plot.name}-dark.png", plot.draw(DARK)),
-        ):
+        place_as(dark, light)
+        for name, figure in ((f"{plot.name}.png", light), (f"{plot.name}-dark.png", dark)):
             written.append(folder / name)
             files.write(written[-1], png(figure))
     return drawings, written

@@ -31,7 +31,9 @@ __all__ = [
     "label",
     "load_axis",
     "new_figure",
+    "place_as",
     "png",
+    "settings",
     "svg",
     "target_styles",
     "tell",
@@ -129,7 +131,9 @@ def new_figure(
         columns: number of columns of axes.
         **options: further arguments of matplotlib's ``subplots``.
     """
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained", facecolor=theme.background)
+    figure = Figure(
+        figsize=(_WIDTH, height), dpi=_DPI, layout="constrained", facecolor=theme.background
+    )
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr,call-arg]
     figure.suptitle(
         title, x=0.015, ha="left", color=theme.text, fontsize=12.5, fontweight="bold", family=_FONT
@@ -166,8 +170,6 @@ def add_legend(
         for text in (axes.xaxis.label, axes.yaxis.label):
             text.set(color=theme.text, fontsize=10.5, family=_FONT)
         axes.title.set(color=theme.text, fontsize=10.5, family=_FONT)
-        for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-            label.set_fontfamily(_FONT)
     handles = [
         Line2D([], [], color=one.colour, marker=one.marker, linestyle=one.dash, markersize=6)
         for one in drawn
@@ -297,9 +299,37 @@ def _data_attributes(found: re.Match[str]) -> str:
 def png(figure: Figure) -> bytes:
     """Render a figure as a PNG image, 1,200 pixels wide."""
     stream = BytesIO()
-    with _settings():
-        FigureCanvasAgg(figure).print_figure(stream, format="png", dpi=_DPI)
+    with settings():
+        canvas = FigureCanvasAgg(figure)
+        _lay_out(figure)
+        canvas.print_png(stream)  # type: ignore[no-untyped-call]
     return stream.getvalue()
+
+
+def place_as(figure: Figure, other: Figure) -> None:
+    """Place the axes and the title of a figure where those of another one are.
+
+    To compute their places takes as long as to draw.
+
+    Args:
+        figure: it differs from the other in its theme alone, and has not been rendered.
+        other: it has been rendered.
+    """
+    figure.set_layout_engine("none")
+    for mine, theirs in zip(figure.axes, other.axes, strict=True):
+        mine.set_position(theirs.get_position())
+    for title, other_title in zip(figure.texts, other.texts, strict=True):
+        title.set_position(other_title.get_position())
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the axes, unless that has been done.
+
+    Matplotlib's `print_figure` does it for each image, and draws twice each time.
+    """
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def svg(figure: Figure, prefix: str) -> str:
@@ -314,8 +344,11 @@ def svg(figure: Figure, prefix: str) -> str:
     """
     stream = BytesIO()
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with _settings():
-        FigureCanvasSVG(figure).print_figure(stream, format="svg", metadata=no_metadata)
+    with settings():
+        FigureCanvasAgg(figure)  # measures text faster than the other
+        _lay_out(figure)
+        FigureCanvasSVG(figure).print_svg(stream, metadata=no_metadata)  # type: ignore[no-untyped-call]
+        figure.dpi = _DPI  # which has been set to that of SVG
     text = stream.getvalue().decode()
     text = text[text.index("<svg") :]
     text = re.sub(r'<g id="data-([0-9A-V]*)-([0-9A-V]*)">', _data_attributes, text)
@@ -343,9 +376,13 @@ def css_variables(theme: Theme) -> dict[str, str]:
 
 
 @contextmanager
-def _settings() -> Iterator[None]:
-    """Apply settings that exist only as rcParams, regardless of the user's configuration."""
+def settings() -> Iterator[None]:
+    """Apply settings that exist only as rcParams, regardless of the user's configuration.
+
+    Figures are made and drawn with them.
+    """
     settings: Any = {
+        "font.family": _FONT,
         "text.usetex": False,
         "svg.fonttype": "path",
         "svg.hashsalt": "memlite",
