@@ -34,7 +34,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have half of the workers of pytest-xdist begin with the slow tests.
+    """Have half of the workers of pytest-xdist begin with the slow tests, the longest first.
 
     Slow tests mostly wait, and the others need the processors meanwhile. A worker begins with one
     of as many parts of the list as there are workers; later it takes from the longest of the
@@ -47,13 +47,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     fast = [item for item in items if not item.get_closest_marker("slow")]
     waiting = workers // 2 if fast else workers
     share = -(-len(items) // workers)
-    parts = [slow[number::waiting] for number in range(waiting)] + [[]] * (workers - waiting)
+    parts = parts_of_slow(slow, waiting) + [[]] * (workers - waiting)
     begin = 0
     for number, part in enumerate(parts):
         end = begin + max(share - len(part), 0)
         parts[number] = part + fast[begin:end]
         begin = end
     items[:] = [item for part in parts for item in part] + fast[begin:]
+
+
+def parts_of_slow(slow: list[pytest.Item], count: int) -> list[list[pytest.Item]]:
+    """Divide the slow tests into parts.
+
+    Each begins with some of those that tests/longest.txt lists. Then those of a file follow each
+    other, as their fixtures may take long and are made by each worker that runs one of them.
+    """
+    path = Path(__file__).with_name("longest.txt")
+    names = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    places = {name: place for place, name in enumerate(names)}
+
+    def place(item: pytest.Item) -> int:
+        return places.get(item.nodeid.partition("[")[0], len(places))
+
+    longest = sorted((item for item in slow if place(item) < len(places)), key=place)
+    others = [item for item in slow if place(item) == len(places)]
+    parts, begin = [], 0
+    for number in range(count):
+        first = longest[number::count]
+        end = begin + len(slow[number::count]) - len(first)
+        parts.append(first + others[begin:end])
+        begin = end
+    return parts
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
