@@ -15,11 +15,8 @@ from memlite.loadtest import machines as machine_table
 from memlite.loadtest import prices as price_table
 from memlite.loadtest.checking import with_checks
 from memlite.loadtest.experiment import run
-from memlite.loadtest.factorial_command import measure_factorial
 from memlite.loadtest.files import JSON_NAME, load, save
 from memlite.loadtest.kept import Kept
-from memlite.loadtest.models.command import show_models
-from memlite.loadtest.multigets.command import measure_multigets
 from memlite.loadtest.planning import new_folder, plan_of, prepare, settings_of
 from memlite.loadtest.progress import progress_display
 from memlite.loadtest.results import Results
@@ -61,16 +58,22 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return _report(options)
         if options.command == "plan":
             return _plan(options)
+        # Imported here: they need models or an analysis, which take a while to import.
         if options.command == "study":
-            # Imported here: it needs models, which take a while to import.
             from memlite.loadtest.study.command import carry_out_study
 
             return carry_out_study(options, options.others, sys.stdout)
         if options.command == "factorial":
+            from memlite.loadtest.factorial_command import measure_factorial
+
             return measure_factorial(options, options.others, sys.stdout)
         if options.command == "models":
+            from memlite.loadtest.models.command import show_models
+
             return show_models(options, sys.stdout)
         if options.command == "multigets":
+            from memlite.loadtest.multigets.command import measure_multigets
+
             return measure_multigets(options, sys.stdout)
         return _measure(options, arguments)
     except KeyboardInterrupt:
