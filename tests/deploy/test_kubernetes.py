@@ -30,6 +30,7 @@ VALUES = {
     "a file": ["backend=file:///data/cache.json", "persistence.storageClass=fast"],
     "several files": ["backend=file:///data/cache.json", "replicas=3"],
     "a bucket": [*BUCKET, "replicas=3", "nearCache=64m", "env.MEMLITE_WRITE_BACK=1"],
+    "Valkey": ["backend=valkey://me@valkey:6379/p?wait=1", "storeSecret=store", "replicas=2"],
     "another port": [*BUCKET, "service.port=1234"],
     "passwords": [*BUCKET, "usersSecret=users", "allowedClients.app=shop"],
     "TLS": ["tlsSecret=tls", "image.tag=x", "imagePullSecrets[0].name=registry"],
@@ -85,7 +86,7 @@ def check(objects: list[dict[str, Any]]) -> None:
     assert f"{spec['securityContext']['runAsUser']}" == last_stage()["USER"].split(":")[0]
 
     # memlite accepts the settings, and the limit has room for what they take.
-    environment = {each["name"]: each["value"] for each in container["env"]}
+    environment = {each["name"]: each.get("value", "of a Secret") for each in container["env"]}
     config = load([], environment).config
     taken = config.memory_limit + config.near_cache / 1024**2
     limit = container["resources"]["limits"]["memory"]
@@ -111,7 +112,7 @@ def check(objects: list[dict[str, Any]]) -> None:
     volumes += [each["metadata"]["name"] for each in claims]
     assert sorted(volumes) == sorted(each["name"] for each in container.get("volumeMounts", ()))
 
-    shared = config.backend.startswith("gs://")
+    shared = config.backend.startswith(("gs://", "valkey://"))
     assert workload["kind"] == ("Deployment" if shared else "StatefulSet")
     if not shared:
         assert service["spec"]["clusterIP"] == "None"
@@ -157,7 +158,7 @@ def test_objects_are_named_after_the_release() -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("backend=redis://x", "backend"),
+        ("backend=http://x", "backend"),
         ("backend=file:///tmp/x", "backend"),
         ("replicas=-1", "replicas"),
         ("memoryLimit=1g", "memoryLimit"),

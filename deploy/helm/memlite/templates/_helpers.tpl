@@ -18,8 +18,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- define "memlite.onBucket" -}}
-{{- if hasPrefix "gs://" .Values.backend }}yes{{ end }}
+{{- /* Whether all pods share the items of one store. */}}
+{{- define "memlite.shared" -}}
+{{- if not (or (hasPrefix "memory://" .Values.backend) (hasPrefix "file://" .Values.backend)) }}yes{{ end }}
 {{- end }}
 
 {{- define "memlite.onFile" -}}
@@ -77,6 +78,10 @@ spec:
         - name: MEMLITE_EXTENDED
           value: ssl_chain_cert=/etc/memlite/tls/tls.crt,ssl_key=/etc/memlite/tls/tls.key
         {{- end }}
+        {{- if .Values.storeSecret }}
+        - name: MEMLITE_VALKEY_PASSWORD
+          valueFrom: { secretKeyRef: { name: {{ .Values.storeSecret }}, key: password } }
+        {{- end }}
         {{- range $name, $value := .Values.env }}
         - { name: {{ $name }}, value: {{ $value | quote }} }
         {{- end }}
@@ -92,7 +97,7 @@ spec:
       readinessProbe:
         {{- include "memlite.health" . | nindent 8 }}
         periodSeconds: 10
-      # The server answers without its bucket, so that one that is slow does not end it.
+      # The server answers without its store, so that one that is slow does not end it.
       livenessProbe:
         {{- include "memlite.health" . | nindent 8 }}
         periodSeconds: 20
