@@ -29,8 +29,8 @@ __all__ = ["carry_out"]
 
 _EXIT_ERRORS = 1
 _EXIT_INTERRUPTED = 130
-# The commands that measure nothing.
-_OF_RESULTS = ("models", "plan", "report", "workload")
+# The commands that save everything that was measured, if they are interrupted later than that.
+_AT_ONCE = ("compare", "run")
 
 
 def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -77,7 +77,7 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return measure_multigets(options, sys.stdout)
         return _measure(options, arguments)
     except KeyboardInterrupt:
-        before = "" if options.command in _OF_RESULTS else " before anything was measured"
+        before = " before anything was measured" if options.command in _AT_ONCE else ""
         sys.stderr.write(f"memlite: bench: interrupted{before}\n")
         return _EXIT_INTERRUPTED
 

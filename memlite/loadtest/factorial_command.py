@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
+from memlite.core import signals
 from memlite.loadtest.factorial.analysis import Analysis, analyse
 from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of, keep
 from memlite.loadtest.factorial.output import save_analysis
@@ -54,6 +55,7 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
             save_analysis(folder, design, measured, analyses)
         _show(design, measured, analyses, folder, out, report=not options.no_report)
     except KeyboardInterrupt:
+        signals.hold()  # until the process ends: it only looks how much is left
         said = interrupted(folder, left=len(missing_of(design, folder)))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

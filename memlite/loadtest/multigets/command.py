@@ -9,6 +9,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.table import Table
 
+from memlite.core import signals
 from memlite.core.errors import ConfigError
 from memlite.loadtest.multigets.analysis import Comparison, compare_sizes, doubts, sentence
 from memlite.loadtest.multigets.measuring import complete, missing
@@ -53,6 +54,7 @@ def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
             runs = complete(settings, folder, display)
         _show(settings, runs, differences(measured_on), folder, out)
     except KeyboardInterrupt:
+        signals.hold()  # until the process ends: it only looks how much is left
         said = interrupted(folder, left=missing(settings, folder))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from memlite.core import signals
 from memlite.core.errors import StartError
 from memlite.loadtest.factorial.analysis import analyse
 from memlite.loadtest.factorial.design import DESIGN_NAME, Design, design_of
@@ -82,6 +83,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
             save(folder, measured)
             page = _write(measured, folder)
     except KeyboardInterrupt:
+        signals.hold()  # until the process ends: it only looks how much is left
         said = interrupted(folder, left=_left(sweeps, design, folder))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

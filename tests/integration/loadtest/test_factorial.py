@@ -52,6 +52,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert wait_until(lambda: len(runs(folder)) >= 2)
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # impatiently
         assert process.stderr is not None
         shown = process.stderr.read()
         assert process.wait() == 130
