@@ -216,7 +216,10 @@ def fill(wire: Wire, uses: int) -> None:
 
 
 # Each loop and each policy once: neither knows of the other.
-@pytest.mark.parametrize(("kind", "policy"), [("memlite", "s3fifo"), ("memlite-asyncio", "lru")])
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [("memlite", "s3fifo"), pytest.param("memlite-asyncio", "lru", marks=pytest.mark.slow)],
+)
 def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy: str) -> None:
     """Each large value waits until there is room for it, on however many connections."""
     server = start("-m", str(LIMIT), "--eviction", policy, kind=kind)
