@@ -16,6 +16,7 @@ from memlite.server.scheduler import Scheduler
 from memlite.server.upkeep.upkeep import Upkeep
 from memlite.telemetry.counters import Counters
 from memlite.telemetry.hotkeys import HotKeys
+from memlite.telemetry.operations import OperationTimes
 
 if TYPE_CHECKING:
     # Imported lazily: importing all of these would take longer than the rest of the startup.
@@ -43,6 +44,7 @@ class Administration:
         backend: the store, None if items are kept in memory only.
         prefixes: the counts by key prefix.
         hotkeys: the keys most often asked for.
+        operations: how long the store's operations took.
         instrumentation: decides which reads are sampled, traced or watched.
         register: the open connections.
         scheduler: runs dumps.
@@ -67,6 +69,7 @@ class Administration:
         backend: Backend | None,
         prefixes: PrefixStats,
         hotkeys: HotKeys,
+        operations: OperationTimes,
         instrumentation: Instrumentation,
         register: Register,
         scheduler: Scheduler,
@@ -86,6 +89,7 @@ class Administration:
         self._backend = backend
         self._prefixes = prefixes
         self._hotkeys = hotkeys
+        self._operations = operations
         self._instrumentation = instrumentation
         self._register = register
         self._scheduler = scheduler
@@ -157,6 +161,7 @@ class Administration:
             engine=self._engine,
             prefixes=self._prefixes,
             latencies=instrumentation.sampler,
+            operations=self._operations,
             hot_keys=self._hotkeys,
             dumps=self.dumps,
             watchers=self.watchers,

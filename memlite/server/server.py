@@ -31,6 +31,7 @@ from memlite.server.upkeep.footprint import PER_CONNECTION, PER_TLS_CONNECTION
 from memlite.server.upkeep.upkeep import Upkeep
 from memlite.telemetry.counters import Counters
 from memlite.telemetry.hotkeys import HotKeys
+from memlite.telemetry.operations import OperationTimes
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Server:
         lifecycle: starts and stops the server.
         limits: the limits on what clients may send.
         listeners: the sockets that accept connections.
+        operations: how long the store's operations took, where they are measured (``--http``).
         prefixes: the counts by key prefix, while enabled.
         register: the open connections.
         sampler: records latencies.
@@ -128,6 +130,7 @@ class Server:
             self.engine.observe(self.prefixes, None)
         interval = _MEMORY_SAMPLE_INTERVAL if self.backend is None else _BACKEND_SAMPLE_INTERVAL
         self.hotkeys = HotKeys(self.clock, interval)
+        self.operations = OperationTimes()
         self.sampler = Sampler(
             self.hotkeys.record, interval, record_changes=self.hotkeys.record_changes
         )
@@ -304,6 +307,7 @@ class Server:
             backend=self.backend,
             prefixes=self.prefixes,
             hotkeys=self.hotkeys,
+            operations=self.operations,
             instrumentation=self.instrumentation,
             register=self.register,
             scheduler=self.scheduler,

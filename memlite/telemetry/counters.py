@@ -1,6 +1,6 @@
 """Counters and latency histograms, independent of clocks and output formats."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import ClassVar
 
@@ -213,6 +213,22 @@ class LatencyHistogram:
         if nanoseconds > self.maximum:
             self.maximum = nanoseconds
 
+    def below(self, limits: Sequence[int]) -> list[int]:
+        """Return how many durations were below each of `limits`, without going through them all.
+
+        Args:
+            limits: powers of two, 64 at least, in ascending order; for others, the counts would
+                include durations up to 3% above.
+        """
+        counts: list[int] = []
+        start = counted = 0
+        for limit in limits:
+            end = _index(limit)
+            counted += sum(self._buckets[start:end])
+            counts.append(counted)
+            start = end
+        return counts
+
     def percentiles(self, *percents: float) -> Iterator[int]:
         """Yield the percentile for each of `percents`, in ascending order; 0 without records."""
         remaining = iter(percents)
@@ -230,6 +246,12 @@ class LatencyHistogram:
         while current is not None:
             yield self.maximum
             current = next(remaining, None)
+
+
+def _index(nanoseconds: int) -> int:
+    """Return the bucket of a duration; `LatencyHistogram.record` has this inline."""
+    shift = nanoseconds.bit_length() - _SUB_BITS - 1
+    return nanoseconds if shift <= 0 else (shift << _SUB_BITS) + (nanoseconds >> shift)
 
 
 def _upper_edge(index: int) -> int:

@@ -10,11 +10,15 @@ from operator import attrgetter
 from typing import Final, Literal, NamedTuple, Self
 
 from memlite.config import Config
-from memlite.telemetry.counters import Counters
+from memlite.telemetry.counters import Counters, LatencyHistogram
 
 __all__ = [
+    "DURATION_LIMITS",
+    "FSYNC",
     "BackendStats",
     "CounterValues",
+    "Durations",
+    "EvictedStats",
     "GeneralStats",
     "HotKey",
     "HotKeysStats",
@@ -25,6 +29,7 @@ __all__ = [
     "SettingsStats",
     "SlabClassStats",
     "SlabStats",
+    "Snapshot",
     "SocketState",
     "SocketStats",
     "TlsStats",
@@ -414,3 +419,72 @@ class SlabStats:
 
     classes: tuple[SlabClassStats, ...]
     bytes: int
+
+
+FSYNC: Final = ("fsync", "ok")
+"""An fsync of a journal, among `Snapshot.operations`."""
+
+DURATION_LIMITS: Final = tuple(1 << power for power in range(10, 35))
+"""Upper limits of the classes in which `Durations` counts, in nanoseconds: 1 µs to 17 s."""
+
+
+class Durations(NamedTuple):
+    """How long things took, counted in classes.
+
+    Attributes:
+        samples: how many were measured.
+        total: their sum in nanoseconds.
+        below: how many of them were below each of `DURATION_LIMITS`.
+    """
+
+    samples: int
+    total: int
+    below: tuple[int, ...]
+
+    @classmethod
+    def read(cls, histogram: LatencyHistogram) -> Self:
+        """Return what a histogram has by now."""
+        return cls(histogram.count, histogram.total, tuple(histogram.below(DURATION_LIMITS)))
+
+
+class EvictedStats(NamedTuple):
+    """Items of one size class that were evicted.
+
+    Attributes:
+        class_id: 1 for the smallest class.
+        evicted: how many.
+        idle: seconds for which the last one had not been used.
+    """
+
+    class_id: int
+    evicted: int
+    idle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of the server's figures that take no walk through its items.
+
+    Attributes:
+        build: ``pure`` or ``compiled``.
+        general: the general statistics.
+        storage: those of the store.
+        udp: those of datagrams.
+        sample_interval: one in this many reads is measured, on average.
+        commands: how long sampled commands took, by class of commands.
+        operations: how long the store's operations took, by their name and outcome; `FSYNC` for
+            those of a journal.
+        evicted: the size classes of which items were evicted.
+        troubles: why the server should get no requests now, in a few words each; empty if it
+            should.
+    """
+
+    build: str
+    general: GeneralStats
+    storage: MemoryStats | BackendStats
+    udp: UdpStats
+    sample_interval: int
+    commands: Mapping[str, Durations]
+    operations: Mapping[tuple[str, str], Durations]
+    evicted: tuple[EvictedStats, ...]
+    troubles: tuple[str, ...]

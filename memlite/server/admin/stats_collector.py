@@ -17,15 +17,19 @@ from memlite.server.admin.watchers import Watchers
 from memlite.server.interfaces import ConnectionInfo
 from memlite.telemetry.counters import Counters, LatencyHistogram
 from memlite.telemetry.hotkeys import HotKeys
+from memlite.telemetry.operations import OperationTimes
 from memlite.telemetry.snapshot import (
     BackendStats,
     CounterValues,
+    Durations,
+    EvictedStats,
     GeneralStats,
     HotKeysStats,
     LatencyStats,
     LatencySummary,
     MemoryStats,
     SettingsStats,
+    Snapshot,
     SocketStats,
     TlsStats,
     UdpStats,
@@ -121,6 +125,7 @@ class StatsCollector:
         engine: carries out commands.
         prefixes: the counts per key prefix, even while they are off.
         latencies: the latency histograms.
+        operations: how long the store's operations took.
         hot_keys: the keys most often asked for.
         dumps: the crawler's state.
         watchers: the event log.
@@ -146,6 +151,7 @@ class StatsCollector:
         engine: CrawlingEngine,
         prefixes: PrefixStats,
         latencies: LatencySource,
+        operations: OperationTimes,
         hot_keys: HotKeys,
         dumps: Dumps,
         watchers: Watchers,
@@ -166,6 +172,7 @@ class StatsCollector:
         self._engine = engine
         self._prefixes = prefixes
         self._latencies = latencies
+        self._operations = operations
         self._hot_keys = hot_keys
         self._dumps = dumps
         self._watchers = watchers
@@ -280,6 +287,31 @@ class StatsCollector:
             classes={name: _summary(found) for name, found in source.histograms.items()},
         )
 
+    def snapshot(self, troubles: Sequence[str] = ()) -> Snapshot:
+        """Return all figures for which nobody has to go through the items.
+
+        Args:
+            troubles: why the server should get no requests now.
+        """
+        source = self._latencies
+        return Snapshot(
+            build=running_build(),
+            general=self.general(),
+            storage=self.storage(),
+            udp=self.udp(),
+            sample_interval=source.interval,
+            commands={name: Durations.read(one) for name, one in source.histograms.items()},
+            operations={
+                name: Durations.read(one) for name, one in self._operations.histograms.items()
+            },
+            evicted=tuple(
+                EvictedStats(number, counts.evicted, counts.evicted_time)
+                for number, counts in enumerate(self._engine.sizes.evictions)
+                if counts.evicted
+            ),
+            troubles=tuple(troubles),
+        )
+
     def storage(self) -> MemoryStats | BackendStats:
         """Return the store's statistics."""
         return self._storage()
@@ -302,6 +334,7 @@ class StatsCollector:
         self._engine.sizes.reset()
         self._prefixes.clear()
         self._latencies.reset()
+        self._operations.reset()
         self._hot_keys.clear()
         self._watchers.reset()
 

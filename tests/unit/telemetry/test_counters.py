@@ -98,3 +98,13 @@ def test_operations_count_each_command_once(name, counts):
     counters = Counters()
     setattr(counters, name, 5)
     assert counters.operations == (5 if counts else 0)
+
+
+@given(
+    st.lists(st.integers(0, 2**40) | st.integers(0, 2000), max_size=200),
+    st.lists(st.integers(6, 41), min_size=1, max_size=9, unique=True),
+)
+def test_durations_below_powers_of_two_are_counted_exactly(durations, powers):
+    limits = [1 << power for power in sorted(powers)]
+    expected = [sum(one < limit for one in durations) for limit in limits]
+    assert recorded(durations).below(limits) == expected

@@ -1,0 +1,1 @@
+"""Metrics: what each means, how it is read from a snapshot, and how it is written for a monitor."""

@@ -1,0 +1,551 @@
+"""All metrics of a server, each defined once.
+
+What a monitor scrapes, the reference page and the alerts come from this table. Labels have few
+values, which are all known beforehand: no keys, no addresses.
+"""
+
+from typing import Final
+
+from memlite.core.version import __version__
+from memlite.telemetry.metrics.metric import Metric, Sample
+from memlite.telemetry.metrics.readers import (
+    by_figure,
+    by_label,
+    counter,
+    figure,
+    figures_of,
+    general,
+)
+from memlite.telemetry.snapshot import FSYNC, BackendStats, MemoryStats, Snapshot
+
+__all__ = ["METRICS"]
+
+
+def _info(snapshot: Snapshot) -> tuple[Sample, ...]:
+    labels = (__version__, snapshot.build, snapshot.general.event_loop)
+    return (Sample(1, labels),)
+
+
+def _processor(snapshot: Snapshot) -> tuple[Sample, ...]:
+    found = snapshot.general
+    return (Sample(found.user_seconds, ("user",)), Sample(found.system_seconds, ("system",)))
+
+
+def _tls_age(snapshot: Snapshot) -> tuple[Sample, ...]:
+    tls = snapshot.general.tls
+    return () if tls is None else (Sample(tls.certificate_age),)
+
+
+def _tls_failures(snapshot: Snapshot) -> tuple[Sample, ...]:
+    counters = snapshot.general.counters
+    if snapshot.general.tls is None:
+        return ()
+    return (Sample(counters.ssl_handshake_errors + counters.ssl_proto_errors),)
+
+
+def _udp_lost(snapshot: Snapshot) -> tuple[Sample, ...]:
+    if not snapshot.general.udp_sockets:
+        return ()
+    udp = snapshot.udp
+    return (Sample(udp.refused, ("refused",)), Sample(udp.dropped, ("dropped",)))
+
+
+def _overhead(snapshot: Snapshot) -> tuple[Sample, ...]:
+    storage = snapshot.storage
+    return (Sample(storage.overhead),) if isinstance(storage, MemoryStats) else ()
+
+
+def _withheld(snapshot: Snapshot) -> tuple[Sample, ...]:
+    storage = snapshot.storage
+    return (Sample(storage.withheld),) if isinstance(storage, MemoryStats) else ()
+
+
+def _backend_up(snapshot: Snapshot) -> tuple[Sample, ...]:
+    figures = figures_of(snapshot)
+    if "state" in figures:
+        return (Sample(int(figures["state"] == "available")),)
+    if "last_write_error" in figures:
+        return (Sample(int(figures["last_write_error"] == "none")),)
+    return ()
+
+
+def _storage_errors(snapshot: Snapshot) -> tuple[Sample, ...]:
+    storage = snapshot.storage
+    return (Sample(storage.errors),) if isinstance(storage, BackendStats) else ()
+
+
+def _requests(snapshot: Snapshot) -> list[Sample]:
+    found = snapshot.operations.items()
+    return [Sample(times, labels) for labels, times in found if labels != FSYNC]
+
+
+def _fsyncs(snapshot: Snapshot) -> list[Sample]:
+    times = snapshot.operations.get(FSYNC)
+    return [] if times is None else [Sample(times)]
+
+
+_SERVER: Final = (
+    Metric(
+        "memlite_build_info",
+        "gauge",
+        "Always 1; the labels say what is running.",
+        _info,
+        labels=("version", "build", "event_loop"),
+    ),
+    Metric(
+        "memlite_start_time_seconds",
+        "gauge",
+        "Unix time at which the server started.",
+        general(lambda found: found.time - found.uptime),
+        "seconds",
+    ),
+    Metric(
+        "memlite_ready",
+        "gauge",
+        "Whether the server should get requests, as /readyz says: 1 or 0.",
+        lambda snapshot: (Sample(int(not snapshot.troubles)),),
+    ),
+    Metric(
+        "memlite_process_cpu_seconds_total",
+        "counter",
+        "Processor time of the process.",
+        _processor,
+        "seconds",
+        ("mode",),
+    ),
+)
+
+_CONNECTIONS: Final = (
+    Metric(
+        "memlite_open_connections",
+        "gauge",
+        "Connections of clients, without those to the HTTP port.",
+        general(lambda found: found.connections),
+    ),
+    Metric(
+        "memlite_tls_handshakes",
+        "gauge",
+        "Connections whose TLS handshake is not finished.",
+        general(lambda found: found.handshakes),
+    ),
+    Metric(
+        "memlite_connections_limit",
+        "gauge",
+        "How many connections there may be (-c).",
+        general(lambda found: found.connection_limit),
+    ),
+    Metric(
+        "memlite_connections_accepted_total",
+        "counter",
+        "Connections accepted.",
+        counter(lambda found: found.total_connections),
+    ),
+    Metric(
+        "memlite_connections_rejected_total",
+        "counter",
+        "Connections closed at once, as there were too many (-c).",
+        counter(lambda found: found.rejected_connections),
+    ),
+    Metric(
+        "memlite_connections_idle_closed_total",
+        "counter",
+        "Connections closed because they were idle (-o idle_timeout).",
+        counter(lambda found: found.idle_kicks),
+    ),
+    Metric(
+        "memlite_connection_yields_total",
+        "counter",
+        "Times a connection with many pipelined requests let others go first (-R).",
+        counter(lambda found: found.conn_yields),
+    ),
+    Metric(
+        "memlite_network_bytes_total",
+        "counter",
+        "Bytes received from clients and sent to them.",
+        by_label(
+            {("received",): lambda c: c.bytes_read, ("sent",): lambda c: c.bytes_written},
+        ),
+        "bytes",
+        ("direction",),
+    ),
+    Metric(
+        "memlite_input_held_bytes",
+        "gauge",
+        "Bytes received of commands that are yet to be carried out.",
+        general(lambda found: found.input_held),
+        "bytes",
+    ),
+    Metric(
+        "memlite_authentications_total",
+        "counter",
+        "Logins of clients.",
+        by_label(
+            {
+                ("accepted",): lambda c: c.auth_cmds - c.auth_errors,
+                ("refused",): lambda c: c.auth_errors,
+            }
+        ),
+        labels=("result",),
+    ),
+    Metric(
+        "memlite_tls_failures_total",
+        "counter",
+        "TLS handshakes and connections that failed.",
+        _tls_failures,
+    ),
+    Metric(
+        "memlite_tls_certificate_age_seconds",
+        "gauge",
+        "Time since the certificates were last read.",
+        _tls_age,
+        "seconds",
+    ),
+    Metric(
+        "memlite_udp_lost_total",
+        "counter",
+        "Datagrams refused, as they held no request, and requests dropped, as there were too many.",
+        _udp_lost,
+        labels=("result",),
+    ),
+)
+
+_COMMANDS: Final = (
+    Metric(
+        "memlite_commands_total",
+        "counter",
+        "Commands by their result; a get of several keys counts once for each. All commands that "
+        "store count as set and done, also those that stored nothing, such as an add of a key "
+        "that exists; values over -I are counted in memlite_stores_refused_total alone.",
+        by_label(
+            {
+                ("get", "hit"): lambda c: c.get_hits,
+                ("get", "miss"): lambda c: c.get_misses,
+                # cmd_set counts cas again.
+                ("set", "done"): lambda c: c.cmd_set - c.cas_hits - c.cas_misses - c.cas_badval,
+                ("cas", "hit"): lambda c: c.cas_hits,
+                ("cas", "miss"): lambda c: c.cas_misses,
+                ("cas", "changed"): lambda c: c.cas_badval,
+                ("delete", "hit"): lambda c: c.delete_hits,
+                ("delete", "miss"): lambda c: c.delete_misses,
+                ("incr", "hit"): lambda c: c.incr_hits,
+                ("incr", "miss"): lambda c: c.incr_misses,
+                ("decr", "hit"): lambda c: c.decr_hits,
+                ("decr", "miss"): lambda c: c.decr_misses,
+                ("touch", "hit"): lambda c: c.touch_hits,
+                ("touch", "miss"): lambda c: c.touch_misses,
+                ("flush", "done"): lambda c: c.cmd_flush,
+            }
+        ),
+        labels=("command", "result"),
+    ),
+    Metric(
+        "memlite_meta_commands_total",
+        "counter",
+        "Meta commands; they are among memlite_commands_total, too.",
+        counter(lambda found: found.cmd_meta),
+    ),
+    Metric(
+        "memlite_stores_refused_total",
+        "counter",
+        "Values that were not stored: over -I, or without room for them (-M).",
+        by_label(
+            {
+                ("too_large",): lambda c: c.store_too_large,
+                ("no_memory",): lambda c: c.store_no_memory,
+            }
+        ),
+        labels=("reason",),
+    ),
+    Metric(
+        "memlite_misses_explained_total",
+        "counter",
+        "Misses of get whose item had been there, but had expired or was flushed.",
+        by_label(
+            {("expired",): lambda c: c.get_expired, ("flushed",): lambda c: c.get_flushed},
+        ),
+        labels=("reason",),
+    ),
+    Metric(
+        "memlite_command_duration_seconds",
+        "histogram",
+        "How long sampled commands took, from parsed to reply ready. Its count is that of the "
+        "samples: one read in memlite_latency_sample_interval, on average.",
+        lambda snapshot: [Sample(found, (name,)) for name, found in snapshot.commands.items()],
+        "seconds",
+        ("class",),
+    ),
+    Metric(
+        "memlite_latency_sample_interval",
+        "gauge",
+        "One in this many reads is measured, on average.",
+        lambda snapshot: (Sample(snapshot.sample_interval),),
+    ),
+)
+
+_ITEMS: Final = (
+    Metric(
+        "memlite_items",
+        "gauge",
+        "Items in memory.",
+        general(lambda found: found.items),
+    ),
+    Metric(
+        "memlite_items_bytes",
+        "gauge",
+        "Bytes that the items in memory are charged for.",
+        general(lambda found: found.bytes),
+        "bytes",
+    ),
+    Metric(
+        "memlite_items_limit_bytes",
+        "gauge",
+        "Bytes that they may take (-m).",
+        general(lambda found: found.bytes_limit),
+        "bytes",
+    ),
+    Metric(
+        "memlite_memory_overhead_bytes",
+        "gauge",
+        "Bytes of the index and of the eviction policy.",
+        _overhead,
+        "bytes",
+    ),
+    Metric(
+        "memlite_memory_withheld_bytes",
+        "gauge",
+        "Bytes of the limit that are withheld from items, as the process has outgrown it.",
+        _withheld,
+        "bytes",
+    ),
+    Metric(
+        "memlite_items_stored_total",
+        "counter",
+        "Items stored.",
+        counter(lambda found: found.total_items),
+    ),
+    Metric(
+        "memlite_evictions_total",
+        "counter",
+        "Items evicted to make room, and whether they had ever been read.",
+        by_label(
+            {
+                ("yes",): lambda c: c.evictions - c.evicted_unfetched,
+                ("no",): lambda c: c.evicted_unfetched,
+            }
+        ),
+        labels=("fetched",),
+    ),
+    Metric(
+        "memlite_size_class_evictions_total",
+        "counter",
+        "Items evicted by size class, as numbered in stats slabs; classes without any are absent.",
+        lambda snapshot: [Sample(one.evicted, (str(one.class_id),)) for one in snapshot.evicted],
+        labels=("size_class",),
+    ),
+    Metric(
+        "memlite_size_class_evicted_idle_seconds",
+        "gauge",
+        "Time for which the item evicted last had not been used, by size class.",
+        lambda snapshot: [Sample(one.idle, (str(one.class_id),)) for one in snapshot.evicted],
+        "seconds",
+        ("size_class",),
+    ),
+    Metric(
+        "memlite_expired_items_freed_total",
+        "counter",
+        "Expired items freed: as another needed their place, or in the background.",
+        by_label(
+            {("reused",): lambda c: c.reclaimed, ("background",): lambda c: c.crawler_reclaimed},
+        ),
+        labels=("how",),
+    ),
+    Metric(
+        "memlite_items_expired_unfetched_total",
+        "counter",
+        "Items that expired without having been read.",
+        counter(lambda found: found.expired_unfetched),
+    ),
+)
+
+_NEAR_CACHE: Final = (
+    Metric(
+        "memlite_near_cache_reads_total",
+        "counter",
+        "Reads that the near cache has answered, and those that it has not.",
+        by_figure({"hit": "near_hits", "miss": "near_misses"}),
+        labels=("result",),
+    ),
+    Metric(
+        "memlite_near_cache_items",
+        "gauge",
+        "Items in the near cache.",
+        figure("near_items"),
+    ),
+    Metric(
+        "memlite_near_cache_bytes",
+        "gauge",
+        "Bytes that they are charged for.",
+        figure("near_bytes"),
+        "bytes",
+    ),
+    Metric(
+        "memlite_near_cache_limit_bytes",
+        "gauge",
+        "Bytes that they may take (--near-cache).",
+        figure("near_limit"),
+        "bytes",
+    ),
+    Metric(
+        "memlite_write_back_items",
+        "gauge",
+        "Changes acknowledged that are yet to be stored (--write-back).",
+        figure("write_back_items"),
+    ),
+    Metric(
+        "memlite_write_back_bytes",
+        "gauge",
+        "Bytes of those changes.",
+        figure("write_back_bytes"),
+        "bytes",
+    ),
+    Metric(
+        "memlite_write_back_limit_bytes",
+        "gauge",
+        "Bytes that they may take.",
+        figure("write_back_limit"),
+        "bytes",
+    ),
+    Metric(
+        "memlite_write_back_coalesced_total",
+        "counter",
+        "Changes that needed no write, as a later one took their place.",
+        figure("write_back_coalesced"),
+    ),
+    Metric(
+        "memlite_write_back_failures_total",
+        "counter",
+        "Attempts to store a change that failed.",
+        figure("write_back_failures"),
+    ),
+)
+
+_BACKEND: Final = (
+    Metric(
+        "memlite_backend_up",
+        "gauge",
+        "Whether the store works: 0 while its circuit breaker is open, or the journal cannot be "
+        "written.",
+        _backend_up,
+    ),
+    Metric(
+        "memlite_backend_breaker_opened_total",
+        "counter",
+        "Times the circuit breaker opened, as the store did not respond.",
+        figure("times_unavailable"),
+    ),
+    Metric(
+        "memlite_backend_failed_commands_total",
+        "counter",
+        "Commands of clients that failed because of the store.",
+        _storage_errors,
+    ),
+    Metric(
+        "memlite_backend_operation_duration_seconds",
+        "histogram",
+        "How long requests to the store took, each attempt by itself, and whether they were "
+        "answered: ok or failed.",
+        _requests,
+        "seconds",
+        ("operation", "outcome"),
+    ),
+    Metric(
+        "memlite_backend_in_flight",
+        "gauge",
+        "Requests to the store that are not answered yet.",
+        figure("in_flight"),
+    ),
+    Metric(
+        "memlite_backend_requests_total",
+        "counter",
+        "Requests to the store: of a bucket by the class in which they are billed, of Valkey and "
+        "Redis its commands.",
+        by_figure(
+            {
+                "class_a": "class_a_operations",
+                "class_b": "class_b_operations",
+                "delete": "deletions",
+                "command": "commands",
+            }
+        ),
+        labels=("kind",),
+    ),
+    Metric(
+        "memlite_backend_problems_total",
+        "counter",
+        "Requests to the store that were repeated, failed, were throttled or were refused, and "
+        "those whose acknowledgement was lost.",
+        by_figure(
+            {
+                "retried": "retries",
+                "failed": "failures",
+                "throttled": "throttled",
+                "refused": "refusals",
+                "lost": "lost_acknowledgements",
+            }
+        ),
+        labels=("problem",),
+    ),
+    Metric(
+        "memlite_journal_bytes",
+        "gauge",
+        "The journal's size.",
+        figure("journal_bytes"),
+        "bytes",
+    ),
+    Metric(
+        "memlite_snapshot_bytes",
+        "gauge",
+        "The snapshot's size.",
+        figure("snapshot_bytes"),
+        "bytes",
+    ),
+    Metric(
+        "memlite_compactions_total",
+        "counter",
+        "Times the journal was replaced by a snapshot.",
+        figure("compactions"),
+    ),
+    Metric(
+        "memlite_journal_fsync_duration_seconds",
+        "histogram",
+        "How long the journal's fsyncs took.",
+        _fsyncs,
+        "seconds",
+    ),
+)
+
+_WATCHERS: Final = (
+    Metric(
+        "memlite_watchers",
+        "gauge",
+        "Connections that watch events.",
+        general(lambda found: found.watch.watchers),
+    ),
+    Metric(
+        "memlite_watch_lines_skipped_total",
+        "counter",
+        "Lines dropped because a watcher had not read the ones before.",
+        general(lambda found: found.watch.skipped),
+    ),
+)
+
+METRICS: Final[tuple[Metric, ...]] = (
+    *_SERVER,
+    *_CONNECTIONS,
+    *_COMMANDS,
+    *_ITEMS,
+    *_NEAR_CACHE,
+    *_BACKEND,
+    *_WATCHERS,
+)
+"""All metrics, in the order in which they are written."""

@@ -1,0 +1,101 @@
+"""The metrics: names by the conventions, values from the snapshot, few labels."""
+
+import re
+
+import pytest
+
+from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
+from memlite.telemetry.snapshot import BackendStats, Durations
+from tests.unit.telemetry.samples import full_snapshot, snapshot
+
+ALL = (*METRICS, *EXPORTER_METRICS)
+BY_NAME = {metric.name: metric for metric in ALL}
+
+
+def values(name, found):
+    return {sample.labels: sample.value for sample in BY_NAME[name].read(found)}
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+def test_names_follow_the_conventions(metric):
+    prefix = "memlite" if metric in METRICS else "memcached"
+    assert re.fullmatch(rf"{prefix}(_[a-z]+)+", metric.name)
+    assert metric.meaning.endswith(".")
+    ours = metric in METRICS
+    if ours:  # the exporter's uptime is a counter without the ending
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+    base = metric.name.removesuffix("_total")
+    for unit in ("seconds", "bytes"):
+        assert (metric.unit == unit) == base.endswith(f"_{unit}")
+
+
+def test_names_are_unique():
+    assert len(BY_NAME) == len(ALL)
+    # Also in OpenMetrics, where counters' families lack the ending.
+    families = [metric.name.removesuffix("_total") for metric in METRICS]
+    assert len(set(families)) == len(families)
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+def test_every_metric_has_a_value_somewhere(metric):
+    both = [*metric.read(full_snapshot()), *metric.read(snapshot(udp_sockets=1))]
+    assert both
+    for sample in both:
+        assert len(sample.labels) == len(metric.labels)
+        assert isinstance(sample.value, Durations) == (metric.kind == "histogram")
+    for found in (full_snapshot(), snapshot()):
+        labels = [sample.labels for sample in metric.read(found)]
+        assert len(set(labels)) == len(labels)
+
+
+def test_commands_by_result():
+    found = snapshot(
+        get_hits=3, get_misses=2, cmd_set=10, cas_hits=1, cas_misses=2, cas_badval=3, cmd_flush=4
+    )
+    ours = values("memlite_commands_total", found)
+    assert ours["get", "hit"] == 3
+    assert ours["get", "miss"] == 2
+    assert ours["set", "done"] == 4
+    assert ours["cas", "changed"] == 3
+    theirs = values("memcached_commands_total", found)
+    assert theirs["set", "hit"] == 4
+    assert theirs["cas", "badval"] == 3
+    assert theirs["flush", "hit"] == 4
+    # Whatever is counted differs in names alone.
+    assert sum(ours.values()) == sum(theirs.values()) == 19
+
+
+@pytest.mark.parametrize(
+    ("figures", "up"),
+    [
+        ({"state": "available"}, {(): 1}),
+        ({"state": "unavailable"}, {(): 0}),
+        ({"last_write_error": "none"}, {(): 1}),
+        ({"last_write_error": "No space left on device"}, {(): 0}),
+        ({}, {}),
+    ],
+)
+def test_whether_the_store_works(figures, up):
+    found = snapshot(storage=BackendStats("x://", 0, figures))
+    assert values("memlite_backend_up", found) == up
+
+
+def test_a_server_in_memory_has_no_metrics_of_a_backend():
+    found = snapshot()
+    for metric in METRICS:
+        if metric.name.startswith(("memlite_backend", "memlite_near", "memlite_journal")):
+            assert not list(metric.read(found)), metric.name
+
+
+def test_readiness():
+    assert values("memlite_ready", snapshot()) == {(): 1}
+    assert values("memlite_ready", snapshot(troubles=("draining",))) == {(): 0}
+
+
+def test_evictions():
+    found = full_snapshot()
+    assert values("memlite_size_class_evictions_total", found) == {("3",): 10}
+    assert values("memlite_size_class_evicted_idle_seconds", found) == {("3",): 60}
+    found = snapshot(evictions=9, evicted_unfetched=2)
+    assert values("memlite_evictions_total", found) == {("yes",): 7, ("no",): 2}
