@@ -27,6 +27,8 @@ from memlite.server.auth import throttle
 from memlite.server.auth.users import FILE_LIMIT
 from memlite.server.connections.tls_transport import HANDSHAKE_SECONDS
 from memlite.server.embedding import OF_THE_PROCESS
+from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from tests.support.pages import PAGES, texts
 from tests.support.paths import ROOT
 
@@ -117,6 +119,14 @@ def test_the_results_page_is_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_results_reference.py"))
     page = (ROOT / "docs" / "reference" / "results.md").read_text()
     assert page == script["page"](), "run scripts/docs/write_results_reference.py"
+
+
+def test_the_metrics_page_is_up_to_date() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_metrics_reference.py"))
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert page == script["page"](), "run scripts/docs/write_metrics_reference.py"
+    for metric in (*METRICS, *EXPORTER_METRICS):
+        assert f"| `{metric.name}` | {metric.kind} |" in page
 
 
 def test_figures_on_the_page_about_reading_them() -> None:

@@ -202,6 +202,14 @@ class Backend(ABC):
 
     # Housekeeping
 
+    def measure(self, record: Callable[[str, str, int], None]) -> None:  # noqa: B027 - optional
+        """Report how long requests to the store take, from now on; they are not measured else.
+
+        Args:
+            record: to be called with the name of an operation, its outcome, ``ok`` or ``failed``,
+                and nanoseconds, possibly by another thread. There may be only a few names.
+        """
+
     def tick(self) -> None:  # noqa: B027 - optional
         """Do periodic work; called once a second."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
@@ -254,6 +254,10 @@ class NearCache(Backend):
                 yield _with_use_of(copy, record)
             else:
                 yield record
+
+    def measure(self, record: Callable[[str, str, int], None]) -> None:
+        """Let the inner backend report how long requests take."""
+        self.inner.measure(record)
 
     def tick(self) -> None:
         """Let the inner backend do its periodic work."""

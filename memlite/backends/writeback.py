@@ -407,6 +407,10 @@ class WriteBack(Backend):
 
     # Housekeeping
 
+    def measure(self, record: Callable[[str, str, int], None]) -> None:
+        """Let the inner backend report how long requests take."""
+        self.inner.measure(record)
+
     def tick(self) -> None:
         """Let the inner backend do its periodic work."""
         self.inner.tick()

@@ -43,6 +43,10 @@ def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
             _log.info("%s: has no effect with -s", sources["enable-ssl"])
     elif sources["unix-mask"] != "default":
         _log.info("%s: has no effect without -s", sources["unix-mask"])
+    if config.http is None:
+        for name in sources:
+            if name.startswith("http-") and sources[name] != "default":
+                _log.info("%s: has no effect without --http", sources[name])
     for key in config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)
@@ -56,6 +60,20 @@ def announce(text: str) -> None:
         sys.stderr.write(f"memlite: {text}; stop it with Ctrl+C\n")
 
 
+def _warn_of_http(listener: Listener, config: Config) -> None:
+    where = listener.label.partition(":")[2]
+    if is_loopback(listener):
+        return
+    if config.http_token_file is None:
+        _log.warning(
+            "--http: serving %s without a token: anyone who can reach it can read the metrics "
+            "(--http-token-file)",
+            where,
+        )
+    elif not listener.tls:
+        _log.warning("--http: serving %s without TLS (-Z): the token can be intercepted", where)
+
+
 def warn_of_exposure(listeners: Sequence[Listener], tls: "Tls | None", config: Config) -> None:
     """Warn of listeners that strangers can use, and of those that no client can use.
 
@@ -67,6 +85,9 @@ def warn_of_exposure(listeners: Sequence[Listener], tls: "Tls | None", config: C
     if tls is not None and any(listener.udp for listener in listeners):
         _log.warning("-U: datagrams are not encrypted, even with -Z")
     for listener in listeners:
+        if listener.http:
+            _warn_of_http(listener, config)
+            continue
         where = listener.label.partition(":")[2]
         if tls is not None and tls.requires_certificate(listener.tls):
             if not tls.has_ca:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Assemble", "Serving", "serve"]
 
+# More than memlite.server.http admits, which servers without --http do not import.
+HTTP_CONNECTIONS = 64
+
 _log = logging.getLogger("memlite")
 
 
@@ -73,7 +76,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
     _log.info("memlite %s (%s)", __version__, running_build())
     manager = ServiceManager(os.environ)
     report_ignored(settings, os.environ)
-    process.raise_file_limit(config.conn_limit)
+    process.raise_file_limit(config.conn_limit + (HTTP_CONNECTIONS if config.http else 0))
     if config.enable_coredumps:
         process.allow_coredumps()
     tls = None

@@ -13,6 +13,7 @@ from memlite.config.parsers import (
     Choice,
     addresses,
     character,
+    http_address,
     integer,
     item_size,
     node_name,
@@ -309,6 +310,39 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "SECONDS",
         number(0, inclusive=True),
+    ),
+    Option(
+        "http",
+        "serve metrics and health over HTTP on this address: port, host:port or [IPv6]:port; a "
+        "port alone is on loopback; with -Z it is HTTPS, unless prefixed with notls: (needs "
+        "memlite-cache[http])",
+        None,
+        "ADDR",
+        http_address,
+    ),
+    Option(
+        "http-token-file",
+        "with --http: require the token on the first line of this file, as a bearer token or as "
+        "the password of any user; reloaded on SIGHUP",
+        None,
+        "FILE",
+        nonempty,
+    ),
+    Option(
+        "http-hosts",
+        "with --http: names by which clients may call this server, besides localhost, the "
+        "machine's name and addresses; several are separated by commas or given one at a time",
+        None,
+        "NAMES",
+        addresses,
+        "append",
+    ),
+    Option(
+        "http-metric-names",
+        "names of the metrics: memlite, memcached (those of memcached_exporter) or both",
+        None,
+        "NAMES",
+        Choice("memlite", "memcached", "both"),
     ),
     Option("debug-commands", 'enable "debugtime", which moves the server\'s clock (for tests)'),
 )

@@ -12,6 +12,7 @@ __all__ = [
     "addresses",
     "ascii_number",
     "character",
+    "http_address",
     "integer",
     "item_size",
     "node_name",
@@ -25,6 +26,9 @@ __all__ = [
 MEGABYTE = 1024 * 1024
 _SIZE = re.compile(r"([0-9]+)([kmgKMG]?)")
 _SIZE_UNITS = {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}
+_HTTP_ADDRESS = re.compile(
+    r"(?:(?:no|b|m)tls:)?(?:(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):)?([0-9]{1,5})"
+)
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _LONGEST_NODE_NAME = 100
@@ -145,6 +149,14 @@ def addresses(text: str) -> tuple[str, ...]:
     if not all(found):
         raise ValueError(f"has an empty address in {text!r}")
     return found
+
+
+def http_address(text: str) -> str:
+    """Accept a port, or a host and a port, and before that what `-l` has for TLS."""
+    match = _HTTP_ADDRESS.fullmatch(text)
+    if not match or int(match[1]) > 65535:
+        raise ValueError(f"must end in a port, such as 9150 or 0.0.0.0:9150, not {text!r}")
+    return text
 
 
 def switch(text: str) -> bool:

@@ -62,6 +62,10 @@ class Config:
     log_level: str | None = None
     log_format: str = "text"
     stats_interval: float = 0
+    http: str | None = None
+    http_token_file: str | None = None
+    http_hosts: tuple[str, ...] = ()
+    http_metric_names: str = "memlite"
     extended: ExtendedOptions = field(default_factory=ExtendedOptions)
 
     @property

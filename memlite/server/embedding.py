@@ -32,6 +32,7 @@ class EmbeddedServer:
         host: the IP address it listens on; empty for a UNIX socket.
         port: its TCP port; 0 for a UNIX socket.
         udp_port: its UDP port; 0 if it takes no datagrams.
+        http_port: the port of ``http``; 0 without it.
         path: its UNIX socket; empty for TCP.
     """
 
@@ -44,6 +45,7 @@ class EmbeddedServer:
         self.host = str(first.sock.getsockname()[0]) if self.port else ""
         self.path = "" if self.port else str(first.file)
         self.udp_port = server.udp[0].listener.port if server.udp else 0
+        self.http_port = server.http.port if server.http is not None else 0
 
     @property
     def address(self) -> tuple[str, int] | str:
@@ -156,7 +158,7 @@ async def serve(
         settings["port"] = port or 0
     checked = _check(configure(settings, config))
     tls = None
-    if checked.enable_ssl and not checked.unix_socket:
+    if checked.enable_ssl and (checked.http or not checked.unix_socket):
         from memlite.server.connections.tls import Tls  # only where it is asked for
 
         tls = Tls(checked.extended)

@@ -110,6 +110,11 @@ class Lifecycle:
         self._leaving: asyncio.Task[None] | None = None
         self._next_warning = 0.0
 
+    @property
+    def draining(self) -> bool:
+        """Whether the server was asked to stop."""
+        return self._stop is not None and self._stop.done()
+
     def request_stop(self, *, graceful: bool = False) -> None:
         """Send pending replies, then close all connections; a second request closes them at once.
 

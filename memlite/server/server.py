@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memlite.backends import Backend
 from memlite.config import MEGABYTE, Config
 from memlite.core.clock import Clock
-from memlite.core.errors import ConfigError
+from memlite.core.errors import ConfigError, StartError
 from memlite.engine import MemoryEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from memlite.server.auth.auth import Authenticator
     from memlite.server.connections.tls import Tls
     from memlite.server.connections.udp import UdpService
+    from memlite.server.http.assembly import Http
 
 __all__ = ["Server"]
 
@@ -81,6 +82,7 @@ class Server:
         counters: the counters.
         engine: carries out commands.
         hotkeys: the keys most often asked for.
+        http: serves HTTP; None without ``--http``.
         instrumentation: decides which reads are sampled, traced or watched.
         lifecycle: starts and stops the server.
         limits: the limits on what clients may send.
@@ -110,7 +112,7 @@ class Server:
         self.config = config
         self._make_connection = connection
         self._owns_process = owns_process
-        self.listeners = [one for one in listeners if not one.udp]
+        self.listeners = [one for one in listeners if not one.udp and not one.http]
         self.tls = tls
         self.clock = clock or Clock()
         self.certificates_read = self.clock.now()
@@ -146,6 +148,10 @@ class Server:
         self._intake = Intake()
         self._connections = self._make_connection_services()
         self.udp = self._make_udp([one for one in listeners if one.udp])
+        if config.http is None and config.http_token_file is not None:
+            raise ConfigError("--http-token-file: is for --http, which is not given")
+        http = [one for one in listeners if one.http]
+        self.http = self._make_http(http) if config.http is not None else None
         self.lifecycle = self._make_lifecycle()
         self.administration = self._make_administration()
         self.run = self.lifecycle.run
@@ -326,6 +332,8 @@ class Server:
             readers.append(("users", self.auth.reload))
         if self.tls is not None:
             readers.append(("certificates", self._refresh_certificates))
+        if self.http is not None and self.http.token is not None:
+            readers.append(("HTTP token", self.http.token.load))
         services: list[Service] = [self.upkeep]
         if self.config.stats_interval:
             from memlite.server.admin.periodic_report import PeriodicReport
@@ -335,6 +343,8 @@ class Server:
                     lambda: self.administration.stats.general(), self.config.stats_interval
                 )
             )
+        if self.http is not None:
+            services.append(self.http.service)
         return Lifecycle(
             listeners=self.listeners,
             udp=self.udp,
@@ -353,6 +363,24 @@ class Server:
             services=services,
             backlog=self.config.listen_backlog,
             owns_process=self._owns_process,
+        )
+
+    def _make_http(self, listeners: Sequence[Listener]) -> "Http":
+        try:
+            from memlite.server.http.assembly import assemble
+        except ImportError as error:
+            raise StartError(
+                f"--http: {error.name} is not installed: pip install 'memlite-cache[http]'"
+            ) from None
+        if self.backend is not None:
+            self.backend.measure(self.operations.record)
+        return assemble(
+            self.config,
+            listeners,
+            tls=self.tls,
+            backend=self.backend,
+            collector=lambda: self.administration.stats,
+            draining=lambda: self.lifecycle.draining,
         )
 
     def _refresh_certificates(self) -> None:

@@ -306,6 +306,11 @@ class BackendStats:
     errors: int
     figures: Mapping[str, int | float | str]
 
+    @property
+    def unavailable(self) -> bool:
+        """Whether the store is taken for unavailable, so that requests to it fail at once."""
+        return self.figures.get("state") == "unavailable"
+
 
 @dataclass(frozen=True, slots=True)
 class UdpStats:

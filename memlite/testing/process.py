@@ -63,6 +63,7 @@ class ServerProcess:
         host: the address it listens on; empty for a UNIX socket.
         ports: its TCP ports.
         udp_port: its UDP port; 0 if it takes no datagrams.
+        http_port: the port of ``--http``; 0 without it.
         path: its UNIX socket; empty for TCP.
         tls_files: the files of its TLS; None without TLS.
     """
@@ -72,6 +73,7 @@ class ServerProcess:
     host: str = _LOOPBACK
     ports: tuple[int, ...] = ()
     udp_port: int = 0
+    http_port: int = 0
     path: str = ""
     tls_files: TlsFiles | None = field(default=None, repr=False)
 
@@ -234,6 +236,7 @@ def server(
                 text = ports.read_text(encoding="utf-8")
                 running.ports = tuple(map(int, re.findall(r"TCP INET6?: (\d+)", text)))
                 running.udp_port = next(map(int, re.findall(r"UDP INET6?: (\d+)", text)), 0)
+                running.http_port = next(map(int, re.findall(r"HTTP INET6?: (\d+)", text)), 0)
             yield running
         finally:
             running.stop(timeout=stop_timeout)

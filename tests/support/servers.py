@@ -68,6 +68,7 @@ class RunningServer:
     path: str = ""
     log: Path = Path(os.devnull)
     tls: ssl.SSLContext | None = None
+    http_port: int = 0
 
     def pause(self) -> None:
         """Stop the process until it gets SIGCONT, and wait until all its threads have stopped."""
@@ -217,6 +218,7 @@ def running(
             process.path,
             process.log,
             tls,
+            process.http_port,
         )
         server.connect().sock.close()
         yield server

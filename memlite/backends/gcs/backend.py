@@ -246,6 +246,10 @@ class GcsBackend(Backend):
         """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
         await self._epoch.flush(at)
 
+    def measure(self, record: Callable[[str, str, int], None]) -> None:
+        """Report how long requests to the bucket take, by their method."""
+        self._client.requests.record = record
+
     def stats(self) -> Mapping[str, int | float | str]:
         """Return the requests made to the bucket, and whether it is available."""
         counts = self._client.requests.counts

@@ -6,9 +6,9 @@ What may be retried, and how: https://cloud.google.com/storage/docs/retry-strate
 import contextlib
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from time import monotonic
+from time import monotonic, perf_counter_ns
 from typing import NamedTuple
 
 import aiohttp
@@ -62,6 +62,7 @@ class Requests:
     Attributes:
         counts: failures and retries, and what the caller counts.
         turns: bounds the requests in progress, and counts them.
+        record: told how long each attempt takes, by its method; see `Backend.measure`.
     """
 
     def __init__(self, breaker: Breaker, *, timeout: float, concurrency: int) -> None:
@@ -70,6 +71,7 @@ class Requests:
         self._timeout = timeout
         self.turns = Turns(concurrency)
         self._limits = TimeLimits()
+        self.record: Callable[[str, str, int], None] | None = None
 
     _session: aiohttp.ClientSession
     _authorization: Authorization
@@ -143,6 +145,7 @@ class Requests:
         headers: Mapping[str, str] | None,
     ) -> Reply:
         await self.turns.take(call)
+        began = perf_counter_ns() if self.record is not None else 0
         try:
             if self._breaker.is_open and not self._breaker.lets_through():
                 raise call.error("unavailable")
@@ -160,6 +163,9 @@ class Requests:
             call.uncertain |= method != "GET" and not isinstance(error, _NOT_SENT)
         finally:
             self.turns.give_back()
+        if self.record is not None:
+            outcome = "failed" if reply.status in _AGAIN else "ok"
+            self.record(method.lower(), outcome, perf_counter_ns() - began)
         if reply.status in _AGAIN:
             self._count_failure(call, method, reply.status)
         elif self._breaker.recent_failures:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -104,6 +104,7 @@ class FileBackend(Backend):
         self._compactions = 0
         self._closing = False
         self._next_compaction = 0.0
+        self._record: Callable[[str, str, int], None] | None = None
 
     _journal: Journal
     _lock: Lock
@@ -127,6 +128,8 @@ class FileBackend(Backend):
                 on_flushed=self._free_flushed,
                 on_failure=self._undo_all,
             )
+            if self._record is not None:
+                self._journal.measure(self._record)
             if not loaded.size:
                 await self._journal.replace(
                     journal_path(self.path, self._number), Header(self._number, self._version)
@@ -561,6 +564,10 @@ class FileBackend(Backend):
         # Items that are not written are left alone, as their change may have to be undone.
         if 0 < item.expires <= self._clock.now() and key not in self._journal.unwritten:
             self.table.drop(key)
+
+    def measure(self, record: Callable[[str, str, int], None]) -> None:
+        """Report how long the journal's fsyncs take."""
+        self._record = record
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return the number of items and their bytes, and what has been written."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from time import perf_counter_ns
 from typing import NamedTuple, TypeAlias
 
 from memlite.backends.jsonfile.format import MARKER, Header, checked_lines, journal_header
@@ -75,6 +76,7 @@ class _File:
         # Bytes that are durable as far as is known, and as far as the file says.
         self._synced = self._noted = 0
         self.broken: OSError | None = None
+        self.record: Callable[[str, str, int], None] | None = None
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "_File":
@@ -117,6 +119,7 @@ class _File:
         self._sync(self.size)
 
     def _sync(self, size: int) -> None:
+        began = perf_counter_ns() if self.record is not None else 0
         try:
             os.fsync(self._descriptor)
         except OSError as error:
@@ -124,6 +127,8 @@ class _File:
             # succeed without it.
             self.broken = error
             raise
+        if self.record is not None:
+            self.record("fsync", "ok", perf_counter_ns() - began)
         self._check(size)
         self._synced = size
 
@@ -240,6 +245,10 @@ class Journal:
         self.broken = False
         self.syncs = 0
         self.failure = ""
+
+    def measure(self, record: Callable[[str, str, int], None]) -> None:
+        """Report how long each fsync takes; see `Backend.measure`."""
+        self._file.record = record
 
     @property
     def size(self) -> int:
@@ -382,6 +391,7 @@ class Journal:
             if path == self._file.path:  # it is begun again
                 self._file.unlock()
             file = _File.create(path, header)
+            file.record = self._file.record
             self._file.close()
             self._file = file
 

@@ -279,6 +279,10 @@ class ValkeyBackend(Backend):
         """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
         await self._epoch.flush(at)
 
+    def measure(self, record: Callable[[str, str, int], None]) -> None:
+        """Report how long commands take, by their name."""
+        self._commands.record = record
+
     def stats(self) -> Mapping[str, int | float | str]:
         """Return the commands sent to the store, and whether it is available."""
         counts = self._commands.counts

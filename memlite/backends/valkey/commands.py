@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 
 from redis.exceptions import (
     AskError,
@@ -56,6 +57,8 @@ class Commands:
         counts: commands, failures and further attempts, and what the caller counts.
         turns: bounds the commands in progress, and counts them.
         confirmed: as above.
+        record: told how long each attempt takes, by the command; see `Backend.measure`. Gets of
+            several keys at once are not measured.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Commands:
         self._topology = topology
         self._deadline = deadline
         self.confirmed = confirmed
+        self.record: Callable[[str, str, int], None] | None = None
 
     def call(self) -> Call:
         """Return a new operation."""
@@ -215,8 +219,12 @@ class Commands:
         if breaker.is_open and not breaker.lets_through():
             self._topology.suspect()
             raise call.error("unavailable")
+        began = perf_counter_ns() if self.record is not None else 0
+        outcome = "failed"
         try:
-            return await node.send(arguments, asking=asking, change=change)
+            reply = await node.send(arguments, asking=asking, change=change)
+            outcome = "ok"
+            return reply
         except UnconfirmedError as error:
             self.counts["unconfirmed"] += 1
             raise call.error(str(error)) from None
@@ -229,6 +237,9 @@ class Commands:
             self._topology.suspect()
             call.trouble = str(error)
             return LOST
+        finally:
+            if self.record is not None:
+                self.record(str(arguments[0]).lower(), outcome, perf_counter_ns() - began)
 
     def _redirected(self, error: AskError, node: Node | None) -> Node:
         self.counts["redirections"] += 1

@@ -21,6 +21,7 @@ __all__ = [
     "Listener",
     "is_loopback",
     "listen",
+    "listen_http",
     "listen_tcp",
     "listen_udp",
     "listen_unix",
@@ -35,6 +36,8 @@ PORT_FILE_VARIABLE = "MEMCACHED_PORT_FILENAME"
 
 # The prefixes an address may have, and the resulting `Listener.tls`.
 _TLS_PREFIXES = {"notls": "", "btls": "btls", "mtls": "mtls"}
+
+_HTTP_BACKLOG = 64
 
 # What binding to an address of IPv6 fails with where there is none.
 _UNSUPPORTED = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
@@ -53,6 +56,7 @@ class Listener:
             client certificates, ``mtls`` for TLS with required ones; empty without TLS.
         file: the absolute path of a UNIX socket, None once it is removed.
         inode: the device and inode number that identify the file.
+        http: whether it is for HTTP (``--http``) rather than for clients of the cache.
     """
 
     sock: socket.socket
@@ -60,6 +64,7 @@ class Listener:
     tls: str = ""
     file: "Path | None" = None
     inode: tuple[int, int] | None = None
+    http: bool = False
 
     @property
     def port(self) -> int:
@@ -113,8 +118,13 @@ def endpoint(family: int, name: object) -> tuple[str, int, str]:
     return str(name[0]), int(name[1]), "tcp"
 
 
-def parse_address(text: str, default_port: int) -> tuple[str, int]:
+def parse_address(text: str, default_port: int, option: str = "-l") -> tuple[str, int]:
     """Split ``host``, ``host:port``, ``[IPv6]``, ``[IPv6]:port`` or a bare IPv6 address.
+
+    Args:
+        text: the address.
+        default_port: the port of an address without one.
+        option: the name of the setting, for messages.
 
     Raises:
         ConfigError: it is none of these.
@@ -123,23 +133,24 @@ def parse_address(text: str, default_port: int) -> tuple[str, int]:
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise ConfigError(f"-l: not an address: {text!r}")
+            raise ConfigError(f"{option}: not an address: {text!r}")
         port = rest[1:]
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     if port and not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise ConfigError(f"-l: not a port: {port!r} in {text!r}")
+        raise ConfigError(f"{option}: not a port: {port!r} in {text!r}")
     if not host:
-        raise ConfigError(f"-l: no host in {text!r}")
+        raise ConfigError(f"{option}: no host in {text!r}")
     return ("" if host == "*" else host), int(port) if port else default_port
 
 
-def _split_tls(text: str, enabled: bool) -> tuple[str, str]:
+def _split_tls(text: str, enabled: bool, option: str = "-l") -> tuple[str, str]:
     """Split an address of ``-l`` into `Listener.tls` and the rest.
 
     Args:
         text: the address, with or without a prefix.
         enabled: whether TLS is enabled (``-Z``).
+        option: the name of the setting, for messages.
 
     Raises:
         StartError: there is a prefix although TLS is not enabled.
@@ -148,7 +159,7 @@ def _split_tls(text: str, enabled: bool) -> tuple[str, str]:
     if not colon or prefix not in _TLS_PREFIXES:
         return "tls" if enabled else "", text
     if not enabled:
-        raise StartError(f"-l: {prefix!r} in {text!r} is only for servers with TLS (-Z)")
+        raise StartError(f"{option}: {prefix!r} in {text!r} is only for servers with TLS (-Z)")
     return _TLS_PREFIXES[prefix], rest
 
 
@@ -161,11 +172,48 @@ def is_loopback(listener: Listener) -> bool:
 
 
 def listen(config: Config) -> list[Listener]:
-    """Bind the sockets that the settings name, TCP's before UDP's.
+    """Bind the sockets that the settings name, TCP's before UDP's, and those of HTTP last.
 
     Raises:
         StartError: an address does not resolve, or is taken or forbidden.
     """
+    listeners = _listen_cache(config)
+    if config.http is not None:
+        try:
+            listeners += listen_http(config.http, tls=config.enable_ssl)
+        except BaseException:
+            for listener in listeners:
+                listener.close()
+            raise
+    return listeners
+
+
+def listen_http(text: str, *, tls: bool = False) -> list[Listener]:
+    """Listen for HTTP.
+
+    Args:
+        text: a port, which stands for loopback, or an address in the forms of `parse_address` with
+            a port; with `tls`, optionally prefixed as with `listen_tcp`.
+        tls: whether TLS is enabled (``-Z``).
+
+    Raises:
+        ConfigError: it is no address.
+        StartError: it does not resolve, is in use, or is not permitted.
+    """
+    mode, address = _split_tls(text, tls, "--http")
+    attempt = partial(_listen, backlog=_HTTP_BACKLOG)
+    if address.isdigit():
+        found = _listen_any(_LOOPBACK, int(address), "HTTP", attempt)
+    else:
+        host, port = parse_address(address, 0, "--http")
+        found = _listen_host(host, port, "HTTP", attempt, "--http")
+    return [
+        replace(one, tls=mode, http=True, label=f"http{one.label.removeprefix('tcp')}")
+        for one in found
+    ]
+
+
+def _listen_cache(config: Config) -> list[Listener]:
     if config.unix_socket:
         return [listen_unix(config.unix_socket, config.unix_mask, config.listen_backlog)]
     tls = config.enable_ssl
@@ -241,13 +289,15 @@ def _listen_each(
     return listeners
 
 
-def _listen_host(host: str, port: int, protocol: str, listen: _Listen) -> list[Listener]:
-    kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
+def _listen_host(
+    host: str, port: int, protocol: str, listen: _Listen, option: str = "-l"
+) -> list[Listener]:
+    kind = socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM
     try:
         found = socket.getaddrinfo(host or None, port, type=kind, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise StartError(f"-l: cannot resolve {host!r}: {reason}") from None
+        raise StartError(f"{option}: cannot resolve {host!r}: {reason}") from None
     names = dict.fromkeys((family, name) for family, _, _, _, name in found)
     return _listen_any(names, port, protocol, listen)
 
@@ -260,7 +310,7 @@ def _listen_any(
     Args:
         names: address families and socket names.
         port: the port for all of them; 0 for a free one, which is the same for all.
-        protocol: ``TCP`` or ``UDP``.
+        protocol: ``TCP``, ``UDP`` or ``HTTP``.
         listen: opens a listener.
 
     Raises:
@@ -390,7 +440,7 @@ def write_ports(listeners: Sequence[Listener]) -> None:
     if not path:
         return
     lines = [
-        f"{'UDP' if one.udp else 'TCP'} "
+        f"{'HTTP' if one.http else 'UDP' if one.udp else 'TCP'} "
         f"{'INET6' if one.sock.family == socket.AF_INET6 else 'INET'}: {one.port}\n"
         for one in listeners
         if one.port

@@ -53,6 +53,10 @@ VALUES = {
     "log-level": ("debug", '"debug"', "debug"),
     "log-format": ("json", '"json"', "json"),
     "stats-interval": ("2.5", "2.5", 2.5),
+    "http": ("0.0.0.0:9150", '"0.0.0.0:9150"', "0.0.0.0:9150"),
+    "http-token-file": ("/etc/memlite/token", '"/etc/memlite/token"', "/etc/memlite/token"),
+    "http-hosts": ("cache,a.example", '["cache", "a.example"]', ("cache", "a.example")),
+    "http-metric-names": ("both", '"both"', "both"),
 }
 SWITCHES = {
     "enable-shutdown", "enable-ssl", "daemon",

@@ -1,0 +1,94 @@
+"""Assembly of the HTTP side from the settings."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memlite.backends import Backend
+from memlite.config import Config
+from memlite.server.admin.stats_collector import StatsCollector
+from memlite.server.connections.listeners import Listener
+from memlite.server.http.access import Access, Token
+from memlite.server.http.health import Health
+from memlite.server.http.service import HttpService, HttpSources
+from memlite.telemetry.snapshot import BackendStats, Snapshot
+
+if TYPE_CHECKING:
+    import ssl
+
+    from memlite.server.connections.tls import Tls
+
+__all__ = ["Http", "assemble"]
+
+_PROBED_KEY = b"memlite-readyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """The HTTP side of a server.
+
+    Attributes:
+        service: starts and stops it.
+        token: what clients must know; None if nothing.
+        port: the TCP port; 0 if it is assembled to check the settings.
+    """
+
+    service: HttpService
+    token: Token | None
+    port: int
+
+
+def assemble(
+    config: Config,
+    listeners: Sequence[Listener],
+    *,
+    tls: "Tls | None",
+    backend: Backend | None,
+    collector: Callable[[], StatsCollector],
+    draining: Callable[[], bool],
+) -> Http:
+    """Return the HTTP side of a server.
+
+    Args:
+        config: the settings.
+        listeners: the sockets for HTTP.
+        tls: the TLS settings; None without TLS.
+        backend: the store; None if items are in memory alone.
+        collector: returns what collects statistics.
+        draining: returns whether the server is about to stop.
+
+    Raises:
+        StartError: the file of the token cannot be used.
+    """
+    token = Token(config.http_token_file) if config.http_token_file is not None else None
+
+    def unavailable() -> bool:
+        storage = collector().storage()
+        return isinstance(storage, BackendStats) and storage.unavailable
+
+    def troubles() -> tuple[str, ...]:
+        return (
+            *(("draining",) if draining() else ()),
+            *(("the store is unavailable",) if unavailable() else ()),
+        )
+
+    async def probe() -> None:
+        if backend is not None:
+            await backend.get(_PROBED_KEY)
+
+    def snapshot() -> Snapshot:
+        return collector().snapshot(troubles())
+
+    def context(mode: str) -> "ssl.SSLContext":
+        assert tls is not None  # noqa: S101 - no listener has TLS otherwise
+        return tls.context(mode)
+
+    service = HttpService(
+        listeners,
+        context,
+        Access(token, config.http_hosts),
+        HttpSources(snapshot, Health(troubles, unavailable, probe, time.monotonic)),
+        config.http_metric_names,
+    )
+    return Http(service, token, listeners[0].port if listeners else 0)

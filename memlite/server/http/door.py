@@ -1,0 +1,141 @@
+"""Accepts connections to the HTTP port, a bounded number of them."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from memlite.server.http.guard import Guard
+
+_log = logging.getLogger("memlite")
+
+__all__ = ["MOST_CONNECTIONS", "Door", "HttpListener"]
+
+MOST_CONNECTIONS: Final = 64
+"""How many connections there may be to the HTTP port; further ones are closed at once."""
+
+_HANDSHAKE_SECONDS: Final = 5.0
+_ACCEPT_AT_ONCE: Final = 16
+_PAUSE_SECONDS: Final = 1.0
+
+
+class HttpListener(Protocol):
+    """A socket that accepts connections.
+
+    Attributes:
+        sock: the socket.
+        label: its address, such as ``http:127.0.0.1:9150``.
+        tls: which kind of TLS it speaks; empty for none.
+    """
+
+    sock: socket.socket
+    label: str
+    tls: str
+
+
+class Door:
+    """Accepts connections, and closes those that are overdue.
+
+    Sockets are accepted here rather than by the event loop, so that connections whose TLS handshake
+    is not finished count as well.
+
+    Args:
+        listeners: the sockets; whoever made them closes them.
+        context: returns the TLS settings of a new connection, by `HttpListener.tls`.
+        protocol: makes aiohttp's protocol.
+
+    Attributes:
+        refused: how many connections were closed at once.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[HttpListener],
+        context: Callable[[str], ssl.SSLContext],
+        protocol: Callable[[], asyncio.Protocol],
+    ) -> None:
+        self._listeners = listeners
+        self._context = context
+        self._protocol = protocol
+        self._guards: dict[asyncio.Protocol, Guard] = {}
+        self._entering: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._open = False
+        self.refused = 0
+
+    def open(self) -> None:
+        """Accept connections from now on."""
+        self._open = True
+        for listener in self._listeners:
+            self._listen(listener)
+            _log.info("server listening (%s)", listener.label)
+        self._look_after()
+
+    def close(self) -> None:
+        """Accept no more, and close all connections."""
+        self._open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        for listener in self._listeners:
+            if listener.sock.fileno() >= 0:
+                self._loop.remove_reader(listener.sock)
+        for task in self._entering:
+            task.cancel()
+        for guard in list(self._guards.values()):
+            guard.abort()
+
+    def guard_of(self, protocol: asyncio.Protocol) -> Guard | None:
+        """Return the connection of one of aiohttp's protocols; None once it is closed."""
+        return self._guards.get(protocol)
+
+    def _listen(self, listener: HttpListener) -> None:
+        if self._open and listener.sock.fileno() >= 0:
+            self._loop.add_reader(listener.sock, self._accept, listener)
+
+    def _accept(self, listener: HttpListener) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                sock, _address = listener.sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                # No files are left: clients of the cache need them more, so this waits.
+                self._loop.remove_reader(listener.sock)
+                self._loop.call_later(_PAUSE_SECONDS, self._listen, listener)
+                return
+            if len(self._guards) >= MOST_CONNECTIONS:
+                self.refused += 1
+                sock.close()
+                continue
+            sock.setblocking(False)
+            inner = self._protocol()
+            guard = self._guards[inner] = Guard(inner, self._loop.time, self._forget)
+            task = self._loop.create_task(self._enter(guard, sock, listener.tls))
+            self._entering.add(task)
+            task.add_done_callback(self._entering.discard)
+
+    async def _enter(self, guard: Guard, sock: socket.socket, tls: str) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: guard,
+                sock,
+                ssl=self._context(tls) if tls else None,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
+            )
+        except BaseException as error:
+            self._forget(guard)
+            # Otherwise it is the peer's doing: it is gone, too slow, or speaks something else.
+            if not isinstance(error, OSError):
+                raise
+
+    def _forget(self, guard: Guard) -> None:
+        self._guards.pop(guard.inner, None)
+
+    def _look_after(self) -> None:
+        for guard in list(self._guards.values()):
+            if guard.overdue():
+                guard.abort()
+        self._timer = self._loop.call_later(1.0, self._look_after)

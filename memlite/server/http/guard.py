@@ -1,0 +1,104 @@
+"""A connection to the HTTP port, and the limits that it must keep to."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+__all__ = ["Guard"]
+
+_HEAD_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 90.0
+_UNREAD_SECONDS: Final = 10.0
+
+
+class Guard(asyncio.Protocol):
+    """Passes a connection on to aiohttp, and knows whether it is overdue.
+
+    aiohttp limits the size of what it is sent, but neither how slowly a request arrives nor how
+    slowly a reply is read.
+
+    Args:
+        inner: aiohttp's protocol.
+        clock: returns seconds, never decreasing.
+        closed: called once the connection is closed.
+
+    Attributes:
+        answering: how many requests are being answered.
+    """
+
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        clock: Callable[[], float],
+        closed: "Callable[[Guard], None]",
+    ) -> None:
+        self.inner = inner
+        self.answering = 0
+        self._clock = clock
+        self._closed = closed
+        self._transport: asyncio.Transport | None = None
+        self._served = False
+        self._since = self._read = clock()
+        self._arriving = False
+
+    def began(self) -> None:
+        """Note that a request has arrived as a whole."""
+        self.answering += 1
+        self._arriving = False
+
+    def ended(self) -> None:
+        """Note that its reply was handed over."""
+        self.answering -= 1
+        self._served = True
+        self._since = self._clock()
+
+    def overdue(self) -> bool:
+        """Return whether the peer is too slow; to be called every second or so."""
+        now = self._clock()
+        transport = self._transport
+        if transport is None or not transport.get_write_buffer_size():
+            self._read = now
+        if now - self._read > _UNREAD_SECONDS:
+            return True
+        if self.answering:
+            return False
+        waits_for_head = self._arriving or not self._served
+        return now - self._since > (_HEAD_SECONDS if waits_for_head else _IDLE_SECONDS)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no such class
+        self._since = self._read = self._clock()
+        self.inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._transport = None
+        self.inner.connection_lost(exc)
+        self._closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what has arrived."""
+        if not self._arriving and not self.answering:
+            self._arriving = True
+            self._since = self._clock()
+        self.inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass on the end of what arrives."""
+        return self.inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """Pass on that the peer does not read."""
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass on that it reads again."""
+        self.inner.resume_writing()

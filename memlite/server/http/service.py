@@ -1,0 +1,122 @@
+"""The HTTP side of a server: puts its parts together, starts and stops them."""
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from memlite.server.http.access import Access
+from memlite.server.http.door import Door, HttpListener
+from memlite.server.http.health import Health
+from memlite.server.http.site import Page, Site, compressed, json_reply, text_reply
+from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
+from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
+from memlite.telemetry.metrics.metric import Metric
+from memlite.telemetry.snapshot import Snapshot
+
+__all__ = ["METRIC_SETS", "HttpService", "HttpSources"]
+
+METRIC_SETS: Final[Mapping[str, tuple[Metric, ...]]] = {
+    "memlite": METRICS,
+    "memcached": EXPORTER_METRICS,
+    "both": (*METRICS, *EXPORTER_METRICS),
+}
+"""By the value of ``--http-metric-names``."""
+
+_OPEN_PATHS: Final = frozenset(("/healthz", "/readyz"))
+_LONGEST_LINE: Final = 2048
+_MOST_HEADERS: Final = 64
+_log = logging.getLogger("memlite.http")
+# What malformed requests come to is said to whoever sent them.
+_log.setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSources:
+    """What is shown.
+
+    Attributes:
+        snapshot: returns the server's figures.
+        health: says whether it should get requests.
+    """
+
+    snapshot: Callable[[], Snapshot]
+    health: Health
+
+
+class HttpService:
+    """Serves HTTP on the server's event loop.
+
+    Args:
+        listeners: the sockets.
+        context: returns the TLS settings of a new connection, by the kind of TLS.
+        access: who may ask.
+        sources: what is shown.
+        metric_names: a key of `METRIC_SETS`.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[HttpListener],
+        context: Callable[[str], ssl.SSLContext],
+        access: Access,
+        sources: HttpSources,
+        metric_names: str,
+    ) -> None:
+        self._listeners = listeners
+        self._context = context
+        self._sources = sources
+        self._metrics = METRIC_SETS[metric_names]
+        pages: dict[str, Page] = {
+            "/healthz": self._alive,
+            "/readyz": self._ready,
+            "/metrics": self._scrape,
+        }
+        self._site = Site(pages, access, _OPEN_PATHS)
+        self._door: Door | None = None
+
+    def start(self) -> None:
+        """Accept connections."""
+        server = web.Server(
+            self._serve,
+            access_log=None,
+            logger=_log,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
+            max_headers=_MOST_HEADERS,
+            lingering_time=0.0,
+            auto_decompress=False,
+        )
+        self._door = Door(self._listeners, self._context, server)
+        self._door.open()
+
+    def stop(self) -> None:
+        """Close all connections."""
+        if self._door is not None:
+            self._door.close()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        guard = self._door.guard_of(request.protocol) if self._door is not None else None
+        if guard is None:
+            raise ConnectionResetError
+        guard.began()
+        try:
+            return await self._site.answer(request)
+        finally:
+            guard.ended()
+
+    async def _alive(self, request: web.BaseRequest) -> web.StreamResponse:
+        return text_reply("alive")
+
+    async def _ready(self, request: web.BaseRequest) -> web.StreamResponse:
+        troubles = await self._sources.health.troubles()
+        return json_reply({"ready": not troubles, "reasons": troubles}, 503 if troubles else 200)
+
+    async def _scrape(self, request: web.BaseRequest) -> web.StreamResponse:
+        openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
+        text = render(self._metrics, self._sources.snapshot(), openmetrics=openmetrics)
+        return compressed(request, text, OPENMETRICS if openmetrics else TEXT)

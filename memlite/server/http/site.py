@@ -1,0 +1,114 @@
+"""Requests and replies: who is answered, what is at which path, and the headers of every reply."""
+
+import gzip
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from memlite.server.http.access import Access
+
+__all__ = ["Page", "Site", "compressed", "json_reply", "text_reply"]
+
+_log = logging.getLogger("memlite")
+
+Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""Answers a request for one path."""
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Server": "memlite",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_COMPRESSION_LEVEL: Final = 1  # others wait meanwhile
+
+
+class Site:
+    """Answers requests.
+
+    Args:
+        pages: what is at which path.
+        access: who may ask.
+        open_paths: those that are answered without a token.
+    """
+
+    def __init__(
+        self, pages: Mapping[str, Page], access: Access, open_paths: frozenset[str]
+    ) -> None:
+        self._pages = pages
+        self._access = access
+        self._open_paths = open_paths
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the reply to a request; it never raises but when the connection is gone."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
+        page = self._pages.get(request.path)
+        if page is None:
+            return text_reply("there is nothing at this path", 404)
+        try:
+            return await page(request)
+        except ConnectionError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, the client must get a reply
+            _log.exception("HTTP request for %s failed", request.path)
+            return text_reply("failed; the server's log says why", 500)
+
+    def _refusal(self, request: web.BaseRequest) -> web.Response | None:
+        """Return the reply to a request that is not answered."""
+        if request.method not in ("GET", "HEAD"):
+            return text_reply("only GET and HEAD are answered", 405, {"Allow": "GET, HEAD"})
+        access, headers = self._access, request.headers
+        has_token = access.has_token(headers.get("Authorization", ""))
+        hosts = headers.getall("Host", [])
+        if not has_token and (len(hosts) != 1 or not access.knows_host(hosts[0])):
+            return text_reply(
+                "this server does not go by that name; --http-hosts tells it names", 421
+            )
+        crossing = headers.get("Sec-Fetch-Site") == "cross-site"
+        if crossing and headers.get("Sec-Fetch-Mode") != "navigate":
+            return text_reply("not for pages of other sites", 403)
+        if access.needs_token and not has_token and request.path not in self._open_paths:
+            return text_reply(
+                "a token is needed", 401, {"WWW-Authenticate": 'Basic realm="memlite"'}
+            )
+        return None
+
+
+def text_reply(
+    text: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Return a reply of one line."""
+    return web.Response(text=text + "\n", status=status, headers={**_HEADERS, **(headers or {})})
+
+
+def json_reply(value: object, status: int = 200) -> web.Response:
+    """Return a reply in JSON."""
+    return web.Response(
+        body=orjson.dumps(value),
+        status=status,
+        content_type="application/json",
+        headers=_HEADERS,
+    )
+
+
+def compressed(
+    request: web.BaseRequest,
+    body: bytes,
+    content_type: str,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """Return a reply, compressed if the client can read that."""
+    found = {**_HEADERS, "Content-Type": content_type, **(headers or {}), "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        found["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, _COMPRESSION_LEVEL, mtime=0)
+    return web.Response(body=body, headers=found)

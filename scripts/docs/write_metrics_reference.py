@@ -1,0 +1,78 @@
+"""Write docs/reference/metrics.md from the definitions of the metrics; ``--check`` compares it.
+
+Run it after changing one: ``.venv/bin/python scripts/docs/write_metrics_reference.py``.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
+from memlite.telemetry.metrics.metric import Metric
+from memlite.telemetry.snapshot import DURATION_LIMITS
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+HEAD = """\
+# Metrics
+
+<!-- Written by scripts/docs/write_metrics_reference.py from memlite/telemetry/metrics/. -->
+
+A server with `--http` has these at `/metrics`; [how to watch a server](../how-to/watch-a-server.md)
+says how to scrape them. They come from the same snapshot as `stats`. Metrics of what a server
+lacks, such as a near cache, are absent. No label has a key or an address in it: a server has a few hundred
+series at most.
+
+Counters start again from zero with the server, and after `stats reset`. Durations are counted in
+{count} classes, whose limits are powers of two from {low} µs to {high} s. Those of commands are
+sampled; hits from memory on the fast path, for instance, one in 256.
+
+The text is Prometheus's format 0.0.4 or, for scrapers that accept it, OpenMetrics 1.0.0. There are
+no exemplars and no native histograms.
+
+| name | type | labels | meaning |
+| --- | --- | --- | --- |
+"""
+
+EXPORTER = """
+## Names of memcached_exporter
+
+With `--http-metric-names memcached` there are these instead, and with `both` these as well, so that
+dashboards and alerts written for
+[memcached_exporter](https://github.com/prometheus/memcached_exporter) work unchanged. What it tells
+of memcached's slabs, LRU threads, extstore and proxy does not exist here, and what would take a
+walk through all items is left out.
+
+| name | type | labels | meaning |
+| --- | --- | --- | --- |
+"""
+
+
+def rows(metrics: tuple[Metric, ...]) -> Iterator[str]:
+    """Yield a row for each metric."""
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |\n"
+
+
+def page() -> str:
+    """Return the page."""
+    head = HEAD.format(
+        count=len(DURATION_LIMITS) + 1,
+        low=DURATION_LIMITS[0] / 1000,
+        high=round(DURATION_LIMITS[-1] / 1e9),
+    )
+    return head + "".join(rows(METRICS)) + EXPORTER + "".join(rows(EXPORTER_METRICS))
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
