@@ -313,9 +313,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "http",
-        "serve metrics and health over HTTP on this address: port, host:port or [IPv6]:port; a "
-        "port alone is on loopback; with -Z it is HTTPS, unless prefixed with notls: (needs "
-        "memlite-cache[http])",
+        "serve a dashboard, metrics and health over HTTP on this address: port, host:port or "
+        "[IPv6]:port; a port alone is on loopback; with -Z it is HTTPS, unless prefixed with "
+        "notls: (needs memlite-cache[http])",
         None,
         "ADDR",
         http_address,
@@ -337,6 +337,7 @@ OPTIONS: tuple[Option, ...] = (
         addresses,
         "append",
     ),
+    Option("http-keys", "with --http: show the names of hot keys"),
     Option(
         "http-metric-names",
         "names of the metrics: memlite, memcached (those of memcached_exporter) or both",

@@ -65,6 +65,7 @@ class Config:
     http: str | None = None
     http_token_file: str | None = None
     http_hosts: tuple[str, ...] = ()
+    http_keys: bool = False
     http_metric_names: str = "memlite"
     extended: ExtendedOptions = field(default_factory=ExtendedOptions)
 

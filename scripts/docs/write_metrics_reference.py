@@ -21,8 +21,8 @@ HEAD = """\
 
 A server with `--http` has these at `/metrics`; [how to watch a server](../how-to/watch-a-server.md)
 says how to scrape them. They come from the same snapshot as `stats`. Metrics of what a server
-lacks, such as a near cache, are absent. No label has a key or an address in it: a server has a few hundred
-series at most.
+lacks, such as a near cache, are absent. No label has a key or an address in it: a server has a few
+hundred series at most.
 
 Counters start again from zero with the server, and after `stats reset`. Durations are counted in
 {count} classes, whose limits are powers of two from {low} µs to {high} s. Those of commands are

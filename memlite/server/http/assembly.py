@@ -88,7 +88,12 @@ def assemble(
         listeners,
         context,
         Access(token, config.http_hosts),
-        HttpSources(snapshot, Health(troubles, unavailable, probe, time.monotonic)),
+        HttpSources(
+            snapshot,
+            Health(troubles, unavailable, probe, time.monotonic),
+            lambda: collector().hot_keys(),
+            config.http_keys,
+        ),
         config.http_metric_names,
     )
     return Http(service, token, listeners[0].port if listeners else 0)

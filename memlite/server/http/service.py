@@ -9,14 +9,17 @@ from typing import Final
 from aiohttp import web
 
 from memlite.server.http.access import Access
+from memlite.server.http.api import Api
+from memlite.server.http.dashboard import dashboard
 from memlite.server.http.door import Door, HttpListener
 from memlite.server.http.health import Health
+from memlite.server.http.history import Recorder
 from memlite.server.http.site import Page, Site, compressed, json_reply, text_reply
 from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric
-from memlite.telemetry.snapshot import Snapshot
+from memlite.telemetry.snapshot import HotKeysStats, Snapshot
 
 __all__ = ["METRIC_SETS", "HttpService", "HttpSources"]
 
@@ -42,10 +45,14 @@ class HttpSources:
     Attributes:
         snapshot: returns the server's figures.
         health: says whether it should get requests.
+        hot_keys: returns the keys most often asked for.
+        shows_keys: whether to name them.
     """
 
     snapshot: Callable[[], Snapshot]
     health: Health
+    hot_keys: Callable[[], HotKeysStats]
+    shows_keys: bool
 
 
 class HttpService:
@@ -71,7 +78,11 @@ class HttpService:
         self._context = context
         self._sources = sources
         self._metrics = METRIC_SETS[metric_names]
+        self._recorder = Recorder(sources.snapshot)
+        api = Api(self._recorder, sources.hot_keys, shows_keys=sources.shows_keys)
         pages: dict[str, Page] = {
+            **dashboard(),
+            **api.pages(),
             "/healthz": self._alive,
             "/readyz": self._ready,
             "/metrics": self._scrape,
@@ -92,11 +103,13 @@ class HttpService:
             auto_decompress=False,
         )
         self._door = Door(self._listeners, self._context, server)
+        self._recorder.start()
         self._door.open()
 
     def stop(self) -> None:
         """Close all connections."""
         if self._door is not None:
+            self._recorder.stop()
             self._door.close()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -10,14 +10,14 @@ from aiohttp import web
 
 from memlite.server.http.access import Access
 
-__all__ = ["Page", "Site", "compressed", "json_reply", "text_reply"]
+__all__ = ["HEADERS", "Page", "Site", "compressed", "json_reply", "text_reply"]
 
 _log = logging.getLogger("memlite")
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers a request for one path."""
 
-_HEADERS: Final = {
+HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -27,6 +27,8 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+"""The headers of every reply. There are none that would let pages of other origins read it."""
+
 _COMPRESSION_LEVEL: Final = 1  # others wait meanwhile
 
 
@@ -87,7 +89,7 @@ def text_reply(
     text: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """Return a reply of one line."""
-    return web.Response(text=text + "\n", status=status, headers={**_HEADERS, **(headers or {})})
+    return web.Response(text=text + "\n", status=status, headers={**HEADERS, **(headers or {})})
 
 
 def json_reply(value: object, status: int = 200) -> web.Response:
@@ -96,7 +98,7 @@ def json_reply(value: object, status: int = 200) -> web.Response:
         body=orjson.dumps(value),
         status=status,
         content_type="application/json",
-        headers=_HEADERS,
+        headers=HEADERS,
     )
 
 
@@ -107,7 +109,7 @@ def compressed(
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
     """Return a reply, compressed if the client can read that."""
-    found = {**_HEADERS, "Content-Type": content_type, **(headers or {}), "Vary": "Accept-Encoding"}
+    found = {**HEADERS, "Content-Type": content_type, **(headers or {}), "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         found["Content-Encoding"] = "gzip"
         body = gzip.compress(body, _COMPRESSION_LEVEL, mtime=0)

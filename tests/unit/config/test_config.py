@@ -62,7 +62,7 @@ SWITCHES = {
     "enable-shutdown", "enable-ssl", "daemon",
     "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
-    "debug-commands", "write-back", "enable-sasl", "spare",
+    "debug-commands", "write-back", "enable-sasl", "spare", "http-keys",
 }  # fmt: skip
 COUNTED = {"verbose"}
 

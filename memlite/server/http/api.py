@@ -1,0 +1,141 @@
+"""What the page reads: JSON at ``/api/``, and a stream of events."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from memlite.core.version import __version__
+from memlite.server.http.history import STEP_SECONDS, Recorder
+from memlite.server.http.site import HEADERS, Page, compressed, text_reply
+from memlite.telemetry.points import FIGURES, Point
+from memlite.telemetry.snapshot import (
+    DURATION_LIMITS,
+    BackendStats,
+    Durations,
+    HotKeysStats,
+    Snapshot,
+)
+
+__all__ = ["MOST_STREAMS", "Api"]
+
+MOST_STREAMS: Final = 16
+"""How many streams of events there may be."""
+
+_JSON: Final = "application/json"
+_FEW: Final = 5
+
+
+class Api:
+    """Answers requests for figures.
+
+    Args:
+        recorder: has the figures.
+        hot_keys: returns the keys most often asked for.
+        shows_keys: whether to name them.
+    """
+
+    def __init__(
+        self, recorder: Recorder, hot_keys: Callable[[], HotKeysStats], *, shows_keys: bool
+    ) -> None:
+        self._recorder = recorder
+        self._hot_keys = hot_keys
+        self._shows_keys = shows_keys
+
+    def pages(self) -> Mapping[str, Page]:
+        """Return what is at which path."""
+        return {
+            "/api/now": self._now,
+            "/api/history": self._history,
+            "/api/events": self._events,
+        }
+
+    async def _now(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._recorder.look()
+        return compressed(request, self._present(), _JSON)
+
+    async def _history(self, request: web.BaseRequest) -> web.StreamResponse:
+        points = list(self._recorder.history)
+        found = {
+            "step_seconds": STEP_SECONDS,
+            "figures": FIGURES,
+            "duration_limits_seconds": [limit / 1e9 for limit in DURATION_LIMITS],
+            "points": [_as_json(one) for one in points],
+        }
+        return compressed(request, orjson.dumps(found), _JSON)
+
+    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._recorder.followers >= MOST_STREAMS:
+            return text_reply("too many others look at this server", 503)
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
+        stream = self._recorder.follow()
+        try:
+            await response.prepare(request)
+            await response.write(b"retry: 2000\n\n")
+            while (event := await stream.get()) is not None:
+                data = self._present() if event == "now" else self._last_point()
+                await response.write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # whoever looked is gone, or the server stops
+        finally:
+            self._recorder.unfollow(stream)
+        return response
+
+    def _last_point(self) -> bytes:
+        return orjson.dumps(_as_json(self._recorder.history[-1]))
+
+    def _present(self) -> bytes:
+        """Return the present state as JSON."""
+        recorder = self._recorder
+        snapshot, latest = recorder.snapshot, recorder.latest
+        figures = latest.figures if latest is not None else (None,) * len(FIGURES)
+        return orjson.dumps(
+            {
+                "version": __version__,
+                "uptime_seconds": round(snapshot.general.uptime),
+                "build": snapshot.build,
+                "event_loop": snapshot.general.event_loop,
+                "troubles": snapshot.troubles,
+                "connection_limit": snapshot.general.connection_limit,
+                "sample_interval": snapshot.sample_interval,
+                "figures": dict(zip(FIGURES, figures, strict=True)),
+                "counters": snapshot.general.counters._asdict(),
+                "store": _store(snapshot),
+                "operations": [
+                    {"operation": operation, "outcome": outcome, **_summary(durations)}
+                    for (operation, outcome), durations in snapshot.operations.items()
+                ],
+                "hot_keys": self._hottest(),
+            }
+        )
+
+    def _hottest(self) -> list[dict[str, object]]:
+        found = self._hot_keys()
+        least = _FEW * found.sample_interval
+        return [
+            {
+                "key": hot.key.decode("utf-8", "backslashreplace") if self._shows_keys else None,
+                "percent": round(hot.percent, 2),
+                "per_second": round(hot.per_second, 1),
+            }
+            for hot in found.keys
+            if hot.requests >= least
+        ]
+
+
+def _as_json(one: Point) -> list[object]:
+    return [one.figures, one.durations]
+
+
+def _store(snapshot: Snapshot) -> dict[str, object]:
+    storage = snapshot.storage
+    figures = dict(storage.figures) if isinstance(storage, BackendStats) else {}
+    return {"url": storage.url, "figures": figures}
+
+
+def _summary(durations: Durations) -> dict[str, float]:
+    """Return the number of durations, and their mean in seconds."""
+    mean = durations.total / durations.samples / 1e9 if durations.samples else 0.0
+    return {"count": durations.samples, "mean_seconds": round(mean, 9)}

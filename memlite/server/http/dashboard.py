@@ -1,0 +1,38 @@
+"""The dashboard: one page, its style and its script, from this server alone."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+from aiohttp import web
+
+from memlite.server.http.site import Page, compressed
+
+__all__ = ["dashboard"]
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
+    "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
+    "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
+    "/favicon.ico": ("icon.svg", "image/svg+xml"),
+}
+
+
+def dashboard() -> Mapping[str, Page]:
+    """Return what is at which path; the files are read now."""
+    folder = files("memlite.server.http") / "page"
+    return {
+        path: _page((folder / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()
+    }
+
+
+def _page(body: bytes, kind: str) -> Page:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        return compressed(request, body, kind, {"Content-Security-Policy": _POLICY})
+
+    return answer

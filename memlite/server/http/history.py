@@ -1,0 +1,100 @@
+"""The last hour, in bounded memory, and what is happening now."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from memlite.telemetry.points import Point, point
+from memlite.telemetry.snapshot import Snapshot
+
+__all__ = ["POINTS", "STEP_SECONDS", "Recorder"]
+
+STEP_SECONDS: Final = 5
+"""The time that each point of the history stands for."""
+
+POINTS: Final = 720
+"""How many points are kept: an hour."""
+
+
+class Recorder:
+    """Takes snapshots, once every few seconds, or each second while somebody looks.
+
+    Args:
+        snapshot: returns the server's figures.
+
+    Attributes:
+        history: a point for every `STEP_SECONDS`, the oldest first.
+        latest: what happened since the snapshot before the last one; None at first.
+        snapshot: the last snapshot.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._take = snapshot
+        self._streams: set[asyncio.Queue[str | None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._seconds = 0
+        self.history: deque[Point] = deque(maxlen=POINTS)
+        self.latest: Point | None = None
+        self.snapshot: Snapshot
+
+    def start(self) -> None:
+        """Begin; the event loop is running."""
+        self.snapshot = self._of_step = self._take()
+        self._loop = asyncio.get_running_loop()
+        self._due = self._loop.time()
+        self._wait()
+
+    def stop(self) -> None:
+        """Stop, and end all streams."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for stream in self._streams:
+            stream.put_nowait(None)
+
+    def follow(self) -> "asyncio.Queue[str | None]":
+        """Return a queue of what is new, to be given back: ``now``, ``point``, or None at the end.
+
+        What is new is dropped for those who do not take it.
+        """
+        stream: asyncio.Queue[str | None] = asyncio.Queue()
+        self._streams.add(stream)
+        return stream
+
+    def unfollow(self, stream: "asyncio.Queue[str | None]") -> None:
+        """Take back a queue."""
+        self._streams.discard(stream)
+
+    @property
+    def followers(self) -> int:
+        """How many queues are out."""
+        return len(self._streams)
+
+    def look(self) -> None:
+        """Take a snapshot now, if the last one is not of this second."""
+        now = self._take()
+        if self.latest is None or now.general.time - self.snapshot.general.time >= 1:
+            self.latest, self.snapshot = point(self.snapshot, now), now
+
+    def _wait(self) -> None:
+        self._due = max(self._due + 1, self._loop.time())
+        self._timer = self._loop.call_at(self._due, self._tick)
+
+    def _tick(self) -> None:
+        self._wait()
+        self._seconds += 1
+        ends_step = self._seconds % STEP_SECONDS == 0
+        if not ends_step and not self._streams:
+            return
+        now = self._take()
+        self.latest, self.snapshot = point(self.snapshot, now), now
+        self._tell("now")
+        if ends_step:
+            self.history.append(point(self._of_step, now))
+            self._of_step = now
+            self._tell("point")
+
+    def _tell(self, event: str) -> None:
+        for stream in self._streams:
+            if stream.qsize() < 2:
+                stream.put_nowait(event)

@@ -1,0 +1,184 @@
+"""The dashboard in a browser, and what it reads."""
+
+import http.client
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from memlite.server.http.api import MOST_STREAMS
+from tests.support.servers import RunningServer, running
+from tests.support.waiting import wait_until
+
+CHROMIUM = shutil.which("chromium")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser (apt install chromium)")
+NASTY = "<img/src=x>"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running("memlite", "--http", "0", "--http-keys") as server:
+        use(server)
+        yield server
+
+
+def use(server: RunningServer) -> None:
+    """Ask often enough for a key to be hot."""
+    request = f"get {NASTY}\r\n".encode()
+    with server.connect() as wire:
+        # At least one read in 511 is sampled, and five samples make a key hot.
+        for _ in range(4000):
+            assert wire.ask(request) == b"END\r\n"
+        for number in range(20):
+            wire.send(b"set key%d 0 0 5\r\nvalue\r\n" % number)
+            assert wire.line() == b"STORED\r\n"
+
+
+def read(server: RunningServer, path: str) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+    try:
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def test_the_present_agrees_with_stats(server: RunningServer) -> None:
+    now, stats = read(server, "/api/now"), server.stats()
+    for name in ("get_hits", "get_misses", "cmd_set", "evictions"):
+        assert now["counters"][name] == int(stats[name])
+    assert wait_until(lambda: read(server, "/api/now")["figures"]["items"] == 20)
+    assert now["store"]["url"] == "memory://"
+
+
+def test_the_history_grows(server: RunningServer) -> None:
+    assert wait_until(lambda: len(read(server, "/api/history")["points"]) >= 1)
+    found = read(server, "/api/history")
+    figures, durations = found["points"][-1]
+    assert len(figures) == len(found["figures"])
+    assert isinstance(durations, dict)
+    assert found["duration_limits_seconds"][0] == 1.024e-6
+
+
+def test_keys_are_shown_only_if_asked_for(server: RunningServer) -> None:
+    assert read(server, "/api/now")["hot_keys"][0]["key"] == NASTY
+    with running("memlite", "--http", "0") as discreet:
+        use(discreet)
+        assert read(discreet, "/api/now")["hot_keys"][0]["key"] is None
+        for path in ("/api/now", "/api/history"):
+            assert NASTY not in json.dumps(read(discreet, path))
+
+
+def test_streams_of_events_are_few(server: RunningServer) -> None:
+    connections = []
+    try:
+        for _ in range(MOST_STREAMS):
+            connections.append(http.client.HTTPConnection("127.0.0.1", server.http_port))
+            connections[-1].request("GET", "/api/events")
+            reply = connections[-1].getresponse()
+            assert reply.status == 200
+            assert reply.readline() == b"retry: 2000\n"
+        connections.append(http.client.HTTPConnection("127.0.0.1", server.http_port))
+        connections[-1].request("GET", "/api/events")
+        assert connections[-1].getresponse().status == 503
+    finally:
+        for connection in connections:
+            connection.close()
+
+    def served() -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+        connection.request("GET", "/api/events")
+        status = connection.getresponse().status
+        connection.close()
+        return status == 200
+
+    assert wait_until(served)  # the places of those that left are free again
+
+
+def test_open_streams_do_not_keep_a_server_from_stopping() -> None:
+    with running("memlite", "--http", "0") as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+        connection.request("GET", "/api/events")
+        reply = connection.getresponse()
+        assert reply.readline() == b"retry: 2000\n"
+        assert server.stop() == 0
+        connection.close()
+        assert "Traceback" not in server.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    # Imported here: it is slow, and the workers that run the fast tests collect this file too.
+    from playwright import sync_api as playwright
+
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_page(browser: Any, server: RunningServer) -> None:
+    page = browser.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    origin = f"http://127.0.0.1:{server.http_port}"
+    try:
+        page.goto(f"{origin}/")
+        page.wait_for_function("document.getElementById('state').textContent === 'ready'")
+        for scheme, width in itertools.product(("light", "dark"), (1280, 800, 360)):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            for canvas in page.locator("canvas:visible").all():
+                assert 150 <= canvas.bounding_box()["height"] <= 300
+                page.wait_for_function("canvas => canvas.ariaLabel", arg=canvas.element_handle())
+        check_values(page, server)
+        check_what_assistive_technology_sees(page)
+        assert said == []
+        assert all(url.startswith(origin) for url in asked)
+    finally:
+        page.close()
+
+
+def check_values(page: Any, server: RunningServer) -> None:
+    """The page's values follow the server's, and keys are text, whatever is in them."""
+    with server.connect() as wire:
+        for number in range(100, 115):
+            wire.send(b"set key%d 0 0 5\r\nvalue\r\n" % number)
+            assert wire.line() == b"STORED\r\n"
+        stats = wire.stats()
+        shown = f"{int(stats['curr_items']):,} items"
+        page.wait_for_function(
+            "text => document.getElementById('now-items').textContent.startsWith(text)", arg=shown
+        )
+        reads = f"{int(stats['cmd_get']):,} reads"
+        assert reads in page.locator("#now-reads").inner_text()
+        page.wait_for_function("document.getElementById('now-connections').textContent === '1'")
+    assert page.locator("#hot tbody td").first.inner_text() == NASTY
+    assert page.locator("#hot img").count() == 0
+    assert page.locator("#failures").is_hidden()
+    page.get_by_role("button", name="store").click()
+    assert page.get_by_role("button", name="store").get_attribute("aria-pressed") == "true"
+
+
+def check_what_assistive_technology_sees(page: Any) -> None:
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert page.locator("h1").count() == 1
+    for button in page.locator("button").all():
+        assert button.inner_text().strip()
+    for canvas in page.locator("canvas").all():
+        assert canvas.get_attribute("role") == "img"
+    assert page.get_by_role("status").inner_text() == "ready"
