@@ -3,7 +3,7 @@
 const COLOURS = ["--blue", "--orange", "--green", "--purple"];
 // Viridis, which is even in brightness for everybody.
 const VIRIDIS = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
-const LEFT = 62, RIGHT = 8, TOP = 22, BOTTOM = 26;
+const LEFT = 62, RIGHT = 8, TOP = 28, BOTTOM = 26;
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

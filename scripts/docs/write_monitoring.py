@@ -1,0 +1,392 @@
+"""Write Prometheus' alerts and Grafana's board from the definitions of the metrics.
+
+They are deploy/monitoring/alerts.yaml and grafana.json. ``--check`` says whether they are new. Run
+it after changing a metric: ``.venv/bin/python scripts/docs/write_monitoring.py``.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from memlite.telemetry.metrics.definitions import METRICS
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+HEAD = """\
+# Written by scripts/docs/write_monitoring.py: edit that. To be named among Prometheus' rule_files.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert.
+
+    Attributes:
+        name: its name.
+        metric: the metric it is about; alerts of what a server lacks never fire.
+        query: in PromQL; ``{}`` stands for the metric.
+        lasting: for how long it must be so.
+        severity: ``critical`` if somebody should get up.
+        summary: what is the matter; ``{{ $value }}`` is the query's.
+        cure: what to look at.
+    """
+
+    name: str
+    metric: str
+    query: str
+    lasting: str
+    severity: str
+    summary: str
+    cure: str
+
+
+ALERTS = (
+    Alert(
+        "MemliteDown",
+        "memlite_build_info",
+        "up == 0 and on (job, instance) last_over_time({}[1h])",
+        "1m",
+        "critical",
+        "{{ $labels.instance }} cannot be scraped.",
+        "It has stopped, hangs, or cannot be reached; /healthz tells the last two apart.",
+    ),
+    Alert(
+        "MemliteNotReady",
+        "memlite_ready",
+        "{} == 0",
+        "1m",
+        "critical",
+        "{{ $labels.instance }} should get no requests.",
+        "/readyz says why.",
+    ),
+    Alert(
+        "MemliteStoreDown",
+        "memlite_backend_up",
+        "{} == 0",
+        "1m",
+        "critical",
+        "The store of {{ $labels.instance }} does not work.",
+        "The log has the error; stats backend has the last one.",
+    ),
+    Alert(
+        "MemliteCommandsFail",
+        "memlite_backend_failed_commands_total",
+        "rate({}[5m]) > 0.1",
+        "5m",
+        "critical",
+        "{{ $value | humanize }} commands a second fail in the store of {{ $labels.instance }}.",
+        "memlite_backend_problems_total tells repeated, refused and throttled requests apart.",
+    ),
+    Alert(
+        "MemliteConnectionsRejected",
+        "memlite_connections_rejected_total",
+        "increase({}[5m]) > 0",
+        "0m",
+        "warning",
+        "{{ $labels.instance }} has rejected {{ $value | humanize }} connections in five minutes.",
+        "Raise -c, or find the client that opens so many.",
+    ),
+    Alert(
+        "MemliteStoresRefused",
+        "memlite_stores_refused_total",
+        'increase({}{reason="no_memory"}[5m]) > 0',
+        "0m",
+        "warning",
+        "{{ $labels.instance }} had no room for {{ $value | humanize }} values in five minutes.",
+        "Raise -m, or leave out -M.",
+    ),
+    Alert(
+        "MemliteEvictsRecentItems",
+        "memlite_size_class_evicted_idle_seconds",
+        "min by (instance) ({} and on (instance, size_class) "
+        "rate(memlite_size_class_evictions_total[5m]) > 0) < 60",
+        "10m",
+        "warning",
+        "{{ $labels.instance }} evicts items that were used {{ $value | humanizeDuration }} ago.",
+        "The cache is too small for what is used; raise -m.",
+    ),
+    Alert(
+        "MemliteSlow",
+        "memlite_command_duration_seconds",
+        "histogram_quantile(0.99, sum by (instance, class, le) (rate({}_bucket[5m]))) > 0.1",
+        "10m",
+        "warning",
+        "One in a hundred {{ $labels.class }} commands takes {{ $value | humanizeDuration }} on "
+        "{{ $labels.instance }}.",
+        "Of a server in memory, look at its processor; of others, at the store.",
+    ),
+    Alert(
+        "MemliteJournalSlow",
+        "memlite_journal_fsync_duration_seconds",
+        "histogram_quantile(0.99, sum by (instance, le) (rate({}_bucket[5m]))) > 0.25",
+        "10m",
+        "warning",
+        "One in a hundred fsyncs takes {{ $value | humanizeDuration }} on {{ $labels.instance }}.",
+        "The disk is slow or busy; --durability everysec does not wait for it.",
+    ),
+    Alert(
+        "MemliteCertificateOld",
+        "memlite_tls_certificate_age_seconds",
+        "{} > 60 * 86400",
+        "1h",
+        "warning",
+        "{{ $labels.instance }} has read its certificate {{ $value | humanizeDuration }} ago.",
+        "Renew it, and send SIGHUP.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel of the board.
+
+    Attributes:
+        title: its title.
+        metric: the metric it is about, whose meaning is its description.
+        queries: pairs of a query, in which ``{}`` stands for the metric, and a legend.
+        unit: Grafana's name of the unit.
+    """
+
+    title: str
+    metric: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str = "short"
+
+
+CHOSEN = 'instance=~"$instance"'
+
+
+def quantile(share: float, labels: str, chosen: str = "{CHOSEN}") -> str:
+    """Return the query of a quantile by labels."""
+    rate = f"rate({{}}_bucket{chosen}[$__rate_interval])"
+    return f"histogram_quantile({share}, sum by ({labels}) ({rate}))"
+
+
+READS = 'sum by (instance) (rate({}{command="get",CHOSEN}[$__rate_interval]))'
+HITS = READS.replace(",CHOSEN", ',result="hit",CHOSEN')
+
+PANELS = (
+    Panel("Ready", "memlite_ready", (("{}{CHOSEN}", "{{instance}}"),)),
+    Panel(
+        "Commands per second",
+        "memlite_commands_total",
+        (
+            (
+                "sum by (command, result) (rate({}{CHOSEN}[$__rate_interval]))",
+                "{{command}} {{result}}",
+            ),
+        ),
+        "ops",
+    ),
+    Panel(
+        "Hit ratio",
+        "memlite_commands_total",
+        (
+            (
+                f"{HITS} / {READS}",
+                "{{instance}}",
+            ),
+        ),
+        "percentunit",
+    ),
+    Panel(
+        "Latency of get",
+        "memlite_command_duration_seconds",
+        tuple(
+            (
+                quantile(share, "le", '{class="get",CHOSEN}'),
+                legend,
+            )
+            for share, legend in ((0.5, "median"), (0.99, "99 %"), (0.999, "99.9 %"))
+        ),
+        "s",
+    ),
+    Panel(
+        "99th percentile by class",
+        "memlite_command_duration_seconds",
+        (
+            (
+                quantile(0.99, "class, le"),
+                "{{class}}",
+            ),
+        ),
+        "s",
+    ),
+    Panel(
+        "Memory of items",
+        "memlite_items_bytes",
+        (
+            ("sum by (instance) ({}{CHOSEN})", "{{instance}}"),
+            ("sum by (instance) (memlite_items_limit_bytes{CHOSEN})", "{{instance}} limit"),
+        ),
+        "bytes",
+    ),
+    Panel("Items", "memlite_items", (("{}{CHOSEN}", "{{instance}}"),)),
+    Panel(
+        "Evictions per second",
+        "memlite_evictions_total",
+        (
+            (
+                "sum by (instance, fetched) (rate({}{CHOSEN}[$__rate_interval]))",
+                "{{instance}} read: {{fetched}}",
+            ),
+        ),
+        "ops",
+    ),
+    Panel(
+        "Idle time of what was evicted last",
+        "memlite_size_class_evicted_idle_seconds",
+        (("min by (instance) ({}{CHOSEN})", "{{instance}}"),),
+        "s",
+    ),
+    Panel(
+        "Connections",
+        "memlite_open_connections",
+        (("{}{CHOSEN}", "{{instance}}"), ("memlite_connections_limit{CHOSEN}", "limit")),
+    ),
+    Panel(
+        "Network",
+        "memlite_network_bytes_total",
+        (("sum by (direction) (rate({}{CHOSEN}[$__rate_interval]))", "{{direction}}"),),
+        "Bps",
+    ),
+    Panel(
+        "Processor",
+        "memlite_process_cpu_seconds_total",
+        (("sum by (instance) (rate({}{CHOSEN}[$__rate_interval]))", "{{instance}}"),),
+        "percentunit",
+    ),
+    Panel(
+        "Near cache",
+        "memlite_near_cache_reads_total",
+        (("sum by (result) (rate({}{CHOSEN}[$__rate_interval]))", "{{result}}"),),
+        "ops",
+    ),
+    Panel(
+        "99th percentile of requests to the store",
+        "memlite_backend_operation_duration_seconds",
+        (
+            (
+                quantile(0.99, "operation, outcome, le"),
+                "{{operation}} {{outcome}}",
+            ),
+        ),
+        "s",
+    ),
+    Panel(
+        "Problems of the store",
+        "memlite_backend_problems_total",
+        (("sum by (problem) (rate({}{CHOSEN}[$__rate_interval]))", "{{problem}}"),),
+        "ops",
+    ),
+    Panel(
+        "Fsyncs of the journal",
+        "memlite_journal_fsync_duration_seconds",
+        (
+            (
+                quantile(0.99, "instance, le"),
+                "{{instance}} 99 %",
+            ),
+        ),
+        "s",
+    ),
+)
+
+
+def alerts() -> str:
+    """Return Prometheus' rules."""
+    rules = [
+        {
+            "alert": one.name,
+            "expr": one.query.replace("{}", BY_NAME[one.metric].name),
+            "for": one.lasting,
+            "labels": {"severity": one.severity},
+            "annotations": {
+                "summary": one.summary,
+                "description": f"{one.cure} {one.metric}: {BY_NAME[one.metric].meaning}",
+            },
+        }
+        for one in ALERTS
+    ]
+    groups = {"groups": [{"name": "memlite", "rules": rules}]}
+    return HEAD + yaml.safe_dump(groups, sort_keys=False, width=100)
+
+
+def query_of(panel: Panel, query: str) -> str:
+    """Return a panel's query."""
+    named = query.replace("{}", BY_NAME[panel.metric].name)
+    return named.replace("{CHOSEN}", f"{{{CHOSEN}}}").replace(",CHOSEN}", f",{CHOSEN}}}")
+
+
+def board() -> str:
+    """Return Grafana's board."""
+    source = {"type": "prometheus", "uid": "${source}"}
+    panels = [
+        {
+            "id": number + 1,
+            "type": "timeseries",
+            "title": one.title,
+            "description": BY_NAME[one.metric].meaning,
+            "datasource": source,
+            "gridPos": {"h": 8, "w": 12, "x": 12 * (number % 2), "y": 8 * (number // 2)},
+            "fieldConfig": {"defaults": {"unit": one.unit, "min": 0}, "overrides": []},
+            "targets": [
+                {
+                    "refId": chr(ord("A") + index),
+                    "datasource": source,
+                    "expr": query_of(one, query),
+                    "legendFormat": legend,
+                }
+                for index, (query, legend) in enumerate(one.queries)
+            ],
+        }
+        for number, one in enumerate(PANELS)
+    ]
+    found = {
+        "title": "memlite",
+        "uid": "memlite",
+        "tags": ["memlite"],
+        "schemaVersion": 39,
+        "time": {"from": "now-1h", "to": "now"},
+        "refresh": "30s",
+        "templating": {
+            "list": [
+                {"name": "source", "type": "datasource", "query": "prometheus"},
+                {
+                    "name": "instance",
+                    "type": "query",
+                    "datasource": source,
+                    "query": "label_values(memlite_build_info, instance)",
+                    "refresh": 2,
+                    "includeAll": True,
+                    "multi": True,
+                    "current": {"text": "All", "value": "$__all"},
+                },
+            ]
+        },
+        "panels": panels,
+    }
+    return json.dumps(found, indent=2) + "\n"
+
+
+def files() -> dict[Path, str]:
+    """Return what the files should contain."""
+    return {FOLDER / "alerts.yaml": alerts(), FOLDER / "grafana.json": board()}
+
+
+def main() -> int:
+    """Write the files, or compare them."""
+    if "--check" in sys.argv[1:]:
+        return int(any(path.read_text(encoding="utf-8") != text for path, text in files().items()))
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Prometheus' alerts and Grafana's board: current, valid, and about metrics that exist."""
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from memlite.telemetry.metrics.definitions import METRICS
+from tests.support.paths import ROOT
+
+FOLDER = ROOT / "deploy" / "monitoring"
+ALERTS = FOLDER / "alerts.yaml"
+BOARD = FOLDER / "grafana.json"
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool (apt install prometheus)")
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    return list(group["rules"])
+
+
+def queries() -> list[str]:
+    panels = json.loads(BOARD.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def promtool(*arguments: str | Path) -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run(
+        [PROMTOOL, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_files_are_up_to_date() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_monitoring.py"))
+    for path, text in script["files"]().items():
+        assert path.read_text() == text, "run scripts/docs/write_monitoring.py"
+
+
+@pytest.mark.parametrize("query", [*(rule["expr"] for rule in rules()), *queries()])
+def test_queries_are_about_metrics_and_labels_that_exist(query: str) -> None:
+    found = re.findall(r"memlite_\w+", query)
+    assert found
+    known = {"job", "instance", "le"}
+    for name in found:
+        base = name.removesuffix("_bucket")
+        assert base in BY_NAME
+        assert (base != name) == (BY_NAME[base].kind == "histogram")
+        known |= set(BY_NAME[base].labels)
+        # Counters are only of use as rates.
+        if BY_NAME[base].kind == "counter":
+            assert re.search(rf"(rate|increase)\({name}\b", query)
+    used = re.findall(r"(?:by|on) \(([\w, ]+)\)", query) + re.findall(r"(\w+)=", query)
+    for label in re.findall(r"\w+", " ".join(used)):
+        assert label in known, label
+
+
+def test_the_boards_panels_do_not_overlap() -> None:
+    panels = json.loads(BOARD.read_text())["panels"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len(places) == len({panel["id"] for panel in panels})
+    for panel in panels:
+        assert panel["description"]
+
+
+@needs_promtool
+def test_promtool_accepts_the_alerts_and_the_boards_queries(tmp_path: Path) -> None:
+    promtool("check", "rules", ALERTS)
+    recorded = [
+        {
+            "record": f"panel:{number}",
+            "expr": query.replace("$__rate_interval", "5m").replace("$instance", ".*"),
+        }
+        for number, query in enumerate(queries())
+    ]
+    file = tmp_path / "board.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": recorded}]}))
+    promtool("check", "rules", file)
+
+
+# For each alert: series with which it fires after half an hour, and series with which it does not.
+SERIES = {
+    "MemliteDown": (
+        {"up": "1x10 0x60", "memlite_build_info": "1x10 _x60"},
+        {"up": "1x70", "memlite_build_info": "1x70"},
+    ),
+    "MemliteNotReady": ({"memlite_ready": "0x60"}, {"memlite_ready": "1x60"}),
+    "MemliteStoreDown": ({"memlite_backend_up": "0x60"}, {"memlite_backend_up": "1x60"}),
+    "MemliteCommandsFail": (
+        {"memlite_backend_failed_commands_total": "0+60x60"},
+        {"memlite_backend_failed_commands_total": "5x60"},
+    ),
+    "MemliteConnectionsRejected": (
+        {"memlite_connections_rejected_total": "0+1x60"},
+        {"memlite_connections_rejected_total": "9x60"},
+    ),
+    "MemliteStoresRefused": (
+        {'memlite_stores_refused_total{reason="no_memory"}': "0+1x60"},
+        {'memlite_stores_refused_total{reason="too_large"}': "0+1x60"},
+    ),
+    "MemliteEvictsRecentItems": (
+        {
+            'memlite_size_class_evicted_idle_seconds{size_class="1"}': "10x60",
+            'memlite_size_class_evictions_total{size_class="1"}': "0+9x60",
+        },
+        {  # what is young is not what is evicted now
+            'memlite_size_class_evicted_idle_seconds{size_class="1"}': "10x60",
+            'memlite_size_class_evictions_total{size_class="1"}': "9x60",
+            'memlite_size_class_evicted_idle_seconds{size_class="2"}': "900x60",
+            'memlite_size_class_evictions_total{size_class="2"}': "0+9x60",
+        },
+    ),
+    "MemliteSlow": (
+        {
+            'memlite_command_duration_seconds_bucket{class="get",le="0.067108864"}': "0+90x60",
+            'memlite_command_duration_seconds_bucket{class="get",le="0.268435456"}': "0+100x60",
+            'memlite_command_duration_seconds_bucket{class="get",le="+Inf"}': "0+100x60",
+        },
+        {
+            'memlite_command_duration_seconds_bucket{class="get",le="0.067108864"}': "0+100x60",
+            'memlite_command_duration_seconds_bucket{class="get",le="+Inf"}': "0+100x60",
+        },
+    ),
+    "MemliteJournalSlow": (
+        {
+            'memlite_journal_fsync_duration_seconds_bucket{le="0.268435456"}': "0+10x60",
+            'memlite_journal_fsync_duration_seconds_bucket{le="1.073741824"}': "0+100x60",
+            'memlite_journal_fsync_duration_seconds_bucket{le="+Inf"}': "0+100x60",
+        },
+        {
+            'memlite_journal_fsync_duration_seconds_bucket{le="0.001048576"}': "0+100x60",
+            'memlite_journal_fsync_duration_seconds_bucket{le="+Inf"}': "0+100x60",
+        },
+    ),
+    "MemliteCertificateOld": (
+        {"memlite_tls_certificate_age_seconds": "9000000+60x100"},
+        {"memlite_tls_certificate_age_seconds": "0+60x100"},
+    ),
+}
+
+
+def case(name: str, series: dict[str, str], alerts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a case in which one alert is looked at, with the labels of one server."""
+
+    def of_a_server(text: str) -> str:
+        base, _, labels = text.partition("{")
+        return f'{base}{{job="memlite",instance="a:1",{labels or "}"}'.replace(",}", "}")
+
+    return {
+        "interval": "1m",
+        "input_series": [
+            {"series": of_a_server(text), "values": values} for text, values in series.items()
+        ],
+        "promql_expr_test": [
+            {
+                "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)',
+                "eval_time": "62m" if "Certificate" in name else "31m",
+                "exp_samples": [{"labels": "{}", "value": len(alerts)}],
+            }
+        ],
+    }
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    assert set(SERIES) == {rule["alert"] for rule in rules()}
+    cases = []
+    for name, (bad, good) in SERIES.items():
+        cases.append(case(name, bad, [{}]))
+        cases.append(case(name, good, []))
+    file = tmp_path / "cases.yaml"
+    file.write_text(
+        yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": cases})
+    )
+    promtool("test", "rules", file)
