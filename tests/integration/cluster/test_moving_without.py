@@ -93,7 +93,7 @@ def up(front: RunningServer, count: int) -> None:
 
 def begin(here: Cluster, *command: str) -> "Future[Finished]":
     pool = ThreadPoolExecutor(1)
-    mover = pool.submit(here.run, *command, "--rate", "100")
+    mover = pool.submit(here.run, *command, "--rate", "40")
     pool.shutdown(wait=False)
     return mover
 
