@@ -58,6 +58,7 @@ class ValkeyBackend(Backend):
         self._changed: Callable[[bytes | None], None] | None = None
         self._tracking: Tracking | None = None
         self._epoch_changed = False
+        self._record: Callable[[str, str, int], None] | None = None
 
     peeks = False  # every read is a request
 
@@ -85,6 +86,7 @@ class ValkeyBackend(Backend):
             deadline=options.deadline,
             confirmed=options.wait > 0,
         )
+        self._commands.record = self._record
         self._items = Items(self._commands, options.prefix, self._clock)
         self._epoch = Epoch(EpochKey(self._commands, options.prefix), self._clock)
         self._writer = Writer(self._commands, self._items, self._epoch)
@@ -281,7 +283,7 @@ class ValkeyBackend(Backend):
 
     def measure(self, record: Callable[[str, str, int], None]) -> None:
         """Report how long commands take, by their name."""
-        self._commands.record = record
+        self._record = record
 
     def stats(self) -> Mapping[str, int | float | str]:
         """Return the commands sent to the store, and whether it is available."""

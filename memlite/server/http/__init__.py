@@ -3,3 +3,5 @@
 Its dependency comes with ``pip install 'memlite-cache[http]'``. Servers without ``--http`` import
 nothing of this package.
 """
+
+__all__: list[str] = []
