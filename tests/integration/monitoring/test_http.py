@@ -220,6 +220,38 @@ def test_a_thousand_connections_take_nothing_from_clients(plain: RunningServer) 
     assert wait_until(lambda: succeeds(plain.http_port))
 
 
+@pytest.mark.slow
+def test_who_is_slow_to_send_or_to_read_is_disconnected(plain: RunningServer) -> None:
+    before = plain.resident_kib()
+    with (
+        socket.create_connection(("127.0.0.1", plain.http_port), 60) as silent,
+        socket.create_connection(("127.0.0.1", plain.http_port), 60) as halfway,
+        socket.create_connection(("127.0.0.1", plain.http_port), 60) as deaf,
+    ):
+        halfway.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+        deaf.setblocking(False)
+        try:  # far more requests than their replies fit into the buffers of both sides
+            for _ in range(3000):
+                deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        except BlockingIOError:
+            pass
+        assert wait_until(lambda: is_closed(silent) and is_closed(halfway))
+
+        def is_reset() -> bool:
+            try:
+                deaf.send(b" ")
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            return False
+
+        assert wait_until(is_reset)
+        with plain.connect() as wire:
+            assert wire.ask(b"version\r\n").startswith(b"VERSION")
+    assert plain.resident_kib() < before + 64 * 1024
+
+
 def is_closed(sock: socket.socket) -> bool:
     sock.setblocking(False)
     try:
