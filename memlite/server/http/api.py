@@ -57,14 +57,8 @@ class Api:
         return compressed(request, self._present(), _JSON)
 
     async def _history(self, request: web.BaseRequest) -> web.StreamResponse:
-        points = list(self._recorder.history)
-        found = {
-            "step_seconds": STEP_SECONDS,
-            "figures": FIGURES,
-            "duration_limits_seconds": [limit / 1e9 for limit in DURATION_LIMITS],
-            "points": [_as_json(one) for one in points],
-        }
-        return compressed(request, orjson.dumps(found), _JSON)
+        # In a thread: an hour takes some milliseconds, mostly in zlib, where others may run.
+        return await asyncio.to_thread(_history_of, request, list(self._recorder.history))
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._recorder.followers >= MOST_STREAMS:
@@ -123,6 +117,16 @@ class Api:
             for hot in found.keys
             if hot.requests >= least
         ]
+
+
+def _history_of(request: web.BaseRequest, points: list[Point]) -> web.Response:
+    found = {
+        "step_seconds": STEP_SECONDS,
+        "figures": FIGURES,
+        "duration_limits_seconds": [limit / 1e9 for limit in DURATION_LIMITS],
+        "points": [_as_json(one) for one in points],
+    }
+    return compressed(request, orjson.dumps(found), _JSON)
 
 
 def _as_json(one: Point) -> list[object]:
