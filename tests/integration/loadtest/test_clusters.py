@@ -302,7 +302,7 @@ def test_clients_are_spread_over_several_proxies(tmp_path, backend):
     done = bench(
         "compare", "--servers", "2", "--proxies", "1,2", "--in-flight", "4", "--clients", "5",
         *QUICK, "--value-size", "100", "--backends", backend, "--proxy-option", "replicas=2",
-        "--server-option", "memory-limit=70", "--verify", "--out", tmp_path,
+        "--server-option", "memory-limit=70", "--verify", "--out", tmp_path, "--no-report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = load(tmp_path)
@@ -335,7 +335,7 @@ def test_clients_are_spread_over_several_proxies(tmp_path, backend):
 def test_memcached_is_compared(tmp_path):
     done = bench(
         "compare", "--backends", "memory,memcached", "--clients", "2", *QUICK, "--value-size", "1m",
-        "--keys", "10", "--server-option", "threads=1", "--out", tmp_path,
+        "--keys", "10", "--server-option", "threads=1", "--out", tmp_path, "--no-report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     memlite, memcached = load(tmp_path).targets
@@ -347,7 +347,7 @@ def test_memcached_is_compared(tmp_path):
 def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
     done = bench(
         "compare", "--cluster", "2", "--paths", "asked", "--clients", "5", *QUICK,
-        "--value-size", "100", "--out", tmp_path,
+        "--value-size", "100", "--out", tmp_path, "--no-report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (point,) = load(tmp_path).points
