@@ -125,7 +125,7 @@ def check(folder: Path, shown: str) -> None:
 def test_a_running_server(tmp_path: Path) -> None:
     with running("memlite") as server:
         target = ("--target", f"127.0.0.1:{server.port}", "--out", tmp_path)
-        done = bench(*COMMAND[:3], *COMMAND[5:], *target)
+        done = bench(*COMMAND[:3], *COMMAND[5:], *target, "--no-report")
         assert done.returncode == 0, done.stderr
         assert int(server.stats()["cmd_get"]) > 0
 
@@ -134,7 +134,7 @@ def test_a_running_server(tmp_path: Path) -> None:
 def test_clusters_are_started_anew_for_each_run(tmp_path: Path) -> None:
     done = bench(
         *("factorial", "--factor", "cluster=1,2", "--clients", "2", *COMMAND[5:]),
-        *("--out", tmp_path, "--mix", "get=1"),
+        *("--out", tmp_path, "--mix", "get=1", "--no-report"),
     )
     assert done.returncode == 0, done.stderr
     assert "cluster 1 → 2" in done.stdout
@@ -167,7 +167,7 @@ def test_a_factor_with_three_levels(tmp_path: Path) -> None:
     done = bench(
         *("factorial", "--factor", "clients=1,2,8", "--factor", "noreply=off,on"),
         *("--repetitions", "2", "--duration", "100ms", "--warm-up", "20ms", "--keys", "50"),
-        *("--mix", "set=1", "--out", tmp_path, "-q"),
+        *("--mix", "set=1", "--out", tmp_path, "-q", "--no-report"),
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -181,7 +181,7 @@ def test_a_factor_with_three_levels(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) -> None:
-    command = [*COMMAND, "--out", tmp_path, "--mix", "set=1", "-q"]
+    command = [*COMMAND, "--out", tmp_path, "--mix", "set=1", "-q", "--no-report"]
     assert bench(*command).returncode == 0
     for path in tmp_path.glob("runs/0.0-*/results.json"):
         saved = json.loads(path.read_text())

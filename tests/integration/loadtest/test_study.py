@@ -169,10 +169,7 @@ def check_what_ends_early(command: list[str], folder: Path) -> None:
     document = json.loads(path.read_bytes())
     document["runs"][0]["errors"] = 3
     path.write_text(json.dumps(document))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr == "memlite: bench: requests have failed; the results say how\n"
-    # Now a run of the experiment is missing, and its server cannot start.
+    # And a run of the experiment is missing, and its server cannot start.
     (first, *_) = (folder / "experiment" / "runs").iterdir()
     shutil.rmtree(first)
     broken = {**os.environ, "MEMLITE_DURABILITY": "unheard-of"}
@@ -191,8 +188,9 @@ def check_what_ends_early(command: list[str], folder: Path) -> None:
     assert done.returncode == 64
     assert "has measurements of another system: python CPython 2.7, now CPython 3" in done.stderr
     mixed = [*command, "--mix-systems"]
-    done = subprocess.run(mixed, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(mixed, capture_output=True, text=True, timeout=900)  # it draws
     assert done.returncode == 1, done.stderr
+    assert done.stderr == "memlite: bench: requests have failed; the results say how\n"
     assert done.stdout.startswith("Measurements are of different systems: python CPython 2.7 and")
 
 
