@@ -90,6 +90,13 @@ class Engine:
         """
         return None
 
+    def miss(self, line: bytes) -> bytes | None:
+        r"""Return the reply to ``get <key>\r\n`` if there is certainly no item, and count the miss.
+
+        None means that nothing was done, as with `hit`, which has to be asked first.
+        """
+        return None
+
     def can_serve(self, item: Item) -> bool:
         """Check whether the stored reply can be served for an item off the fast path; note its use.
 

@@ -2,10 +2,9 @@
 
 from memlite.core.clock import Clock
 from memlite.engine import semantics
-from memlite.engine.meta import MetaEngine
+from memlite.engine.plain import PlainEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable
-from memlite.memory.usage import MASK
 from memlite.telemetry.counters import Counters
 
 __all__ = ["MemoryEngine"]
@@ -18,7 +17,7 @@ _LONGEST = 15 * 60
 _FLUSH_AHEAD = 3.0
 
 
-class MemoryEngine(MetaEngine):
+class MemoryEngine(PlainEngine):
     """Carries out commands on a table that holds every item.
 
     Args:
@@ -44,9 +43,6 @@ class MemoryEngine(MetaEngine):
         sizes: SizeClasses | None = None,
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
-        self._items = items
-        self._fast_read = self.usage.fast_read
-        self._fast_store = self.usage.fast_store
         self._version = 0
         self._flush_at = 0.0
         self.crawls = True
@@ -56,36 +52,6 @@ class MemoryEngine(MetaEngine):
         self._interval = _INTERVAL
         self._next_crawl = clock.second + _INTERVAL
         items.on_evict = self.count_evictions
-
-    def hit(self, line: bytes) -> bytes | None:
-        r"""Return the complete reply to ``get <key>\r\n`` if it exists already; see `Engine`."""
-        get_by_line = self._items.get_by_line  # a local is called faster than a method
-        item = get_by_line(line)
-        if item is None:
-            return None
-        state = self._fast_read[item.state & MASK]
-        if state:
-            item.state = state
-        elif not self.can_serve(item):
-            return None
-        self.counters.hits += 1
-        return item.wire
-
-    def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
-        """Store like `set`; see `Engine`."""
-        get_by_line = self._items.get_by_line
-        old = get_by_line(b"get %b\r\n" % key)
-        # The most frequent case, an overwrite of the same size, without any further call.
-        if old is not None and not exptime and len(wire) == len(old.wire):
-            state = self._fast_store[old.state & MASK]
-            if state:
-                old.wire = wire
-                old.state = state
-                counters = self.counters
-                counters.cmd_set += 1
-                counters.total_items += 1
-                return
-        self._set_framed(key, old, exptime, wire)
 
     def with_unique(self, item: Item, compared: int = 0) -> Item:
         """Return the stored item, after assigning its cas unique if it has none.

@@ -30,6 +30,7 @@ __all__ = [
     "shared",
     "since_epoch",
     "wire_form",
+    "with_value",
 ]
 
 # The state of an item is a single int, because each separate attribute would cost 8 bytes per item.
@@ -102,6 +103,21 @@ def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
     if size > _FORMAT_AT_MOST:
         return b"".join((b"VALUE %b %d %d\r\n" % (key, flags, size), value, b"\r\nEND\r\n"))
     return b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, size, value)
+
+
+def with_value(wire: bytes, key_length: int, value: bytes) -> bytes:
+    """Return the reply to a get of an item with another value, the same key and the same flags.
+
+    Args:
+        wire: the present reply, which has the key.
+        key_length: bytes of the key.
+        value: the value.
+    """
+    head = wire[: wire.index(b" ", _KEY_AT + key_length + 1) + 1]
+    size = len(value)
+    if size > _FORMAT_AT_MOST:
+        return b"".join((b"%b%d\r\n" % (head, size), value, b"\r\nEND\r\n"))
+    return b"%b%d\r\n%b\r\nEND\r\n" % (head, size, value)
 
 
 def allocated(size: int) -> int:

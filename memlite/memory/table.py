@@ -352,10 +352,18 @@ class ItemTable:
         line = line_of(key)
         item = self._items.pop(line)
         if item is not None:
-            size = weigh(line, item)
-            self.used -= size
-            self._policy.remove(line, item, size)
+            self._forget(line, item)
         return item
+
+    def remove(self, line: bytes, item: Item) -> None:
+        """Remove `item`, which is stored under `line`."""
+        self._items.pop(line)
+        self._forget(line, item)
+
+    def _forget(self, line: bytes, item: Item) -> None:
+        size = weigh(line, item)
+        self.used -= size
+        self._policy.remove(line, item, size)
 
     def drop(self, key: bytes) -> Item | None:
         """Remove an expired item, which clients cannot see any more."""

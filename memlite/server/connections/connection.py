@@ -41,6 +41,7 @@ _LARGEST_JOIN: Final = 64 * 1024
 # A limit that no read meets, which disables the fast path.
 _DISABLED: Final = -1
 _SERVING: Final = State.SERVING
+_G: Final = b"g"[0]
 
 
 class ConnectionServices(NamedTuple):
@@ -297,6 +298,8 @@ class Connection(asyncio.Protocol):
                     write = self._write
                     write(reply)
                     return
+            elif data[0] == _G and self._send_ready_reply(data):
+                return
         elif size <= self._ready_limit and data[:4] == b"get " and self._send_ready_reply(data):
             return
         if self._state is _SERVING:

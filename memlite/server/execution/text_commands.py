@@ -50,12 +50,19 @@ class TextCommands(MetaCommands):
     # Reading
 
     def hit(self, line: bytes) -> bool:
-        """``get <key>``, if it is a hit."""
-        reply = self._engine.hit(line)
+        """``get <key>``, if that is all that the line asks for."""
+        engine = self._engine
+        reply = engine.hit(line)
         if reply is None:
-            return False
+            reply = engine.miss(line)
+            if reply is None:
+                return False
         self.out.append(reply)
         return True
+
+    def ready_reply(self, line: bytes) -> bytes | None:
+        """``get <key>``, if it is a miss: connections look for hits themselves."""
+        return self._engine.miss(line)
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""

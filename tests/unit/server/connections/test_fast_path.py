@@ -196,7 +196,7 @@ def levels():
 CASES = {
     "hit": ([b"get k\r\n"], K + END, 1, 0, 1),
     "twice": ([b"get k\r\n", b"get k2\r\n"], K + END + K2 + END, 2, 0, 2),
-    "miss": ([b"get absent\r\n"], END, 0, 1, 0),
+    "miss": ([b"get absent\r\n"], END, 0, 1, 1),
     "line feed": ([b"get k\n"], K + END, 1, 0, 0),
     "line end later": ([b"get k", b"\r\n"], K + END, 1, 0, 0),
     "line feed later": ([b"get k\r", b"\n"], K + END, 1, 0, 0),
@@ -205,7 +205,7 @@ CASES = {
     "two spaces": ([b"get  k\r\n"], K + END, 1, 0, 0),
     "trailing space": ([b"get k \r\n"], K + END, 1, 0, 0),
     "leading space": ([b" get k\r\n"], ERROR, 0, 0, 0),
-    "tab before the key": ([b"get \tk\r\n"], END, 0, 1, 0),
+    "tab before the key": ([b"get \tk\r\n"], END, 0, 1, 1),
     "tab for the space": ([b"get\tk\r\n"], ERROR, 0, 0, 0),
     "two keys": ([b"get k k2\r\n"], K + K2 + END, 2, 0, 0),
     "a key twice": ([b"get k k\r\n"], K + K + END, 2, 0, 0),
@@ -227,7 +227,7 @@ CASES = {
     "Get": ([b"Get k\r\n"], ERROR, 0, 0, 0),
     "GET": ([b"GET k\r\n"], ERROR, 0, 0, 0),
     "get": ([b"get get\r\n"], block(b"get", b"g") + END, 1, 0, 1),
-    "noreply": ([b"get noreply\r\n"], END, 0, 1, 0),
+    "noreply": ([b"get noreply\r\n"], END, 0, 1, 1),
     # Reads that belong to an incomplete command
     "value": (
         [b"set x 0 0 5\r\n", b"get k\r\n", b"get x\r\n"],
@@ -270,18 +270,18 @@ CASES = {
     # Keys
     "inner carriage return": ([b"get a\rb\r\n"], block(b"a\rb", b"inner") + END, 1, 0, 1),
     "last carriage return": ([b"get cr\r\r\n"], block(b"cr\r", b"last") + END, 1, 0, 1),
-    "which is the line's": ([b"get cr\r\n"], END, 0, 1, 0),
-    "which is the key's": ([b"get k\r\r\n"], END, 0, 1, 0),
-    "carriage return as key": ([b"get \r\r\n"], END, 0, 1, 0),
+    "which is the line's": ([b"get cr\r\n"], END, 0, 1, 1),
+    "which is the key's": ([b"get k\r\r\n"], END, 0, 1, 1),
+    "carriage return as key": ([b"get \r\r\n"], END, 0, 1, 1),
     "tab": ([b"get a\tb\r\n"], block(b"a\tb", b"tab") + END, 1, 0, 1),
     "high bytes": ([b"get \xff\xfe\x00\r\n"], block(b"\xff\xfe\x00", b"high") + END, 1, 0, 1),
-    "trailing NUL": ([b"get k\x00\r\n"], END, 0, 1, 0),
+    "trailing NUL": ([b"get k\x00\r\n"], END, 0, 1, 1),
     "250 bytes": ([b"get " + K250 + b"\r\n"], block(K250, b"longest") + END, 1, 0, 1),
     "251 bytes": ([b"get " + K251 + b"\r\n"], BAD_FORMAT, 0, 0, 0),
     "251 bytes and the line's end": ([b"get " + K250 + b"\r\r\n"], BAD_FORMAT, 0, 0, 0),
     # Items
     "expired": ([b"get expired\r\n"], END, 0, 1, 0),
-    "expired twice": ([b"get expired\r\n"] * 2, END + END, 0, 2, 0),
+    "expired twice": ([b"get expired\r\n"] * 2, END + END, 0, 2, 1),
     "about to expire": ([b"get lives\r\n"], block(b"lives", b"here") + END, 1, 0, 1),
     "line ends in the value": ([b"get crlf\r\n"], block(b"crlf", b"\r\nEND\r\n") + END, 1, 0, 1),
     "empty value": ([b"get none\r\n"], block(b"none", b"") + END, 1, 0, 1),
@@ -290,8 +290,8 @@ CASES = {
     "overwritten": (
         [b"set k 0 0 1\r\nw\r\n", b"get k\r\n"], STORED + block(b"k", b"w") + END, 1, 0, 1,
     ),
-    "deleted": ([b"delete k\r\n", b"get k\r\n"], b"DELETED\r\n" + END, 0, 1, 0),
-    "flushed": ([b"flush_all\r\n", b"get k\r\n"], b"OK\r\n" + END, 0, 1, 0),
+    "deleted": ([b"delete k\r\n", b"get k\r\n"], b"DELETED\r\n" + END, 0, 1, 1),
+    "flushed": ([b"flush_all\r\n", b"get k\r\n"], b"OK\r\n" + END, 0, 1, 1),
     "stored after a flush": (
         [b"flush_all\r\nset k 0 0 1\r\nw\r\n", b"get k\r\n"],
         b"OK\r\n" + STORED + block(b"k", b"w") + END, 1, 0, 1,
