@@ -161,6 +161,13 @@ class Engine:
                 self.prefixes.record_get(key, item is not None)
         return item
 
+    def fetch_plain(self, key: bytes) -> Item | None:
+        """Return the item and count a hit, if it is plain: no expiry, cas unique or meta flags.
+
+        None means that nothing was done.
+        """
+        return None
+
     def _bump(self, key: bytes, item: Item) -> None:
         self.table.find(key)
         item.state = self.usage.read[item.state & MASK]

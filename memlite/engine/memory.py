@@ -5,6 +5,7 @@ from memlite.engine import semantics
 from memlite.engine.plain import PlainEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable
+from memlite.memory.item import FRESH_BITS, FULL, wire_form
 from memlite.telemetry.counters import Counters
 
 __all__ = ["MemoryEngine"]
@@ -74,6 +75,29 @@ class MemoryEngine(PlainEngine):
                 self._version += 1
             item = self._items.set_version(item, self._version)
         return item
+
+    def set_for_unique(self, key: bytes, flags: int, exptime: int, value: bytes) -> Item | None:
+        """Store like `set`, and return the item; see `MetaEngine`."""
+        item = self._items.find(key)
+        if (
+            isinstance(item, FullItem)
+            and not (self.observed or exptime or item.expires)
+            and self.cas_enabled
+            and isinstance(item.extra, int)
+            and item.extra
+        ):
+            wire = wire_form(key, flags, value)
+            if len(wire) == len(item.wire):
+                # It takes as much memory as before, and remains the same object.
+                item.wire = wire
+                item.state = self.usage.used[item.state & FRESH_BITS | FULL]
+                self._version += 1
+                item.extra = self._version
+                counters = self.counters
+                counters.cmd_set += 1
+                counters.total_items += 1
+                return item
+        return super().set_for_unique(key, flags, exptime, value)
 
     def number_uniques_from(self, number: int) -> None:
         """Assign cas uniques above a number from now on, if they are not higher already."""

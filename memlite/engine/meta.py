@@ -162,8 +162,11 @@ class MetaEngine(Engine):
             OutOfMemoryError: it does not fit and nothing may be evicted. For set, an older item is
                 removed.
         """
-        self.count_store(key)
         binary = binary or not nameable(key)
+        if mode is Mode.SET and compare is None and unique is None and not binary:
+            self.set(key, flags, exptime, value)
+            return Outcome.STORED, self.table.get(key)
+        self.count_store(key)
         meta = MetaFlags(binary=binary, unique=unique) if binary or unique is not None else None
         new = Content(value, flags, semantics.expiry(exptime, self.clock.now()), meta)
         current = self.peek(key)
@@ -197,6 +200,15 @@ class MetaEngine(Engine):
             self._mark_used(key)
         return outcome, None
 
+    def set_for_unique(self, key: bytes, flags: int, exptime: int, value: bytes) -> Item | None:
+        """Store like `set`, and return the item, whose cas unique the client is shown.
+
+        Raises:
+            OutOfMemoryError: see `set`.
+        """
+        self.set(key, flags, exptime, value)
+        return self.table.get(key)
+
     def remove(
         self,
         key: bytes,
@@ -224,6 +236,8 @@ class MetaEngine(Engine):
         Raises:
             OutOfMemoryError: see `store`.
         """
+        if compare is None and not (empty or stale or self.observed):
+            return Outcome.DELETED if self.delete(key) else Outcome.NOT_FOUND
         if self.prefixes is not None:
             self.prefixes.record_delete(key)
         item = self.look_up(key)
@@ -285,6 +299,12 @@ class MetaEngine(Engine):
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted.
         """
+        if compare is None and initial is None and touch is None and unique is None:
+            result = self.decr(key, delta) if down else self.incr(key, delta)
+            if isinstance(result, Outcome):
+                return Counted(result)
+            item = self.table.get(key)
+            return Counted(Outcome.STORED, result, item, False, item.expires if item else 0.0)
         current = self.peek(key)
         if current is None and initial is not None:
             self.look_up(key)  # once, as `incr` and `decr` do below

@@ -64,24 +64,29 @@ class MetaRequest:
         empty: whether to remove the value but keep the item (x).
     """
 
-    __slots__ = (
-        "binary", "compare", "delta", "empty", "flags", "initial", "invalidate", "keep", "key",
-        "made_with", "mode", "quiet", "recache", "recache_first", "touch", "unique",
-        "unique_asked", "value", "vivify", "words",
-    )  # fmt: skip
+    # Defaults of the class, because most requests differ from them in one or two attributes.
+    binary = False
+    quiet = False
+    value = False
+    keep = False
+    unique_asked = False
+    recache_first = False
+    invalidate = False
+    empty = False
+    touch: int | None = None
+    vivify: int | None = None
+    recache: int | None = None
+    compare: int | None = None
+    unique: int | None = None
+    flags = 0
+    mode = 0
+    initial = 0
+    made_with = 0
+    delta = 1
 
     def __init__(self, key: bytes, words: Sequence[bytes]) -> None:
         self.key = key
         self.words = words
-        self.binary = self.quiet = self.value = self.keep = self.unique_asked = False
-        self.recache_first = self.invalidate = self.empty = False
-        self.touch: int | None = None
-        self.vivify: int | None = None
-        self.recache: int | None = None
-        self.compare: int | None = None
-        self.unique: int | None = None
-        self.flags = self.mode = self.initial = self.made_with = 0
-        self.delta = 1
 
     def __str__(self) -> str:
         """Return the command line without the command's name, in printable ASCII."""
@@ -136,18 +141,18 @@ def parse_meta(
     if len(words) == first:
         return request
     error = _set_flags(request)
+    if error is _LONG_OPAQUE:
+        raise MalformedError(_LONG_OPAQUE)
     if error:
         if not _FLAG_LETTERS.issuperset(word[0] for word in request.words):
             raise UnreadableError
         raise MalformedError(wrong_flags or error)
-    if any(word[0] == _OPAQUE and len(word) > _MAX_OPAQUE for word in request.words):
-        raise MalformedError(_LONG_OPAQUE)
     return request
 
 
 def _set_flags(request: MetaRequest) -> bytes:
     """Set the request's attributes from its flags; return an error reply or ``b""``."""
-    error = b""
+    error = opaque_error = b""
     seen = set()
     for word in request.words:
         letter = word[0]
@@ -160,7 +165,9 @@ def _set_flags(request: MetaRequest) -> bytes:
         # memcached reports the last error it finds, but has no words of its own for one in F.
         found = set_flag(request, word)
         error = (error or found) if letter == _CLIENT_FLAGS else (found or error)
-    return error
+        if letter == _OPAQUE and len(word) > _MAX_OPAQUE:
+            opaque_error = _LONG_OPAQUE
+    return error or opaque_error
 
 
 _Setter = Callable[[MetaRequest, bytes], bytes]

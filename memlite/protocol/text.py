@@ -18,6 +18,7 @@ __all__ = ["TextParser"]
 _CR: Final = 13
 _LF: Final = 10
 _G: Final = b"g"[0]
+_S: Final = b"s"[0]
 # Everything that begins with "set " sorts between these two; comparing costs half as much as
 # `startswith`.
 _SET_PREFIX: Final = b"set "
@@ -167,9 +168,12 @@ class TextParser:
             position = newline + 1
             if keeps:
                 self.request = data[start:position]
-            # A hit needs no parsing. The connection has already tried a line that arrived alone.
-            if not (
-                data[start] == _G
+            letter = data[start]
+            if letter == _S and (end := self._small_set(data, start, newline, handler)):
+                position = end
+            # A get needs no parsing. The connection has already tried one that arrived alone.
+            elif not (
+                letter == _G
                 and (start or position < length)
                 and position - start <= LONGEST_GET
                 and handler.hit(data[start:position])
@@ -246,6 +250,39 @@ class TextParser:
             handler.set_framed(key, exptime, framed, noreply)
             return True
         return False
+
+    def _small_set(self, data: bytes, start: int, newline: int, handler: Handler) -> int:
+        """Carry out the command at `start` as `_single_small_set` does, within a pipeline.
+
+        Returns:
+            The position of the next command; 0 if nothing was done.
+        """
+        words = data[start : newline - 1].split(b" ")
+        count = len(words)
+        noreply = count == 6 and words[5] == b"noreply"
+        if (count != 5 and not noreply) or words[0] != b"set":
+            return 0
+        key, flags, size_word = words[1], words[2], words[4]
+        exptime = small_number(words[3])
+        size = small_number(size_word)
+        if size is None or exptime is None or small_number(flags) is None:
+            return 0
+        end = newline + size + 3
+        value = data[newline + 1 : end]  # with its line ending
+        if (
+            len(value) == size + 2
+            and value[size] == _CR
+            and value[-1] == _LF
+            and data[newline - 1] == _CR
+            and size <= self._safe_size
+            and 0 < len(key) <= self._key_length
+        ):
+            parts = (b"VALUE ", key, b" ", flags, b" ", size_word, b"\r\n", value, b"END\r\n")
+            if self._keeps:
+                self.request = data[start:end]
+            handler.set_framed(key, exptime, b"".join(parts), noreply)
+            return end
+        return 0
 
     # Incomplete input
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from memlite.core.errors import CommandError, OutOfMemoryError, Shortage
 from memlite.core.version import SERVER_VERSION
 from memlite.engine import MetaEngine, Mode, Outcome
-from memlite.memory import Item, Part, nameable
+from memlite.memory import FullItem, Item, Part, nameable
+from memlite.memory.item import VIEW_FROM
 from memlite.protocol import packets
 from memlite.protocol.commands import Arguments
 from memlite.protocol.discovery import CONFIG_GET, config_packet
@@ -106,12 +107,13 @@ class BinaryCommands(CommandSet):
             self._miss(request)
         else:
             key = request.key if request.opcode in WITH_KEY else b""
-            head = packets.hit_head(request, item.flags, key, item.size, self._unique(item))
-            value = item.value_part()
-            if isinstance(value, bytes):
-                self.out.append(head + value)
+            unique = self._unique(item)
+            if len(item.wire) < VIEW_FROM:
+                value, flags, _, _ = item.content()
+                self.out.append(packets.hit_head(request, flags, key, len(value), unique) + value)
             else:
-                self.out += (head, value)
+                head = packets.hit_head(request, item.flags, key, item.size, unique)
+                self.out += (head, item.value_part())
 
     def binary_touch(self, request: BinaryRequest) -> Later | None:
         """TOUCH, and GAT and its variants: get and touch."""
@@ -143,9 +145,13 @@ class BinaryCommands(CommandSet):
 
     def _unique(self, item: Item) -> int:
         """Return the cas unique to show in a reply."""
+        if not self._cas:
+            return 0
+        if isinstance(item, FullItem) and isinstance(item.extra, int) and item.extra:
+            return item.extra  # the version, without a call
         # With write-back, an item has no version until it has been stored. Replying 0 would make
         # the client's next conditional change unconditional.
-        return (self._engine.unique(item) or _NEVER_MATCHES) if self._cas else 0
+        return self._engine.unique(item) or _NEVER_MATCHES
 
     # Storing
 
@@ -156,10 +162,11 @@ class BinaryCommands(CommandSet):
         engine = self._engine
         mode = _MODES[opcode]
         try:
+            item: Item | None
             if opcode in _SETS and not request.cas and nameable(key):
                 # Fast path for the most frequent case.
-                engine.set(key, flags, exptime, request.value)
-                outcome, item = Outcome.STORED, engine.table.get(key)
+                item = engine.set_for_unique(key, flags, exptime, request.value)
+                outcome = Outcome.STORED
             else:
                 compare = (request.cas or None) if engine.cas_enabled else None
                 if compare and mode in _NOT_STORED:

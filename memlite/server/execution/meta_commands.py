@@ -11,6 +11,7 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.engine.meta import Counted, Found
 from memlite.engine.semantics import expiry
 from memlite.memory import Item, Part
+from memlite.memory.item import END
 from memlite.protocol import replies
 from memlite.protocol.meta import MetaRequest, encode_key
 from memlite.server.execution.command_set import CommandSet, Later
@@ -34,6 +35,8 @@ _STATUS: Final = {
     Outcome.EXISTS: b"EX",
     Outcome.NOT_FOUND: b"NF",
 }
+# Flags of mg that ask for nothing but what any item has.
+_USUAL: Final = frozenset((b"v", b"s", b"f", b"t", b"k", b"q"))
 _NON_NUMERIC: Final = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 _DECREMENT: Final = b"D-"
 _C, _F, _H, _K, _L, _N, _O, _S, _T_NEW, _T = b"cfhklNOsTt"
@@ -63,6 +66,11 @@ class MetaCommands(CommandSet):
 
     def meta_get(self, request: MetaRequest) -> Later | None:
         """``mg <key> <flags>*``."""
+        if _USUAL.issuperset(request.words):
+            plain = self._engine.fetch_plain(request.key)
+            if plain is not None:
+                self.out.append(self._render_plain(request, plain))
+                return None
         found = self._engine.retrieve(
             request.key,
             touch=request.touch,
@@ -94,6 +102,26 @@ class MetaCommands(CommandSet):
             parts.append(b"W")
         head = b" ".join(parts) + b"\r\n"
         return (head, item.value_line()) if with_value else (head,)
+
+    @staticmethod
+    def _render_plain(request: MetaRequest, item: Item) -> bytes:
+        """Return the reply of a plain item to a request with no flags but `_USUAL` ones."""
+        wire = item.wire
+        if request.value and len(request.words) == 1:
+            # "VA", and what follows the flags in the reply to a get: size and value.
+            return b"VA" + wire[wire.index(b" ", len(b"VALUE  ") + len(request.key)) : -END]
+        parts = [b"VA %d" % item.size if request.value else b"HD"]
+        for word in request.words:
+            if word == b"s":
+                parts.append(b"s%d" % item.size)
+            elif word == b"f":
+                parts.append(b"f%d" % item.flags)
+            elif word == b"t":
+                parts.append(b"t-1")
+            elif word == b"k":
+                parts.append(b"k" + request.key)
+        head = b" ".join(parts) + b"\r\n"
+        return head + wire[wire.index(b"\n") + 1 : -END] if request.value else head
 
     def _details(self, request: MetaRequest, found: Found) -> Iterator[bytes]:
         item, expires = found.item, found.expires
@@ -163,7 +191,9 @@ class MetaCommands(CommandSet):
         except CommandError as error:
             self.out.append(replies.error_line(error))
             return None
-        if outcome is Outcome.STORED and request.quiet:
+        if outcome is Outcome.STORED and (request.quiet or not request.words):
+            if not request.quiet:
+                self.out.append(b"HD\r\n")
             return None
         render = partial(self._render_set, request, outcome, item, len(value))
         return self._reply(render, request, item)
