@@ -190,6 +190,10 @@ class PlainEngine(MetaEngine):
     def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
         """Store if unchanged; see `Engine`."""
         item = self._items.get(key)  # a failed cas is no use of the item
+        if item is None and not self.observed:
+            self._store_nothing(key)
+            self.counters.cas_misses += 1
+            return Outcome.NOT_FOUND
         if not isinstance(item, FullItem) or self.observed or not self.cas_enabled:
             return super().cas(key, flags, exptime, value, unique)
         version = item.extra
@@ -262,10 +266,13 @@ class PlainEngine(MetaEngine):
             counters.touch_misses += 1
             return None
         if isinstance(item, FullItem):
-            now = self.clock.now()
-            if not exptime or item.expires <= now:
+            if bool(exptime) is not bool(item.expires):
                 return super()._retime(key, exptime)
-            item.expires = semantics.expiry(exptime, now)
+            if exptime:
+                now = self.clock.now()
+                if item.expires <= now:
+                    return super()._retime(key, exptime)
+                item.expires = semantics.expiry(exptime, now)
         elif exptime:
             return super()._retime(key, exptime)
         item.state = self.usage.read[item.state & MASK]

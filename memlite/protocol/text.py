@@ -168,16 +168,17 @@ class TextParser:
             position = newline + 1
             if keeps:
                 self.request = data[start:position]
-            letter = data[start]
-            if letter == _S and (end := self._small_set(data, start, newline, handler)):
-                position = end
             # A get needs no parsing. The connection has already tried one that arrived alone.
-            elif not (
-                letter == _G
+            if (
+                data[start] == _G
                 and (start or position < length)
                 and position - start <= LONGEST_GET
                 and handler.hit(data[start:position])
             ):
+                pass
+            elif data[start] == _S and (end := self._small_set(data, start, newline, handler)):
+                position = end
+            else:
                 # If the newline is at 0 this checks the last byte instead, which is harmless: the
                 # line is empty either way.
                 stop = newline - 1 if data[newline - 1] == _CR else newline

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import contestants as who
+from harness.commands import cells, compare_commands
 from harness.eviction import compare_eviction, eviction_costs
 from harness.latency import (
     LATE,
@@ -28,6 +29,8 @@ from harness.scenarios import SCENARIOS, Setting, compare, costs
 from harness.startup import compare_starts, start_ups
 
 _GATED: Final = "get-set"  # the scenario that --minimum checks
+# A measurement of a command lasts this share of --seconds, because there are so many commands.
+_OF_A_COMMAND: Final = 0.1
 
 Rows = list[dict[str, Any]]
 
@@ -127,10 +130,35 @@ def show_starts(setting: Setting, starts: int) -> Rows:
     return [one.as_json() for one in measured]
 
 
+_COMMANDS_HEADING: Final = """
+CPU per operation, µs, worst first   per write  server      memcached     its  efficiency"""
+
+
+def show_commands(setting: Setting) -> Rows:
+    """Measure and print what each command costs; return the samples."""
+    measured = compare_commands(
+        setting.contestants,
+        setting.cores,
+        setting.rounds,
+        setting.seconds * _OF_A_COMMAND,
+        setting.connections,
+    )
+    progress("")
+    print(_COMMANDS_HEADING)
+    for cell in cells(measured):
+        print(
+            f"commands     {cell.command:<20}{cell.pipeline:>12}  {cell.server:<11}"
+            f"{cell.peer:>10.2f}{cell.ours:>8.2f}{cell.efficiency:>12.2f}",
+            flush=True,
+        )
+    return [one.as_json() for one in measured]
+
+
 # The command line
 
 
 OTHERS: Final = {
+    "commands": "each command, one at a time and 16 per write; a tenth of --seconds for each",
     "eviction": "sets of four times as many keys as -m holds, compared with room for all of them",
     "half-load": "response times in open loop, at half of each server's own capacity",
     "start-up": "from exec to the first connection and reply",
@@ -217,6 +245,7 @@ def bench(options: argparse.Namespace) -> int:
             rows += measured
             enough = enough and good
         others: dict[str, Callable[[], Rows]] = {
+            "commands": lambda: show_commands(setting),
             "eviction": lambda: show_eviction(setting, options.megabytes),
             "half-load": lambda: show_latency(setting),
             "start-up": lambda: show_starts(setting, options.starts),

@@ -71,6 +71,10 @@ class MetaCommands(CommandSet):
             if plain is not None:
                 self.out.append(self._render_plain(request, plain))
                 return None
+            if self._engine.miss(b"get %b\r\n" % request.key) is not None:
+                if not request.quiet:
+                    self.out.append(b"EN%b\r\n" % (self._echo(request) if request.words else b""))
+                return None
         found = self._engine.retrieve(
             request.key,
             touch=request.touch,

@@ -89,7 +89,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PYTHON[:CHECKOUT]",
         help="another memlite to compare (repeatable)",
     )
-    group.add_argument("--memcached", metavar="PROGRAM", help="(default: the installed memcached)")
+    group.add_argument(
+        "--memcached", "--peer", metavar="PROGRAM", help="(default: the installed memcached)"
+    )
 
 
 def contestants(options: argparse.Namespace) -> list[Contestant]:

@@ -267,6 +267,33 @@ def test_missing_servers_are_reported(arguments, message):
     assert message in said
 
 
+# The costs of commands
+
+
+def test_the_worst_cell_comes_first(scripts):
+    commands = scripts("harness.commands")
+    costs = {"get": ((2, 4), (3, 4), (2, 8)), "incr": ((1, 8), (1, 10), (1, 40))}
+    samples = [
+        commands.Sample(name, 16, turn, server, cost)
+        for name, rounds in costs.items()
+        for turn, pair in enumerate(rounds, 1)
+        for server, cost in zip(("memcached", "memlite"), pair, strict=True)
+    ]
+    assert commands.cells(samples) == [
+        commands.Cell("incr", 16, "memlite", 1, 10, 0.1),
+        commands.Cell("get", 16, "memlite", 2, 4, 0.5),
+    ]
+
+
+@needs_memcached
+@pytest.mark.alone
+@patiently
+def test_every_command_is_measured(scripts):
+    text = of_scenarios(["commands"], "--rounds", 1, "--seconds", 0.01, "--connections", 2)
+    measured = [line[13:33].strip() for line in text.splitlines() if line[:9] == "commands "]
+    assert sorted(measured) == sorted([*scripts("harness.commands").COMMANDS] * 2)
+
+
 # Response times at half load
 
 
