@@ -70,7 +70,9 @@ const column = (name) => state.points.map(([figures]) => [figures[0], figures[st
 function drawAll() {
   state.due = false;
   const to = state.points.length ? state.points.at(-1)[0][0] : Date.now() / 1000;
-  const from = to - state.minutes * 60;
+  // A young server has not much to show: it fills the width, from two minutes on.
+  const first = state.points.length ? state.points[0][0][0] : to;
+  const from = Math.max(to - state.minutes * 60, Math.min(first, to - 120));
   const within = (points) => points.filter(([time]) => time >= from);
   const common = { from, to, gap: state.step * 2.5 };
   const chart = (id, series, options) => lines(find(id), series.map(([name, figure, dash]) => ({ name, dash, points: within(column(figure)) })), { ...common, format: short, ...options });
