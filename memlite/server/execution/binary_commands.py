@@ -228,6 +228,9 @@ class BinaryCommands(CommandSet):
             self.out.append(packets.failure(request, _STATUS[counted.outcome]))
         elif not request.quiet:
             number = counted.number.to_bytes(8)
+            if not self._engine.awaits_version(item):
+                self.out.append(packets.reply(request, number, self._unique(item)))
+                return None
             return self._reply(partial(self._render_stored, request, item, number), item)
         return None
 
