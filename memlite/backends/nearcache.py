@@ -234,10 +234,12 @@ class NearCache(Backend):
 
     async def flush(self, at: float = 0.0) -> None:
         """Flush the inner backend and the copies."""
-        await self.inner.flush(at)
-        self._flush_at = at
-        if not at:
-            self._forget_all()
+        try:
+            await self.inner.flush(at)
+            self._flush_at = at
+        finally:
+            if not at:  # also if it is unknown whether the backend has done it
+                self._forget_all()
 
     def _forget_all(self) -> None:
         self.table.flush()

@@ -58,6 +58,7 @@ class ValkeyBackend(Backend):
         self._changed: Callable[[bytes | None], None] | None = None
         self._tracking: Tracking | None = None
         self._epoch_changed = False
+        self._told_epoch = 0
         self._record: Callable[[str, str, int], None] | None = None
 
     peeks = False  # every read is a request
@@ -137,6 +138,7 @@ class ValkeyBackend(Backend):
     def tick(self) -> None:
         """Refresh the epoch, and see that the store still tells of changes."""
         self._refresh_now()
+        self._tell_of_epoch()  # a delayed flush may be due
         self._follow()
 
     def _refresh_now(self) -> None:
@@ -145,14 +147,21 @@ class ValkeyBackend(Backend):
 
     async def _refresh_epoch(self) -> None:
         while True:
-            changed, self._epoch_changed = self._epoch_changed, False
+            self._epoch_changed = False
             # The known epoch remains valid until the next successful refresh.
             with contextlib.suppress(StorageError):
                 await self._epoch.refresh()
-            if changed and self._changed is not None:
-                self._changed(None)
+            self._tell_of_epoch()
             if not self._epoch_changed:
                 break
+
+    def _tell_of_epoch(self) -> None:
+        """Tell that records are absent now, if the epoch has changed since this was told."""
+        epoch = self._epoch.now()
+        if epoch != self._told_epoch:
+            self._told_epoch = epoch
+            if self._changed is not None:
+                self._changed(None)
 
     # Reading
 
@@ -279,7 +288,13 @@ class ValkeyBackend(Backend):
 
     async def flush(self, at: float = 0.0) -> None:
         """Make all records absent for all servers, now or at the unix time `at`; see `Epoch`."""
-        await self._epoch.flush(at)
+        try:
+            await self._epoch.flush(at)
+        except StorageError:
+            self._refresh_now()  # it may have been made
+            raise
+        finally:
+            self._tell_of_epoch()
 
     def measure(self, record: Callable[[str, str, int], None]) -> None:
         """Report how long commands take, by their name."""

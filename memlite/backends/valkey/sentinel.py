@@ -34,12 +34,17 @@ class SentinelTopology(Topology):
     async def discover(self) -> None:
         """Ask the Sentinels for the master.
 
+        A Sentinel that has been away may name one that has failed: if the present one fails, those
+        that name another are believed rather than those that still name it.
+
         Raises:
             ResponseError: all that reply refuse to tell, or do not know it.
             NotSentError: none can be reached.
             LostError: none replies.
         """
         problem: Exception | None = None
+        failed = self.seed.address if self.seed.breaker.recent_failures else None
+        behind: list[Node] = []
         for sentinel in list(self._sentinels):
             try:
                 address = await self._master_of(sentinel)
@@ -48,12 +53,16 @@ class SentinelTopology(Topology):
                 if not isinstance(problem, ResponseError):
                     problem = error
                 continue
-            self._sentinels.remove(sentinel)
-            self._sentinels.insert(0, sentinel)
+            if address == failed:
+                behind.append(sentinel)
+                continue
+            others = [one for one in self._sentinels if one is not sentinel and one not in behind]
+            self._sentinels = [sentinel, *others, *behind]
             self._use(address)
             return
-        assert problem is not None  # noqa: S101 - there is a Sentinel
-        raise problem
+        if not behind:
+            assert problem is not None  # noqa: S101 - there is a Sentinel
+            raise problem
 
     async def _master_of(self, sentinel: Node) -> Address:
         question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
@@ -63,7 +72,10 @@ class SentinelTopology(Topology):
         if not isinstance(reply, list) or len(reply) != 2:
             raise ResponseError(f"it does not know a master named {self._service!r}")
         host, port = reply
-        return host.decode(), int(port)
+        try:
+            return host.decode(), int(port)
+        except ValueError:
+            raise ResponseError("it does not tell an address") from None
 
     async def look(self) -> bool:
         """Find the current master."""

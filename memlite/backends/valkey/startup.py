@@ -57,6 +57,10 @@ async def check(options: Options, topology: Topology) -> None:
 async def _find_master(options: Options, topology: Topology) -> None:
     try:
         await topology.discover()
+        try:
+            await topology.seed.send(("PING",))
+        except (NotSentError, LostError):
+            await topology.discover()  # perhaps that Sentinel does not know of a failover yet
     except ResponseError as error:
         raise _cannot(options, f"no Sentinel tells the master: {error}") from None
     except (NotSentError, LostError) as error:
@@ -180,7 +184,13 @@ def _warn(options: Options, info: Mapping[str, str]) -> None:
             options.wait,
             replicas,
         )
-    if info.get("aof_enabled") == "0" and info.get("connected_slaves") == "0":
+    if options.wait and info.get("aof_enabled") == "0":
+        _log.warning(
+            "%s: it has no append-only file: if it restarts before a replica has taken over, it "
+            "loses what replicas have confirmed",
+            options.shown,
+        )
+    elif info.get("aof_enabled") == "0" and info.get("connected_slaves") == "0":
         _log.warning(
             "%s: it has no append-only file and no replica: what was stored since its last "
             "snapshot is lost when it ends",

@@ -24,6 +24,8 @@ _log = logging.getLogger("memlite")
 _FAILURES = (RedisError, OSError, EOFError, TimeoutError)
 # Seconds between two attempts to connect, and between two requests for a sign of life.
 _PAUSE = 1.0
+# And after a failure that another attempt will hardly mend.
+_LONG_PAUSE = 60.0
 
 
 class _Life:
@@ -87,25 +89,25 @@ class Tracking:
 
     async def _run(self, address: Address) -> None:
         while True:
-            connection = self._connect(address)
-            keeping: asyncio.Task[None] | None = None
+            connection, pause = self._connect(address), _PAUSE
             try:
                 await self._begin(connection)
                 self._open.add(address)
-                life = _Life()
-                keeping = asyncio.ensure_future(self._keep(connection, life))
-                while True:
-                    await connection.read_response(push_request=True)
-                    life.seen = time.monotonic()
-            except _FAILURES as error:
-                self._note(address, error)
+                await self._listen(connection)
+            except ResponseError as error:
+                self._note_refusal(address, error)
+                pause = _LONG_PAUSE
+            except _FAILURES:
+                pass
+            except Exception:  # noqa: BLE001 - a bug must not end this for good
+                _log.exception("following changes of the store failed")
+                pause = _LONG_PAUSE
             finally:
-                if keeping is not None:
-                    keeping.cancel()
-                self._open.discard(address)
+                if address in self._open:
+                    self._open.discard(address)
+                    self._changed(None)
                 await connection.disconnect(nowait=True)
-                self._changed(None)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(pause)
 
     async def _begin(self, connection: Connection) -> None:
         async with asyncio.timeout(self._timeout):
@@ -119,16 +121,29 @@ class Tracking:
             await connection.read_response(push_request=True)
         self._changed(None)  # nobody has told of earlier changes
 
-    async def _keep(self, connection: Connection, life: _Life) -> None:
-        """Ask for a sign of life every second, and close a connection that gives none."""
-        while time.monotonic() - life.seen < _PAUSE + self._timeout:
-            with suppress(*_FAILURES):
-                await connection.send_command("PING", check_health=False)
-            await asyncio.sleep(_PAUSE)
-        await connection.disconnect(nowait=True)
+    async def _listen(self, connection: Connection) -> None:
+        """Return, or raise the failure, once the connection is lost or gives no sign of life."""
+        life = _Life()
+        reading = asyncio.ensure_future(self._read(connection, life))
+        try:
+            while not reading.done() and time.monotonic() - life.seen < _PAUSE + self._timeout:
+                with suppress(*_FAILURES):
+                    if connection.is_connected:  # otherwise it would connect again, untracked
+                        await connection.send_command("PING", check_health=False)
+                await asyncio.wait([reading], timeout=_PAUSE)
+            if reading.done():
+                await reading
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
 
-    def _note(self, address: Address, error: BaseException) -> None:
-        if isinstance(error, ResponseError) and not self._refused:
+    async def _read(self, connection: Connection, life: _Life) -> None:
+        while True:
+            await connection.read_response(push_request=True)
+            life.seen = time.monotonic()
+
+    def _note_refusal(self, address: Address, error: ResponseError) -> None:
+        if not self._refused:
             self._refused = True
             _log.warning(
                 "the store at %s:%d does not tell of changes, so near caches show those of other "

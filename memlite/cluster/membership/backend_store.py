@@ -5,7 +5,7 @@ from typing import Final, cast
 from memlite.backends import Backend
 from memlite.backends.record import Record
 from memlite.cluster.membership.store import Conflict, Stored, StoreUnavailableError
-from memlite.core.errors import OutOfMemoryError, StorageError, VersionConflict
+from memlite.core.errors import OutOfMemoryError, StartError, StorageError, VersionConflict
 
 __all__ = ["BackendStore"]
 
@@ -15,12 +15,20 @@ class BackendStore:
 
     Args:
         backend: a backend whose items survive, and which several processes can share.
+        flag: the option it was given to, for messages.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, flag: str = "--join") -> None:
         self._backend: Final = backend
-        self.open = backend.open
+        self._flag: Final = flag
         self.close = backend.close
+
+    async def open(self) -> None:
+        """Connect to the store."""
+        try:
+            await self._backend.open()
+        except StartError as error:
+            raise StartError(str(error).replace("--backend", self._flag, 1)) from None
 
     async def read(self, name: str) -> Stored | None:
         """Return an object, or None."""

@@ -41,6 +41,6 @@ def _backend(url: str, flag: str) -> Store:
     from memlite.cluster.membership.backend_store import BackendStore
 
     try:
-        return BackendStore(make_backend(parse_url(url), Context()))
+        return BackendStore(make_backend(parse_url(url), Context()), flag)
     except ConfigError as error:
         raise ConfigError(str(error).replace("--backend", flag, 1)) from None

@@ -1,7 +1,9 @@
 """Near caches of several servers on one store, which tells them of each other's changes."""
 
+import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,6 +15,7 @@ from memlite.backends.nearcache import NearCache
 from memlite.backends.registry import Context, parse_url
 from memlite.backends.valkey import make
 from memlite.core.clock import Clock
+from memlite.core.errors import StorageError
 from tests.support.stores import Store, cluster, move_slot, store
 from tests.support.waiting import eventually
 
@@ -81,6 +84,35 @@ async def test_a_flush_by_another_server_is_shown() -> None:
             await first.put(Record(b"k", b"1"))
             assert await shows(second, b"k", b"1")
             await first.flush()
+            assert await shows(second, b"k", None)
+
+
+async def test_a_delayed_flush_by_another_server_is_shown_when_it_is_due() -> None:
+    with store() as one:
+        async with near(one) as first, near(one) as second:
+            await tracked(first, second)
+            await first.put(Record(b"k", b"1"))
+            assert await shows(second, b"k", b"1")
+            await first.flush(time.time() + 1)
+            # The server calls it once a second.
+            while await shown(second, b"k"):
+                second.tick()
+                await eventually(lambda: False, 0.05)
+
+
+async def test_a_flush_that_no_replica_confirms_is_shown() -> None:
+    """It was made, although the client gets an error."""
+    with store() as one:
+        async with near(one) as first, near(one, "wait=1&wait_timeout=0.2") as second:
+            await tracked(first, second)
+            await first.put(Record(b"k", b"1"))
+            assert await shows(second, b"k", b"1")
+            flushing = asyncio.ensure_future(second.flush())
+            while not flushing.done():
+                await shown(second, b"k")
+                await asyncio.sleep(0)
+            with pytest.raises(StorageError, match="the change was made"):
+                await flushing
             assert await shows(second, b"k", None)
 
 
@@ -155,6 +187,8 @@ async def test_a_user_who_may_not_track(
         await backend.put(Record(b"k", b"1"))
         assert await shown(backend, b"k") == b"1"
         assert backend.stats()["servers_tracked"] == 0
+        # Nothing is forgotten because of that.
+        assert backend.stats()["near_invalidations"] == 0
         await backend.close()
 
 
