@@ -9,7 +9,7 @@ from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.record import Record, Versioned
 from memlite.core.clock import Clock
-from memlite.core.errors import MemliteError, StorageError, VersionConflict
+from memlite.core.errors import MemliteError, StorageError, UnconfirmedError, VersionConflict
 from memlite.memory.eviction import cost
 from memlite.memory.item import FullItem, Item, key_of
 
@@ -22,6 +22,8 @@ _log = logging.getLogger("memlite")
 _OVERDUE_SECONDS = 5.0
 _CLOSE_SECONDS = 15.0
 _RETRY_SECONDS = 0.5
+# Seconds between two warnings of changes that replicas have not confirmed.
+_WARNING_SECONDS = 60.0
 _AT_ONCE = 64
 
 # What a write returned: the new version for put.
@@ -59,6 +61,9 @@ class WriteBack(Backend):
     that lasts for some seconds, for one key or for all of them, or if more than `limit` bytes are
     held, sets go straight to the backend and clients see its errors.
 
+    An item that was stored, but that too few replicas have confirmed, counts as stored: storing it
+    again could undo what others have stored since.
+
     Args:
         inner: the slow backend.
         limit: bytes of memory for the held items.
@@ -85,6 +90,7 @@ class WriteBack(Backend):
         self._failing_since = 0.0
         self._flush_at = 0.0
         self._coalesced = self._failed = 0
+        self._warn_from = 0.0
 
     async def open(self) -> None:
         """Open the inner backend."""
@@ -255,7 +261,11 @@ class WriteBack(Backend):
         """Flush the inner backend and the held items, now or at the unix time `at`."""
         async with self._flush_turn:
             if at:
-                await self.inner.flush(at)
+                try:
+                    await self.inner.flush(at)
+                except UnconfirmedError:
+                    self._flush_at = at
+                    raise
                 self._flush_at = at
                 return
             self._may_store.clear()
@@ -263,11 +273,19 @@ class WriteBack(Backend):
                 if self._stores:
                     await asyncio.wait([task for _, task in self._stores.values()])
                 before = dict(self._held)
-                await self.inner.flush()
-                self._flush_at = 0.0
-                self._forget(key for key, held in before.items() if self._held.get(key) is held)
+                try:
+                    await self.inner.flush()
+                except UnconfirmedError:
+                    self._flushed(before)
+                    raise
+                self._flushed(before)
             finally:
                 self._may_store.set()
+
+    def _flushed(self, before: Mapping[bytes, _Held]) -> None:
+        """Forget what was held before a flush."""
+        self._flush_at = 0.0
+        self._forget([key for key, held in before.items() if self._held.get(key) is held])
 
     def _drop_if_flushed(self) -> None:
         if self._flush_at and self._flush_at <= self._clock.now():
@@ -354,24 +372,29 @@ class WriteBack(Backend):
         self, key: bytes, held: _Held, change: Callable[[], Awaitable[_Result]] | None
     ) -> _Result | MemliteError:
         """Return the result of the write, or its error: nobody may be waiting for it."""
-        result: _Result | MemliteError
+        result: _Result = 0
+        failure: MemliteError | None = None
         try:
             if change is None:
                 result = await self._store_held(key, held)
             else:
                 result = await change()
                 self._drop_if_flushed()
-        except MemliteError as failure:
-            result = failure
-        except Exception as failure:  # noqa: BLE001 - a bug in the backend; the item is kept
+        except UnconfirmedError as error:
+            if change is None:  # the client's command is over
+                self._note_unconfirmed(error)
+            else:
+                result = error
+        except MemliteError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - a bug in the backend; the item is kept
             _log.exception("storing a held item failed")
-            result = StorageError("internal error")
-            result.__cause__ = failure
+            failure = StorageError("internal error")
+            failure.__cause__ = error
         finally:
             del self._stores[key]
-        failed = isinstance(result, MemliteError)
-        if isinstance(result, MemliteError):
-            self._note_failure(result)
+        if failure is not None:
+            self._note_failure(failure)
             held.failing_since = held.failing_since or self._clock.now()
         else:
             self._failing_since = 0.0
@@ -381,13 +404,13 @@ class WriteBack(Backend):
         newer = self._held.get(key)
         if newer is not None:
             newer.failing_since = held.failing_since
-        elif failed and not held.flushed:
+        elif failure is not None and not held.flushed:
             held.due = self._clock.now() + _RETRY_SECONDS
             self._held[key] = held
             self._something_held.set()
-            return result
+            return failure
         self._bytes -= held.cost
-        return result
+        return result if failure is None else failure
 
     async def _store_held(self, key: bytes, held: _Held) -> int:
         record = record_of(key, held)
@@ -404,6 +427,12 @@ class WriteBack(Backend):
         if not self._failing_since:
             self._failing_since = self._clock.now()
             _log.warning("held items cannot be stored: %s", error)
+
+    def _note_unconfirmed(self, error: UnconfirmedError) -> None:
+        now = self._clock.now()
+        if now >= self._warn_from:
+            self._warn_from = now + _WARNING_SECONDS
+            _log.warning("a held item was stored, but may be lost: %s", error)
 
     # Housekeeping
 

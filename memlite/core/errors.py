@@ -15,6 +15,7 @@ __all__ = [
     "Shortage",
     "StartError",
     "StorageError",
+    "UnconfirmedError",
     "VersionConflict",
 ]
 
@@ -73,6 +74,13 @@ class StorageError(CommandError):
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split()))
+
+
+class UnconfirmedError(StorageError):
+    """A change was made, but it is not known to be safe: too few replicas have confirmed it.
+
+    Whoever may repeat a change that has failed must not repeat this one.
+    """
 
 
 class VersionConflict(MemliteError):  # noqa: N818 - expected in normal operation

@@ -26,11 +26,10 @@ from memlite.backends.valkey.node import (
     Node,
     NotSentError,
     Reply,
-    UnconfirmedError,
 )
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
-from memlite.core.errors import OutOfMemoryError, StorageError
+from memlite.core.errors import OutOfMemoryError, StorageError, UnconfirmedError
 
 __all__ = ["LOST", "Commands"]
 
@@ -110,6 +109,7 @@ class Commands:
 
         Raises:
             OutOfMemoryError: the store has no room.
+            UnconfirmedError: too few replicas have confirmed the change.
             StorageError: as for `read`.
         """
         await self.turns.take(call)
@@ -142,13 +142,13 @@ class Commands:
         """Note that a change was carried out whose reply is lost.
 
         Raises:
-            StorageError: the reply would have told that replicas have it.
+            UnconfirmedError: the reply would have told that replicas have it.
         """
         call.uncertain = False
         if self.confirmed:
-            self.counts["unconfirmed"] += 1
-            raise call.error(
-                f"the change was made, but it is unknown whether replicas have it ({call.trouble})"
+            raise self._unconfirmed(
+                call,
+                f"the change was made, but it is unknown whether replicas have it ({call.trouble})",
             )
         self.counts["lost_acknowledgements"] += 1
 
@@ -226,8 +226,7 @@ class Commands:
             outcome = "ok"
             return reply
         except UnconfirmedError as error:
-            self.counts["unconfirmed"] += 1
-            raise call.error(str(error)) from None
+            raise self._unconfirmed(call, str(error)) from None
         except NotSentError as error:
             self.counts["failures"] += 1
             self._topology.suspect()
@@ -240,6 +239,10 @@ class Commands:
         finally:
             if self.record is not None:
                 self.record(str(arguments[0]).lower(), outcome, perf_counter_ns() - began)
+
+    def _unconfirmed(self, call: Call, text: str) -> UnconfirmedError:
+        self.counts["unconfirmed"] += 1
+        return UnconfirmedError(str(call.error(text)))
 
     def _redirected(self, error: AskError, node: Node | None) -> Node:
         self.counts["redirections"] += 1

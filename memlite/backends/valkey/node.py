@@ -18,6 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from memlite.backends.remote.breaker import Breaker
 from memlite.backends.remote.call import TimeLimits
+from memlite.core.errors import UnconfirmedError
 
 __all__ = [
     "Address",
@@ -26,7 +27,6 @@ __all__ = [
     "Node",
     "NotSentError",
     "Reply",
-    "UnconfirmedError",
 ]
 
 Address = tuple[str, int]
@@ -50,10 +50,6 @@ class NotSentError(Exception):
 
 class LostError(Exception):
     """A command was sent, and there was no reply: it may have been carried out, or may yet be."""
-
-
-class UnconfirmedError(Exception):
-    """A change was carried out, but too few replicas have confirmed it in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
 from memlite.backends import Record
 from memlite.backends.registry import Context, parse_url
 from memlite.backends.valkey import make
-from memlite.core.errors import StorageError, VersionConflict
+from memlite.core.errors import StorageError, UnconfirmedError, VersionConflict
 from tests.support.stores import (
     MASTER,
     Store,
@@ -213,7 +213,7 @@ async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None
                 backend.delete(b"k"),
                 backend.flush(),
             ):
-                with pytest.raises(StorageError, match=f"^{text}$"):
+                with pytest.raises(UnconfirmedError, match=f"^{text}$"):
                     await change
             assert await backend.get(b"k") is None
             assert backend.stats()["unconfirmed"] >= 4

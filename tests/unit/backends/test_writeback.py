@@ -6,7 +6,7 @@ import pytest
 
 from memlite.backends import UNKNOWN, Record
 from memlite.backends.writeback import WriteBack
-from memlite.core.errors import StorageError, VersionConflict
+from memlite.core.errors import StorageError, UnconfirmedError, VersionConflict
 from tests.unit.backends.slow_backend import START, SlowBackend, settle
 
 
@@ -404,3 +404,55 @@ async def test_what_was_held_outlives_an_outage(slow, held):
     slow.failing = False
     await let_it_write(slow, held)
     assert {key: await slow.value(key) for key in acknowledged} == acknowledged
+
+
+@pytest.fixture
+def unconfirmed(slow):
+    """Let the backend carry out all changes, and say that no replica has confirmed them."""
+    inner = slow.inner
+
+    def carried_out(change):
+        async def carry_out(*arguments):
+            await change(*arguments)
+            raise UnconfirmedError("the change was made, but 0 of 1 replicas have confirmed it")
+
+        return carry_out
+
+    for name in ("put", "delete", "flush"):
+        setattr(inner, name, carried_out(getattr(inner, name)))
+    return inner
+
+
+async def test_what_no_replica_has_confirmed_is_not_stored_again(slow, held, unconfirmed, caplog):
+    for value in (b"1", b"2"):
+        await put(held, value)
+        await let_it_write(slow, held)
+        with pytest.raises(UnconfirmedError):
+            await slow.store(b"key", b"of another server")
+        slow.seconds += 2
+    assert slow.calls["put"] == 2
+    assert await slow.value(b"key") == b"of another server"
+    assert held.stats()["write_back_bytes"] == held.stats()["write_back_failures"] == 0
+    assert sum("may be lost: the change was made" in one for one in caplog.messages) == 1
+
+
+async def test_commands_get_no_error_of_what_was_held_before_them(slow, held, unconfirmed):
+    await put(held, b"1")
+    found = await held.get(b"key")
+    assert found.value == b"1"
+    await put(held, b"2")
+    with pytest.raises(VersionConflict):
+        await held.put(Record(b"key", b"3"), found)
+    assert await slow.value(b"key") == b"2"
+
+
+@pytest.mark.parametrize("change", ["delete", "flush"])
+async def test_what_an_unconfirmed_change_has_removed_stays_removed(
+    slow, held, unconfirmed, change
+):
+    await put(held, b"1")
+    with pytest.raises(UnconfirmedError):
+        await (held.delete(b"key") if change == "delete" else held.flush())
+    await let_it_write(slow, held)
+    assert await slow.value(b"key") is None
+    assert held.stats()["write_back_bytes"] == 0
