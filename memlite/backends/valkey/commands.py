@@ -242,6 +242,7 @@ class Commands:
 
     def _unconfirmed(self, call: Call, text: str) -> UnconfirmedError:
         self.counts["unconfirmed"] += 1
+        call.uncertain = False  # it was made, whatever became of earlier attempts
         return UnconfirmedError(str(call.error(text)))
 
     def _redirected(self, error: AskError, node: Node | None) -> Node:

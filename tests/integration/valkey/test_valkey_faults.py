@@ -13,7 +13,7 @@ from memlite.backends.registry import Context, parse_url
 from memlite.backends.valkey import make
 from memlite.backends.valkey.codec import VERSION_AT
 from memlite.backends.valkey.scripts import REPLACE
-from memlite.core.errors import StorageError, VersionConflict
+from memlite.core.errors import StorageError, UnconfirmedError, VersionConflict
 from tests.support.servers import running
 from tests.support.stores import cluster, move_slot, store
 from tests.support.waiting import eventually, wait_until
@@ -171,6 +171,24 @@ async def test_what_cannot_be_found_out_is_said_to_be_uncertain():
             with pytest.raises(StorageError, match="may have been made or not"):
                 await change
             assert (await other.get(b"k")).value == b"3"
+
+
+async def test_a_change_that_was_made_in_the_end_is_not_said_to_be_uncertain():
+    with store() as one:
+        options = "?timeout=10&deadline=40&wait=1&wait_timeout=0.1"
+        async with opened(one.port, options) as backend:
+            with pytest.raises(UnconfirmedError):  # there is no replica
+                await backend.put(Record(b"k", b"1"))
+            found = await backend.get(b"k")
+            assert one.ask("CLIENT", "PAUSE", 60_000, "WRITE") == b"+OK\r\n"
+            changing = asyncio.ensure_future(backend.put(Record(b"k", b"2"), found))
+            assert await eventually(lambda: b"blocked_clients:1\r" in one.ask("INFO", "clients"))
+            one.ask("CLIENT", "KILL", "TYPE", "normal")  # and what they have asked for is lost
+            assert await eventually(lambda: backend.stats()["failures"] > 0)
+            assert one.ask("CLIENT", "UNPAUSE") == b"+OK\r\n"
+            with pytest.raises(UnconfirmedError, match=r"a failover may undo it$"):
+                await changing
+            assert (await backend.get(b"k")).value == b"2"
 
 
 async def test_a_late_attempt_changes_nothing():
