@@ -35,7 +35,7 @@ Reply = object
 
 Arguments = tuple[bytes | str | int, ...]
 
-# Connections to a server, and from how many commands that wait another one is used.
+# Connections to a server for each queue, and from how many commands that wait another one is used.
 _CONNECTIONS = 4
 _ANOTHER_FROM = 32
 _AT_ONCE = 64
@@ -78,15 +78,27 @@ class Confirmation:
 
 
 class _Request:
-    __slots__ = ("arguments", "asking", "change", "reply")
+    __slots__ = ("arguments", "asking", "reply")
 
-    def __init__(
-        self, arguments: Arguments, reply: asyncio.Future[Reply], asking: bool, change: bool
-    ) -> None:
+    def __init__(self, arguments: Arguments, reply: asyncio.Future[Reply], asking: bool) -> None:
         self.arguments = arguments
         self.reply = reply
         self.asking = asking
-        self.change = change
+
+
+class _Queue:
+    """Commands that wait, and the tasks that send them, each over a connection of its own.
+
+    Args:
+        confirmation: what each batch waits for.
+    """
+
+    __slots__ = ("confirmation", "lanes", "waiting")
+
+    def __init__(self, confirmation: Confirmation | None = None) -> None:
+        self.confirmation = confirmation
+        self.waiting: deque[_Request] = deque()
+        self.lanes: set[asyncio.Task[None]] = set()
 
 
 class Node:
@@ -96,7 +108,7 @@ class Node:
         address: host and port.
         connect: makes a connection, which is not connected yet.
         limits: ends batches that take too long.
-        timeout: seconds for a batch, and for connecting.
+        timeout: seconds for a batch, connecting included, and without what it waits for replicas.
         confirmation: what changes wait for; None for nothing.
         only_master: whether a server that is a replica is not used; one of a cluster says so
             itself.
@@ -121,11 +133,11 @@ class Node:
         self._connect = connect
         self._limits = limits
         self._timeout = timeout
-        self._confirmation = confirmation
         self._only_master = only_master
-        self._waiting: deque[_Request] = deque()
+        self._reads = self._changes = _Queue()
+        if confirmation is not None:
+            self._changes = _Queue(confirmation)  # or reads would wait for replicas, too
         self._free: list[tuple[Connection, float]] = []
-        self._lanes: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._closed = False
 
@@ -147,33 +159,38 @@ class Node:
         if self._closed:  # another server has taken over since the caller looked
             reply.set_exception(NotSentError("it is not used any more"))
             return reply
-        self._waiting.append(_Request(arguments, reply, asking, change))
-        lanes = len(self._lanes)
-        if not lanes or (lanes < _CONNECTIONS and len(self._waiting) >= _ANOTHER_FROM * lanes):
+        queue = self._changes if change else self._reads
+        queue.waiting.append(_Request(arguments, reply, asking))
+        lanes = len(queue.lanes)
+        if not lanes or (lanes < _CONNECTIONS and len(queue.waiting) >= _ANOTHER_FROM * lanes):
             connection, used = self._free.pop() if self._free else (self._connect(), 0.0)
-            self._lanes.add(self._loop.create_task(self._run(connection, used)))
+            queue.lanes.add(self._loop.create_task(self._run(queue, connection, used)))
         return reply
 
     async def close(self) -> None:
         """Close all connections; commands in progress are lost, and further ones not sent."""
         self._closed = True
-        for lane in list(self._lanes):
+        lanes = self._reads.lanes | self._changes.lanes
+        for lane in lanes:
             lane.cancel()
-        if self._lanes:
-            await asyncio.wait(list(self._lanes))
-        self._end(list(self._waiting), NotSentError("closed"))
-        self._waiting.clear()
+        if lanes:
+            await asyncio.wait(lanes)
+        for queue in (self._reads, self._changes):
+            self._end(list(queue.waiting), NotSentError("closed"))
+            queue.waiting.clear()
         for connection, _ in self._free:
             await connection.disconnect(nowait=True)
         self._free.clear()
 
-    async def _run(self, connection: Connection, used: float) -> None:
+    async def _run(self, queue: _Queue, connection: Connection, used: float) -> None:
         """Send what waits, until nothing does."""
+        waiting, confirmation = queue.waiting, queue.confirmation
         try:
-            while self._waiting:
-                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _AT_ONCE))]
+            while waiting:
+                batch = [waiting.popleft() for _ in range(min(len(waiting), _AT_ONCE))]
                 try:
-                    await self._exchange(connection, batch, monotonic() - used > _IDLE)
+                    idle = monotonic() - used > _IDLE
+                    await self._exchange(connection, batch, confirmation, idle)
                 finally:
                     self._end(batch, LostError("closed"))
                 used = monotonic()
@@ -181,12 +198,16 @@ class Node:
             # At once, and not by a callback: what is sent meanwhile would start no other lane.
             lane = asyncio.current_task()
             assert lane is not None  # noqa: S101 - for the type checker
-            self._lanes.discard(lane)
+            queue.lanes.discard(lane)
             if connection.is_connected:
                 self._free.append((connection, used))
 
     async def _exchange(
-        self, connection: Connection, batch: Sequence[_Request], idle: bool
+        self,
+        connection: Connection,
+        batch: Sequence[_Request],
+        confirmation: Confirmation | None,
+        idle: bool,
     ) -> None:
         due = monotonic() + self._timeout
         try:
@@ -196,8 +217,10 @@ class Node:
             self.breaker.failed()
             self._end(batch, NotSentError(f"cannot connect: {_reason(error)}"))
             return
+        if confirmation:
+            due += confirmation.seconds  # replicas that are missing do not make the server dead
         try:
-            await self._limits.run(self._talk(connection, batch), due)
+            await self._limits.run(self._talk(connection, batch, confirmation), due)
         except _FAILURES as error:
             await connection.disconnect(nowait=True)
             self.breaker.failed()
@@ -224,18 +247,20 @@ class Node:
         if role[0] != b"master":
             raise NoConnectionError("it is not the master any more")
 
-    async def _talk(self, connection: Connection, batch: Sequence[_Request]) -> None:
+    async def _talk(
+        self,
+        connection: Connection,
+        batch: Sequence[_Request],
+        confirmation: Confirmation | None,
+    ) -> None:
         commands: list[Arguments] = []
         for request in batch:
             if request.asking:
                 commands.append(("ASKING",))
             commands.append(request.arguments)
-        confirmation = self._confirmation
-        unconfirmed: list[tuple[_Request, Reply]] = []
-        if confirmation and any(request.change for request in batch):
+        if confirmation:
             commands.append(confirmation.arguments)
-        else:
-            confirmation = None
+        replies: list[Reply] = []
         await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         for request in batch:
             if request.asking:
@@ -245,13 +270,13 @@ class Node:
                 reply = await connection.read_response()
             except ResponseError as error:
                 reply = error
-            if confirmation and request.change:
-                unconfirmed.append((request, reply))
+            if confirmation:
+                replies.append(reply)
             elif not request.reply.done():
                 request.reply.set_result(reply)
         if confirmation:
             replicas = await connection.read_response()
-            for request, reply in unconfirmed:
+            for request, reply in zip(batch, replies, strict=True):
                 if request.reply.done():
                     continue
                 # Nothing was changed if it was refused, or its condition did not hold.

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,11 @@ pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
 
 from memlite.backends import Record
 from memlite.backends.registry import Context, parse_url
+from memlite.backends.remote.call import TimeLimits
 from memlite.backends.valkey import make
+from memlite.backends.valkey.connections import connection_of
+from memlite.backends.valkey.node import Confirmation, Node
+from memlite.backends.valkey.options import parse_options
 from memlite.core.errors import StorageError, UnconfirmedError, VersionConflict
 from tests.support.stores import (
     MASTER,
@@ -222,6 +227,34 @@ async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None
                 await backend.put(Record(b"k", b"2"), found)
             replica.resume()
             await confirmed(backend, Record(b"k", b"4"))
+
+
+async def test_reads_do_not_wait_for_replicas() -> None:
+    with with_replica() as (master, replica):
+        options = "wait=1&wait_timeout=20&timeout=30&deadline=60"
+        async with opened(at(master), options) as backend:
+            await confirmed(backend, Record(b"k", b"1"))
+            replica.pause()
+            before = master.ask("GET", "p:k")
+            changing = asyncio.ensure_future(backend.put(Record(b"k", b"2")))
+            assert await eventually(lambda: master.ask("GET", "p:k") != before)
+            assert (await backend.get(b"k")).value == b"2"
+            assert not changing.done()
+            replica.resume()
+            await changing
+
+
+async def test_replicas_that_are_missing_do_not_make_the_master_look_dead() -> None:
+    """Even if the time for them is more than that for the master."""
+    with store() as one:
+        options = parse_options(parse_url(f"valkey://127.0.0.1:{one.port}/p"))
+        address = "127.0.0.1", one.port
+        connect = partial(connection_of, options, address)
+        node = Node(address, connect, TimeLimits(), 2.0, confirmation=Confirmation(1, 3.0))
+        with pytest.raises(UnconfirmedError, match="0 of 1 replicas"):
+            await node.send(("SET", "k", "1"), change=True)
+        assert not node.breaker.recent_failures
+        await node.close()
 
 
 async def test_a_lost_reply_is_no_confirmation() -> None:
