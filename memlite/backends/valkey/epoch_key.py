@@ -4,7 +4,7 @@ from memlite.backends.remote.call import Call
 from memlite.backends.remote.epoch import Content
 from memlite.backends.valkey.commands import LOST, Commands
 from memlite.backends.valkey.scripts import REPLACE
-from memlite.core.errors import StorageError
+from memlite.core.errors import StorageError, UnconfirmedError
 
 __all__ = ["EpochKey"]
 
@@ -48,7 +48,36 @@ class EpochKey:
                 raise call.error(call.trouble)
             await call.pause()
             return b""
-        return text if reply == 1 else b""
+        if reply == 1:
+            return text
+        if self._commands.confirmed:
+            await self._confirm(call)
+        return b""
+
+    async def _confirm(self, call: Call) -> None:
+        """See that replicas have the content that another server has written meanwhile.
+
+        Its flush may be taken for this server's, and be acknowledged; that it did not reach the
+        replicas is only known to the other server.
+
+        Raises:
+            StorageError: they do not have it, or it is unknown.
+        """
+        while content := await self.read(call, None):
+            if not content.text:
+                return
+            same = content.text, content.text
+            try:
+                reply = await self._commands.run(call, REPLACE, self._name, 0, -1, *same)
+            except UnconfirmedError:
+                raise call.error(
+                    "another server was faster, and too few replicas have confirmed its flush"
+                ) from None
+            if reply is LOST:
+                raise call.error(call.trouble)
+            if reply == 1:
+                return
+            await call.pause_after_race()
 
     def not_ours(self) -> StorageError:
         """Return the error for a key that is not memlite's."""

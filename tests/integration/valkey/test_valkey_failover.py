@@ -229,6 +229,31 @@ async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None
             await confirmed(backend, Record(b"k", b"4"))
 
 
+async def test_a_flush_of_another_server_counts_only_if_replicas_have_it() -> None:
+    with with_replica() as (master, replica):
+        options = "wait=1&wait_timeout=0.5&timeout=5"
+        async with opened(at(master), options) as backend:
+            await confirmed(backend, Record(b"k", b"1"))
+            register = backend._epoch._register
+            write = register.write
+
+            async def write_later(call, text: bytes, expect: object) -> object:
+                master.ask("SET", "p/epoch", text)
+                return await write(call, text, expect)
+
+            register.write = write_later
+            replica.pause()
+            with pytest.raises(StorageError, match=r"too few replicas have confirmed its flush$"):
+                await backend.flush()
+            replica.resume()
+            while True:
+                with contextlib.suppress(StorageError):
+                    await backend.flush()
+                    break
+            found = await backend.get(b"k")
+            assert 0 < found.expires < 2
+
+
 async def test_reads_do_not_wait_for_replicas() -> None:
     with with_replica() as (master, replica):
         options = "wait=1&wait_timeout=20&timeout=30&deadline=60"
