@@ -9,13 +9,15 @@ __all__ = ["Guard"]
 _HEAD_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 90.0
 _UNREAD_SECONDS: Final = 10.0
+_MOST_AHEAD: Final = 64 * 1024
 
 
 class Guard(asyncio.Protocol):
     """Passes a connection on to aiohttp, and knows whether it is overdue.
 
     aiohttp limits the size of what it is sent, but neither how slowly a request arrives nor how
-    slowly a reply is read.
+    slowly a reply is read. How much it keeps of what is sent before a reply is complete depends on
+    its version, so that is limited here.
 
     Args:
         inner: aiohttp's protocol.
@@ -40,11 +42,13 @@ class Guard(asyncio.Protocol):
         self._served = False
         self._since = self._read = clock()
         self._arriving = False
+        self._ahead = 0
 
     def began(self) -> None:
         """Note that a request has arrived as a whole."""
         self.answering += 1
         self._arriving = False
+        self._ahead = 0
 
     def ended(self) -> None:
         """Note that its reply was handed over."""
@@ -85,8 +89,13 @@ class Guard(asyncio.Protocol):
         self._closed(self)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what has arrived."""
-        if not self._arriving and not self.answering:
+        """Pass on what has arrived; too much of it during a reply ends the connection."""
+        if self.answering:
+            self._ahead += len(data)
+            if self._ahead > _MOST_AHEAD:
+                self.abort()
+                return
+        elif not self._arriving:
             self._arriving = True
             self._since = self._clock()
         self.inner.data_received(data)

@@ -105,6 +105,23 @@ def test_who_does_not_read_is_overdue(parts: Parts) -> None:
     assert overdue_after(guard, clock, 1)
 
 
+def test_who_sends_much_before_a_reply_is_complete_is_disconnected(parts: Parts) -> None:
+    guard, _, transport, _ = parts
+    inner = guard.inner
+    assert isinstance(inner, Inner)
+    for _ in range(3):  # between replies it counts anew
+        guard.began()
+        for _ in range(64):
+            guard.data_received(bytes(1024))
+        guard.ended()
+    assert not transport.aborted
+    guard.began()
+    guard.data_received(bytes(64 * 1024))
+    guard.data_received(b"x")
+    assert transport.aborted
+    assert len(inner.received) == 4 * 64 * 1024
+
+
 def test_what_it_passes_on(parts: Parts) -> None:
     guard, _, transport, closed = parts
     inner = guard.inner
