@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from memlite.server.http.guard import Guard
@@ -14,7 +15,7 @@ _log = logging.getLogger("memlite")
 __all__ = ["MOST_CONNECTIONS", "Door", "HttpListener"]
 
 MOST_CONNECTIONS: Final = 64
-"""How many connections there may be to the HTTP port; further ones are closed at once."""
+"""How many connections there may be to the HTTP port; further ones take the place of idle ones."""
 
 _HANDSHAKE_SECONDS: Final = 5.0
 _ACCEPT_AT_ONCE: Final = 16
@@ -47,7 +48,8 @@ class Door:
         protocol: makes aiohttp's protocol.
 
     Attributes:
-        refused: how many connections were closed at once.
+        refused: how many connections were closed at once, as all others were being answered.
+        displaced: how many idle ones were closed to let others in.
     """
 
     def __init__(
@@ -60,11 +62,11 @@ class Door:
         self._context = context
         self._protocol = protocol
         self._guards: dict[asyncio.Protocol, Guard] = {}
-        self._entering: set[asyncio.Task[None]] = set()
+        self._entering: dict[Guard, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._open = False
-        self.refused = 0
+        self.refused = self.displaced = 0
 
     def open(self) -> None:
         """Accept connections from now on."""
@@ -82,7 +84,7 @@ class Door:
         for listener in self._listeners:
             if listener.sock.fileno() >= 0:
                 self._loop.remove_reader(listener.sock)
-        for task in self._entering:
+        for task in self._entering.values():
             task.cancel()
         for guard in list(self._guards.values()):
             guard.abort()
@@ -106,7 +108,7 @@ class Door:
                 self._loop.remove_reader(listener.sock)
                 self._loop.call_later(_PAUSE_SECONDS, self._listen, listener)
                 return
-            if len(self._guards) >= MOST_CONNECTIONS:
+            if len(self._guards) >= MOST_CONNECTIONS and not self._displace():
                 self.refused += 1
                 sock.close()
                 continue
@@ -114,8 +116,26 @@ class Door:
             inner = self._protocol()
             guard = self._guards[inner] = Guard(inner, self._loop.time, self._forget)
             task = self._loop.create_task(self._enter(guard, sock, listener.tls))
-            self._entering.add(task)
-            task.add_done_callback(self._entering.discard)
+            self._entering[guard] = task
+            task.add_done_callback(partial(self._entered, guard))
+
+    def _displace(self) -> bool:
+        """Close the connection that has been idle for the longest; return whether there is one.
+
+        Whoever has shown the token is only closed if all have. So strangers who hold connections
+        shut nobody out.
+        """
+        idle = [guard for guard in self._guards.values() if not guard.answering]
+        if not idle:
+            return False
+        guard = min(idle, key=lambda guard: (guard.trusted, guard.since))
+        self._forget(guard)  # its end is noticed later, and its place is free now
+        entering = self._entering.get(guard)
+        if entering is not None:
+            entering.cancel()
+        guard.abort()
+        self.displaced += 1
+        return True
 
     async def _enter(self, guard: Guard, sock: socket.socket, tls: str) -> None:
         try:
@@ -130,6 +150,9 @@ class Door:
             # Otherwise it is the peer's doing: it is gone, too slow, or speaks something else.
             if not isinstance(error, OSError):
                 raise
+
+    def _entered(self, guard: Guard, _task: "asyncio.Task[None]") -> None:
+        del self._entering[guard]
 
     def _forget(self, guard: Guard) -> None:
         self._guards.pop(guard.inner, None)

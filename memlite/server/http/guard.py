@@ -26,6 +26,8 @@ class Guard(asyncio.Protocol):
 
     Attributes:
         answering: how many requests are being answered.
+        trusted: whether a request came with the token.
+        since: when it began to wait for a request or for the rest of one.
     """
 
     def __init__(
@@ -36,11 +38,12 @@ class Guard(asyncio.Protocol):
     ) -> None:
         self.inner = inner
         self.answering = 0
+        self.trusted = False
         self._clock = clock
         self._closed = closed
         self._transport: asyncio.Transport | None = None
         self._served = False
-        self._since = self._read = clock()
+        self.since = self._read = clock()
         self._arriving = False
         self._ahead = 0
 
@@ -54,7 +57,7 @@ class Guard(asyncio.Protocol):
         """Note that its reply was handed over."""
         self.answering -= 1
         self._served = True
-        self._since = self._clock()
+        self.since = self._clock()
 
     def overdue(self) -> bool:
         """Return whether the peer is too slow; to be called every second or so."""
@@ -67,7 +70,7 @@ class Guard(asyncio.Protocol):
         if self.answering:
             return False
         waits_for_head = self._arriving or not self._served
-        return now - self._since > (_HEAD_SECONDS if waits_for_head else _IDLE_SECONDS)
+        return now - self.since > (_HEAD_SECONDS if waits_for_head else _IDLE_SECONDS)
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -79,7 +82,7 @@ class Guard(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no such class
-        self._since = self._read = self._clock()
+        self.since = self._read = self._clock()
         self.inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,7 +100,7 @@ class Guard(asyncio.Protocol):
                 return
         elif not self._arriving:
             self._arriving = True
-            self._since = self._clock()
+            self.since = self._clock()
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:

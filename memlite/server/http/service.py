@@ -76,6 +76,7 @@ class HttpService:
     ) -> None:
         self._listeners = listeners
         self._context = context
+        self._access = access
         self._sources = sources
         self._metrics = METRIC_SETS[metric_names]
         self._recorder = Recorder(sources.snapshot)
@@ -117,6 +118,8 @@ class HttpService:
         if guard is None:
             raise ConnectionResetError
         guard.began()
+        if self._access.has_token(request.headers.get("Authorization", "")):
+            guard.trusted = True
         try:
             return await self._site.answer(request)
         finally:
