@@ -77,6 +77,8 @@ class Lifecycle:
         backend: opened first and closed last; None if items are kept in memory only.
         reload: called on SIGHUP.
         services: started once sockets accept connections, stopped at the end.
+        opening: called before the backend is opened, which may take long. Services are stopped,
+            too, if the backend cannot be opened.
         backlog: connections that may wait to be accepted.
         owns_process: whether to handle the process's signals and the event loop's failures; False
             for a server in another program, which has its own handlers.
@@ -93,6 +95,7 @@ class Lifecycle:
         reload: Callable[[], None],
         services: Sequence[Service],
         backlog: int,
+        opening: Callable[[], None] = lambda: None,
         *,
         owns_process: bool,
     ) -> None:
@@ -104,6 +107,7 @@ class Lifecycle:
         self._backend = backend
         self._reload = reload
         self._services = services
+        self._opening = opening
         self._backlog = backlog
         self._owns_process = owns_process
         self._stop: asyncio.Future[float] | None = None
@@ -155,12 +159,24 @@ class Lifecycle:
         if self._backend is None:
             await self._serve(self._stop, ready, stopping, leave)
             return
-        await self._backend.open()
+        await self._open(self._backend)
         try:
             await self._serve(self._stop, ready, stopping, leave)
         finally:
             await self._scheduler.settle()
             await self._backend.close()
+
+    async def _open(self, backend: Backend) -> None:
+        try:
+            self._opening()
+            await backend.open()
+        except BaseException:
+            self._stop_services()
+            raise
+
+    def _stop_services(self) -> None:
+        for part in self._services:
+            part.stop()
 
     async def _serve(
         self,
@@ -204,8 +220,7 @@ class Lifecycle:
                 service.abort()
             raise
         finally:
-            for part in self._services:
-                part.stop()
+            self._stop_services()
 
     def _stop_accepting(self, servers: Sequence[asyncio.AbstractServer]) -> None:
         for listener, server in zip(self._listeners, servers, strict=False):

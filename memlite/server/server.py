@@ -362,6 +362,7 @@ class Server:
             reload=Reloader(readers).reload,
             services=services,
             backlog=self.config.listen_backlog,
+            opening=(lambda: None) if self.http is None else self.http.service.listen,
             owns_process=self._owns_process,
         )
 

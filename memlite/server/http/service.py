@@ -31,6 +31,7 @@ METRIC_SETS: Final[Mapping[str, tuple[Metric, ...]]] = {
 """By the value of ``--http-metric-names``."""
 
 _OPEN_PATHS: Final = frozenset(("/healthz", "/readyz"))
+_STARTING: Final = "starting"
 _LONGEST_LINE: Final = 2048
 _MOST_HEADERS: Final = 64
 _log = logging.getLogger("memlite.http")
@@ -90,9 +91,10 @@ class HttpService:
         }
         self._site = Site(pages, access, _OPEN_PATHS)
         self._door: Door | None = None
+        self._started = False
 
-    def start(self) -> None:
-        """Accept connections."""
+    def listen(self) -> None:
+        """Accept connections; until `start` only probes are answered, as nothing is known yet."""
         server = web.Server(
             self._serve,
             access_log=None,
@@ -104,8 +106,14 @@ class HttpService:
             auto_decompress=False,
         )
         self._door = Door(self._listeners, self._context, server)
-        self._recorder.start()
         self._door.open()
+
+    def start(self) -> None:
+        """Answer all requests; accept connections if that has not begun."""
+        self._recorder.start()
+        self._started = True
+        if self._door is None:
+            self.listen()
 
     def stop(self) -> None:
         """Close all connections."""
@@ -121,6 +129,8 @@ class HttpService:
         if self._access.has_token(request.headers.get("Authorization", "")):
             guard.trusted = True
         try:
+            if not self._started and request.path not in _OPEN_PATHS:
+                return text_reply(_STARTING, 503)
             return await self._site.answer(request)
         finally:
             guard.ended()
@@ -129,7 +139,7 @@ class HttpService:
         return text_reply("alive")
 
     async def _ready(self, request: web.BaseRequest) -> web.StreamResponse:
-        troubles = await self._sources.health.troubles()
+        troubles = await self._sources.health.troubles() if self._started else (_STARTING,)
         return json_reply({"ready": not troubles, "reasons": troubles}, 503 if troubles else 200)
 
     async def _scrape(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -21,7 +21,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 import memlite
 from memlite.backends.memory import MemoryBackend
-from memlite.core.errors import StorageError
+from memlite.core.errors import StartError, StorageError
 from memlite.server.http.door import MOST_CONNECTIONS
 from tests.support.certificates import Authority, client_context
 from tests.support.servers import RunningServer, running
@@ -358,6 +358,58 @@ async def test_a_store_that_is_unavailable() -> None:
         assert found["memlite_backend_up"] == found["memlite_ready"] == 0
         made[-1].state = "available"
         assert await ready() == (200, [])
+
+
+class Opening(MemoryBackend):
+    """A store that takes its time to open."""
+
+    may_open: asyncio.Event
+    fails = False
+
+    async def open(self):  # type: ignore[no-untyped-def]
+        await self.may_open.wait()
+        if self.fails:
+            raise StartError("not now")
+
+    def stats(self):  # type: ignore[no-untyped-def]
+        assert self.may_open.is_set(), "asked before it was open"
+        return {}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_probes_are_answered_while_the_store_opens(fails: bool) -> None:
+    made: list[Opening] = []
+
+    def make(context):  # type: ignore[no-untyped-def]
+        made.append(Opening(context))
+        made[-1].may_open, made[-1].fails = asyncio.Event(), fails
+        return made[-1]
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    entering = memlite.serve(backend=make, http=f"127.0.0.1:{port}")
+    task = asyncio.ensure_future(entering.__aenter__())
+
+    def answered() -> bool:
+        return wait_until(lambda: succeeds(port))
+
+    async def status(path: str) -> tuple[int, bytes]:
+        found, _, body = await asyncio.to_thread(ask, port, path)
+        return found, body
+
+    assert await asyncio.to_thread(answered)
+    assert await status("/readyz") == (503, b'{"ready":false,"reasons":["starting"]}')
+    assert await status("/metrics") == (503, b"starting\n")
+    made[-1].may_open.set()
+    if fails:
+        with pytest.raises(StartError, match="not now"):
+            await task
+        assert not await asyncio.to_thread(succeeds, port)
+        return
+    await task
+    assert await status("/readyz") == (200, b'{"ready":true,"reasons":[]}')
+    assert (await status("/metrics"))[0] == 200
+    await entering.__aexit__(None, None, None)
 
 
 # Without --http
