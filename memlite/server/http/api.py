@@ -8,8 +8,9 @@ import orjson
 from aiohttp import web
 
 from memlite.core.version import __version__
+from memlite.server.http.documents import Document
 from memlite.server.http.history import STEP_SECONDS, Recorder
-from memlite.server.http.site import HEADERS, Page, compressed, text_reply
+from memlite.server.http.site import HEADERS, Page, document_reply, text_reply
 from memlite.telemetry.points import FIGURES, Point
 from memlite.telemetry.snapshot import (
     DURATION_LIMITS,
@@ -43,6 +44,10 @@ class Api:
         self._recorder = recorder
         self._hot_keys = hot_keys
         self._shows_keys = shows_keys
+        self._now_of: Snapshot | None = None
+        self._now_made = Document(b"")
+        self._history_until: Point | None = None
+        self._history_made: asyncio.Task[Document] | None = None
 
     def pages(self) -> Mapping[str, Page]:
         """Return what is at which path."""
@@ -54,11 +59,17 @@ class Api:
 
     async def _now(self, request: web.BaseRequest) -> web.StreamResponse:
         self._recorder.look()
-        return compressed(request, self._present(), _JSON)
+        return document_reply(request, self._present(), _JSON)
 
     async def _history(self, request: web.BaseRequest) -> web.StreamResponse:
-        # In a thread: an hour takes some milliseconds, mostly in zlib, where others may run.
-        return await asyncio.to_thread(_history_of, request, list(self._recorder.history))
+        points = self._recorder.history
+        last = points[-1] if points else None
+        if self._history_made is None or self._history_until is not last:
+            # In a thread: an hour takes some milliseconds, mostly in zlib, where others may run.
+            making = asyncio.to_thread(_history_of, list(points))
+            self._history_made = asyncio.get_running_loop().create_task(making)
+            self._history_until = last
+        return document_reply(request, await asyncio.shield(self._history_made), _JSON)
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._recorder.followers >= MOST_STREAMS:
@@ -69,7 +80,7 @@ class Api:
             await response.prepare(request)
             await response.write(b"retry: 2000\n\n")
             while (event := await stream.get()) is not None:
-                data = self._present() if event == "now" else self._last_point()
+                data = self._present().plain if event == "now" else self._last_point()
                 await response.write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
         except (ConnectionError, asyncio.CancelledError):
             pass  # whoever looked is gone, or the server stops
@@ -80,7 +91,14 @@ class Api:
     def _last_point(self) -> bytes:
         return orjson.dumps(_as_json(self._recorder.history[-1]))
 
-    def _present(self) -> bytes:
+    def _present(self) -> Document:
+        """Return the last snapshot, made once for all who ask and all streams."""
+        if self._now_of is not self._recorder.snapshot:
+            self._now_of = self._recorder.snapshot
+            self._now_made = Document(self._describe())
+        return self._now_made
+
+    def _describe(self) -> bytes:
         """Return the present state as JSON."""
         recorder = self._recorder
         snapshot, latest = recorder.snapshot, recorder.latest
@@ -119,14 +137,17 @@ class Api:
         ]
 
 
-def _history_of(request: web.BaseRequest, points: list[Point]) -> web.Response:
+def _history_of(points: list[Point]) -> Document:
+    """Return the history, compressed as well."""
     found = {
         "step_seconds": STEP_SECONDS,
         "figures": FIGURES,
         "duration_limits_seconds": [limit / 1e9 for limit in DURATION_LIMITS],
         "points": [_as_json(one) for one in points],
     }
-    return compressed(request, orjson.dumps(found), _JSON)
+    document = Document(orjson.dumps(found))
+    _ = document.compressed  # while it is in a thread
+    return document
 
 
 def _as_json(one: Point) -> list[object]:

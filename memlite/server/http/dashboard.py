@@ -6,7 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from memlite.server.http.site import Page, compressed
+from memlite.server.http.documents import Document
+from memlite.server.http.site import Page, document_reply
 
 __all__ = ["dashboard"]
 
@@ -27,12 +28,13 @@ def dashboard() -> Mapping[str, Page]:
     """Return what is at which path; the files are read now."""
     folder = files("memlite.server.http") / "page"
     return {
-        path: _page((folder / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()
+        path: _page(Document((folder / name).read_bytes()), kind)
+        for path, (name, kind) in _FILES.items()
     }
 
 
-def _page(body: bytes, kind: str) -> Page:
+def _page(document: Document, kind: str) -> Page:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        return compressed(request, body, kind, {"Content-Security-Policy": _POLICY})
+        return document_reply(request, document, kind, {"Content-Security-Policy": _POLICY})
 
     return answer

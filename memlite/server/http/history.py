@@ -1,6 +1,7 @@
 """The last hour, in bounded memory, and what is happening now."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -22,6 +23,7 @@ class Recorder:
 
     Args:
         snapshot: returns the server's figures.
+        clock: returns seconds, never decreasing.
 
     Attributes:
         history: a point for every `STEP_SECONDS`, the oldest first.
@@ -29,8 +31,11 @@ class Recorder:
         snapshot: the last snapshot.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._take = snapshot
+        self._clock = clock
         self._streams: set[asyncio.Queue[str | None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._seconds = 0
@@ -41,6 +46,7 @@ class Recorder:
     def start(self) -> None:
         """Begin; the event loop is running."""
         self.snapshot = self._of_step = self._take()
+        self._taken = self._clock()
         self._loop = asyncio.get_running_loop()
         self._due = self._loop.time()
         self._wait()
@@ -72,9 +78,12 @@ class Recorder:
 
     def look(self) -> None:
         """Take a snapshot now, if the last one is not of this second."""
+        if self.latest is None or self._clock() - self._taken >= 1:
+            self._renew()
+
+    def _renew(self) -> None:
         now = self._take()
-        if self.latest is None or now.general.time - self.snapshot.general.time >= 1:
-            self.latest, self.snapshot = point(self.snapshot, now), now
+        self.latest, self.snapshot, self._taken = point(self.snapshot, now), now, self._clock()
 
     def _wait(self) -> None:
         self._due = max(self._due + 1, self._loop.time())
@@ -86,12 +95,11 @@ class Recorder:
         ends_step = self._seconds % STEP_SECONDS == 0
         if not ends_step and not self._streams:
             return
-        now = self._take()
-        self.latest, self.snapshot = point(self.snapshot, now), now
+        self._renew()
         self._tell("now")
         if ends_step:
-            self.history.append(point(self._of_step, now))
-            self._of_step = now
+            self.history.append(point(self._of_step, self.snapshot))
+            self._of_step = self.snapshot
             self._tell("point")
 
     def _tell(self, event: str) -> None:

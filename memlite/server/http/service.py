@@ -2,8 +2,10 @@
 
 import logging
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -11,10 +13,11 @@ from aiohttp import web
 from memlite.server.http.access import Access
 from memlite.server.http.api import Api
 from memlite.server.http.dashboard import dashboard
+from memlite.server.http.documents import Recent
 from memlite.server.http.door import Door, HttpListener
 from memlite.server.http.health import Health
 from memlite.server.http.history import Recorder
-from memlite.server.http.site import Page, Site, compressed, json_reply, text_reply
+from memlite.server.http.site import Page, Site, document_reply, json_reply, text_reply
 from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
@@ -80,6 +83,10 @@ class HttpService:
         self._access = access
         self._sources = sources
         self._metrics = METRIC_SETS[metric_names]
+        self._texts = {
+            openmetrics: Recent(partial(self._render, openmetrics), time.monotonic)
+            for openmetrics in (False, True)
+        }
         self._recorder = Recorder(sources.snapshot)
         api = Api(self._recorder, sources.hot_keys, shows_keys=sources.shows_keys)
         pages: dict[str, Page] = {
@@ -144,5 +151,8 @@ class HttpService:
 
     async def _scrape(self, request: web.BaseRequest) -> web.StreamResponse:
         openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
-        text = render(self._metrics, self._sources.snapshot(), openmetrics=openmetrics)
-        return compressed(request, text, OPENMETRICS if openmetrics else TEXT)
+        document = self._texts[openmetrics].document()
+        return document_reply(request, document, OPENMETRICS if openmetrics else TEXT)
+
+    def _render(self, openmetrics: bool) -> bytes:
+        return render(self._metrics, self._sources.snapshot(), openmetrics=openmetrics)

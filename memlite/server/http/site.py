@@ -1,7 +1,7 @@
 """Requests and replies: who is answered, what is at which path, and the headers of every reply."""
 
-import gzip
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -9,8 +9,9 @@ import orjson
 from aiohttp import web
 
 from memlite.server.http.access import Access
+from memlite.server.http.documents import Document
 
-__all__ = ["HEADERS", "Page", "Site", "compressed", "json_reply", "text_reply"]
+__all__ = ["HEADERS", "Page", "Site", "document_reply", "json_reply", "text_reply"]
 
 _log = logging.getLogger("memlite")
 
@@ -29,7 +30,7 @@ HEADERS: Final = {
 }
 """The headers of every reply. There are none that would let pages of other origins read it."""
 
-_COMPRESSION_LEVEL: Final = 1  # others wait meanwhile
+_NEVER: Final = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 class Site:
@@ -102,15 +103,24 @@ def json_reply(value: object, status: int = 200) -> web.Response:
     )
 
 
-def compressed(
+def document_reply(
     request: web.BaseRequest,
-    body: bytes,
+    document: Document,
     content_type: str,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
     """Return a reply, compressed if the client can read that."""
     found = {**HEADERS, "Content-Type": content_type, **(headers or {}), "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("Accept-Encoding", ""):
-        found["Content-Encoding"] = "gzip"
-        body = gzip.compress(body, _COMPRESSION_LEVEL, mtime=0)
-    return web.Response(body=body, headers=found)
+    if not _reads_gzip(request.headers.get("Accept-Encoding", "")):
+        return web.Response(body=document.plain, headers=found)
+    found["Content-Encoding"] = "gzip"
+    return web.Response(body=document.compressed, headers=found)
+
+
+def _reads_gzip(accepted: str) -> bool:
+    """Return whether an ``Accept-Encoding`` header allows gzip (RFC 9110, section 12.5.3)."""
+    for one in accepted.lower().split(","):
+        coding, _, weight = one.partition(";")
+        if coding.strip() == "gzip":
+            return not _NEVER.fullmatch(weight.strip())
+    return False

@@ -67,6 +67,19 @@ async def test_followers_are_told_each_second(parts: Any) -> None:
     assert recorder.followers == 0
 
 
+async def test_who_looks_often_gets_the_same_snapshot() -> None:
+    server, now = Server(), 100.0
+    recorder = Recorder(server, lambda: now)
+    recorder.start()
+    for _ in range(5):
+        recorder.look()
+    assert server.looks == 2  # the first look has nothing to compare with
+    now += 1
+    recorder.look()
+    assert server.looks == 3
+    recorder.stop()
+
+
 async def test_followers_are_told_of_the_end(parts: Any) -> None:
     _, recorder = parts
     stream = recorder.follow()
