@@ -72,9 +72,12 @@ class Api:
         return document_reply(request, await asyncio.shield(self._history_made), _JSON)
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+        headers = {**HEADERS, "Content-Type": "text/event-stream"}
+        if request.method == "HEAD":
+            return web.Response(headers=headers)
         if self._recorder.followers >= MOST_STREAMS:
             return text_reply("too many others look at this server", 503)
-        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
+        response = web.StreamResponse(headers=headers)
         stream = self._recorder.follow()
         try:
             await response.prepare(request)

@@ -72,12 +72,15 @@ class Site:
         access, headers = self._access, request.headers
         has_token = access.has_token(headers.get("Authorization", ""))
         hosts = headers.getall("Host", [])
-        if not has_token and (len(hosts) != 1 or not access.knows_host(hosts[0])):
+        # Probes of load balancers may have no name at all; browsers always send one.
+        misnamed = len(hosts) > 1 or (bool(hosts) and not access.knows_host(hosts[0]))
+        if misnamed and not has_token:
             return text_reply(
                 "this server does not go by that name; --http-hosts tells it names", 421
             )
-        crossing = headers.get("Sec-Fetch-Site") == "cross-site"
-        if crossing and headers.get("Sec-Fetch-Mode") != "navigate":
+        crossing = headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+        # Links to the page are fine. Other requests of other sites are not.
+        if crossing and (request.path != "/" or headers.get("Sec-Fetch-Mode") != "navigate"):
             return text_reply("not for pages of other sites", 403)
         if access.needs_token and not has_token and request.path not in self._open_paths:
             return text_reply(

@@ -171,6 +171,32 @@ def test_the_page(browser: Any, server: RunningServer) -> None:
         page.close()
 
 
+@pytest.mark.slow
+@needs_browser
+def test_the_page_recovers_after_a_refusal(browser: Any, server: RunningServer) -> None:
+    streams = []
+    page = browser.new_page()
+    origin = f"http://127.0.0.1:{server.http_port}"
+    try:
+        for _ in range(MOST_STREAMS):
+            streams.append(http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60))
+            streams[-1].request("GET", "/api/events")
+            assert streams[-1].getresponse().status == 200
+        with page.expect_response(f"{origin}/api/events") as refused:
+            page.goto(f"{origin}/")
+        assert refused.value.status == 503
+        for stream in streams:
+            stream.close()
+        with page.expect_response(
+            lambda reply: reply.url.endswith("/api/events") and reply.status == 200
+        ):
+            pass
+    finally:
+        page.close()
+        for stream in streams:
+            stream.close()
+
+
 def check_values(page: Any, server: RunningServer) -> None:
     """The page's values follow the server's, and keys are text, whatever is in them."""
     hottest(server)

@@ -150,20 +150,53 @@ def test_headers_of_every_reply(plain: RunningServer, path: str) -> None:
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
+def fetched(site: str, mode: str) -> dict[str, str]:
+    return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+
+
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("path", "headers", "status"),
     [
-        ({"Host": "evil.example"}, 421),
-        ({"Host": "evil.example:80"}, 421),
-        ({"Host": "cache.example"}, 200),
-        ({"Host": "localhost"}, 200),
-        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
-        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ("/metrics", {"Host": "evil.example"}, 421),
+        ("/metrics", {"Host": "evil.example:80"}, 421),
+        ("/metrics", {"Host": "cache.example"}, 200),
+        ("/metrics", {"Host": "localhost"}, 200),
+        ("/metrics", fetched("cross-site", "no-cors"), 403),
+        ("/metrics", fetched("cross-site", "navigate"), 403),
+        ("/metrics", fetched("same-site", "no-cors"), 403),
+        ("/metrics", fetched("same-origin", "cors"), 200),
+        ("/metrics", fetched("none", "navigate"), 200),
+        ("/api/events", fetched("cross-site", "navigate"), 403),
+        ("/", fetched("cross-site", "navigate"), 200),
+        ("/", fetched("same-site", "navigate"), 200),
+        ("/", fetched("cross-site", "no-cors"), 403),
     ],
 )
-def test_tricks_of_other_sites(plain: RunningServer, headers: dict[str, str], status: int) -> None:
-    assert ask(plain.http_port, "/metrics", headers)[0] == status
+def test_tricks_of_other_sites(
+    plain: RunningServer, path: str, headers: dict[str, str], status: int
+) -> None:
+    assert ask(plain.http_port, path, headers)[0] == status
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics"])
+def test_a_request_without_host(plain: RunningServer, path: str) -> None:
+    with socket.create_connection(("127.0.0.1", plain.http_port), 60) as sock:
+        sock.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        assert sock.recv(65536).split(b" ")[1] == b"200"
+
+
+def test_the_head_of_the_stream_ends(plain: RunningServer) -> None:
+    status, headers, body = ask(plain.http_port, "/api/events", method="HEAD")
+    assert (status, headers["Content-Type"], body) == (200, "text/event-stream", b"")
+    with socket.create_connection(("127.0.0.1", plain.http_port), 60) as sock:
+        for path in (b"/api/events", b"/healthz"):  # the second is answered after the first
+            sock.sendall(b"HEAD %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+        received = b""
+        while received.count(b"HTTP/1.1 200 OK") < 2:
+            data = sock.recv(65536)
+            assert data
+            received += data
+        assert b"event:" not in received
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])

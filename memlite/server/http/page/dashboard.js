@@ -169,7 +169,11 @@ function follow() {
   });
   // What was missed meanwhile is in the history.
   events.addEventListener("open", () => readHistory().catch(lost));
-  events.addEventListener("error", lost);
+  events.addEventListener("error", () => {
+    lost();
+    // The browser itself tries again, but not after a reply such as 503.
+    if (events.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
+  });
 }
 
 function lost() {
