@@ -43,10 +43,6 @@ def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
             _log.info("%s: has no effect with -s", sources["enable-ssl"])
     elif sources["unix-mask"] != "default":
         _log.info("%s: has no effect without -s", sources["unix-mask"])
-    if config.http is None:
-        for name in sources:
-            if name.startswith("http-") and sources[name] != "default":
-                _log.info("%s: has no effect without --http", sources[name])
     for key in config.extended.given:
         if not EXTENDED[key].help:
             _log.info("-o %s: has no effect in memlite", key)

@@ -148,8 +148,8 @@ class Server:
         self._intake = Intake()
         self._connections = self._make_connection_services()
         self.udp = self._make_udp([one for one in listeners if one.udp])
-        if config.http is None and config.http_token_file is not None:
-            raise ConfigError("--http-token-file: is for --http, which is not given")
+        if config.http is None:
+            _refuse_http_settings(config)
         http = [one for one in listeners if one.http]
         self.http = self._make_http(http) if config.http is not None else None
         self.lifecycle = self._make_lifecycle()
@@ -394,3 +394,12 @@ class Server:
             raise ConfigError("Error TLS not enabled")
         self.tls.reload()
         self.certificates_read = self.clock.now()
+
+
+def _refuse_http_settings(config: Config) -> None:
+    usual = Config()
+    for name in ("token_file", "hosts", "keys", "metric_names"):
+        field = f"http_{name}"
+        if getattr(config, field) != getattr(usual, field):
+            option = field.replace("_", "-")
+            raise ConfigError(f"--{option}: is for --http, which is not given")

@@ -1,5 +1,6 @@
 """The HTTP side of a server: puts its parts together, starts and stops them."""
 
+import asyncio
 import logging
 import ssl
 import time
@@ -59,6 +60,23 @@ class HttpSources:
     shows_keys: bool
 
 
+class _Protocol(web.RequestHandler):
+    """Replies to malformed requests like to others, without repeating what was sent."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("part of a reply was sent")
+        reply = text_reply("malformed request" if status < 500 else "failed", status)
+        reply.force_close()
+        return reply
+
+
 class HttpService:
     """Serves HTTP on the server's event loop.
 
@@ -102,17 +120,7 @@ class HttpService:
 
     def listen(self) -> None:
         """Accept connections; until `start` only probes are answered, as nothing is known yet."""
-        server = web.Server(
-            self._serve,
-            access_log=None,
-            logger=_log,
-            max_line_size=_LONGEST_LINE,
-            max_field_size=_LONGEST_LINE,
-            max_headers=_MOST_HEADERS,
-            lingering_time=0.0,
-            auto_decompress=False,
-        )
-        self._door = Door(self._listeners, self._context, server)
+        self._door = Door(self._listeners, self._context, self._protocol_maker())
         self._door.open()
 
     def start(self) -> None:
@@ -127,6 +135,21 @@ class HttpService:
         if self._door is not None:
             self._recorder.stop()
             self._door.close()
+
+    def _protocol_maker(self) -> Callable[[], web.RequestHandler]:
+        server = web.Server(self._serve)
+        return partial(
+            _Protocol,
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=_log,  # whose level leaves nothing of it
+            logger=_log,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
+            max_headers=_MOST_HEADERS,
+            lingering_time=0.0,
+            auto_decompress=False,
+        )
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         guard = self._door.guard_of(request.protocol) if self._door is not None else None

@@ -324,6 +324,25 @@ def malformed() -> Iterator[bytes]:
         yield bytes(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"EVIL\r\n\r\n",
+        b"GET / HTTP/1.1\r\nEVIL\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nEVIL: " + b"y" * 5000 + b"\r\n\r\n",
+    ],
+)
+def test_replies_to_malformed_requests(plain: RunningServer, text: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", plain.http_port), 60) as sock:
+        sock.sendall(text)
+        reply = http.client.HTTPResponse(sock)
+        reply.begin()
+        assert (reply.status, reply.read()) == (400, b"malformed request\n")
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert reply.headers["Server"] == "memlite"
+        assert sock.recv(1) == b""
+
+
 def test_malformed_requests_do_no_harm(plain: RunningServer) -> None:
     logged = plain.log.read_bytes()
     for text in malformed():
@@ -523,6 +542,14 @@ def test_a_port_in_use_is_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
+        (
+            ["--http-token-file", "/none"],
+            64,
+            "--http-token-file: is for --http, which is not given",
+        ),
+        (["--http-hosts", "a"], 64, "--http-hosts: is for --http, which is not given"),
+        (["--http-keys"], 64, "--http-keys: is for --http, which is not given"),
+        (["--http-metric-names", "both"], 64, "--http-metric-names: is for --http, which is not"),
         (["--http", "localhost"], 64, "must end in a port, such as 9150 or 0.0.0.0:9150"),
         (["--http", "70000"], 64, "must end in a port"),
         (["--http", "notls:0"], 71, "--http: 'notls' in 'notls:0' is only for servers with TLS"),
@@ -539,8 +566,6 @@ def test_settings_that_cannot_be(arguments: list[str], code: int, text: str) -> 
 def test_warnings() -> None:
     with running("memlite", "--http", "0.0.0.0:0") as server:
         assert "can read the metrics (--http-token-file)" in server.log.read_text()
-    with running("memlite", "-v", "--http-hosts", "a") as server:
-        assert "--http-hosts: has no effect without --http" in server.log.read_text()
 
 
 def test_a_unix_socket_for_clients_and_http(tmp_path: Path) -> None:
