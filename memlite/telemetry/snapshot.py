@@ -22,6 +22,7 @@ __all__ = [
     "GeneralStats",
     "HotKey",
     "HotKeysStats",
+    "HttpStats",
     "ItemClassStats",
     "LatencyStats",
     "LatencySummary",
@@ -467,6 +468,19 @@ class EvictedStats(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class HttpStats:
+    """Connections to the HTTP port that were closed for want of room.
+
+    Attributes:
+        refused: new ones, as all others were being answered.
+        displaced: idle ones, to let others in.
+    """
+
+    refused: int
+    displaced: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All of the server's figures that take no walk through its items.
 
@@ -482,6 +496,7 @@ class Snapshot:
         evicted: the size classes of which items were evicted.
         troubles: why the server should get no requests now, in a few words each; empty if it
             should.
+        http: those of connections to the HTTP port.
     """
 
     build: str
@@ -493,3 +508,4 @@ class Snapshot:
     operations: Mapping[tuple[str, str], Durations]
     evicted: tuple[EvictedStats, ...]
     troubles: tuple[str, ...]
+    http: HttpStats = HttpStats(0, 0)

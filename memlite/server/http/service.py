@@ -5,7 +5,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -23,7 +23,7 @@ from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric
-from memlite.telemetry.snapshot import HotKeysStats, Snapshot
+from memlite.telemetry.snapshot import HotKeysStats, HttpStats, Snapshot
 
 __all__ = ["METRIC_SETS", "HttpService", "HttpSources"]
 
@@ -178,4 +178,8 @@ class HttpService:
         return document_reply(request, document, OPENMETRICS if openmetrics else TEXT)
 
     def _render(self, openmetrics: bool) -> bytes:
-        return render(self._metrics, self._sources.snapshot(), openmetrics=openmetrics)
+        snapshot = self._sources.snapshot()
+        if self._door is not None:
+            closed = HttpStats(self._door.refused, self._door.displaced)
+            snapshot = replace(snapshot, http=closed)
+        return render(self._metrics, snapshot, openmetrics=openmetrics)

@@ -50,6 +50,11 @@ def _udp_lost(snapshot: Snapshot) -> tuple[Sample, ...]:
     return (Sample(udp.refused, ("refused",)), Sample(udp.dropped, ("dropped",)))
 
 
+def _http_closed(snapshot: Snapshot) -> tuple[Sample, ...]:
+    http = snapshot.http
+    return (Sample(http.displaced, ("displaced",)), Sample(http.refused, ("refused",)))
+
+
 def _overhead(snapshot: Snapshot) -> tuple[Sample, ...]:
     storage = snapshot.storage
     return (Sample(storage.overhead),) if isinstance(storage, MemoryStats) else ()
@@ -206,6 +211,14 @@ _CONNECTIONS: Final = (
         "Datagrams refused, as they held no request, and requests dropped, as there were too many.",
         _udp_lost,
         labels=("result",),
+    ),
+    Metric(
+        "memlite_http_closed_total",
+        "counter",
+        "Connections to the HTTP port closed as there were too many: idle ones displaced by new "
+        "ones, and new ones refused as none was idle.",
+        _http_closed,
+        labels=("reason",),
     ),
 )
 

@@ -245,6 +245,8 @@ def test_many_connections_take_nothing_from_others(plain: RunningServer) -> None
         # Those beyond the limit are closed at once, before any timeout, and shut nobody out.
         assert wait_until(lambda: sum(map(is_closed, flood)) >= 200 - MOST_CONNECTIONS)
         assert ask(plain.http_port, "/healthz")[0] == 200
+        displaced = metrics(plain.http_port)['memlite_http_closed_total{reason="displaced"}']
+        assert displaced >= 200 - MOST_CONNECTIONS
         with plain.connect() as wire:
             assert wire.ask(b"version\r\n").startswith(b"VERSION")
         files = len(list(Path(f"/proc/{plain.process.pid}/fd").iterdir()))
