@@ -15,7 +15,7 @@ from memlite.server.connections.listeners import Listener
 
 if TYPE_CHECKING:
     from memlite.proxy.node import Access
-    from memlite.proxy.trace import Tracing
+    from memlite.proxy.trace import Sample, Tracing
     from memlite.server.connections.tls import Tls
 
 __all__ = ["main"]
@@ -56,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         options.unread_limit,
         options.in_flight,
         found.tracing,
+        found.spans,
         options.promote_hot_keys,
     )
     return serve(found.settings, assemble, what)
@@ -71,6 +72,7 @@ def _proxy(
     unread_limit: int,
     in_flight: int | None,
     tracing: "Tracing | None",
+    spans: "Sample | None",
     promote: float | None,
     listeners: Sequence[Listener],
     tls: "Tls | None",
@@ -88,6 +90,7 @@ def _proxy(
         unread_limit=unread_limit,
         in_flight=in_flight,
         tracing=tracing,
+        spans=spans,
         file=file,
         store=store,
         promote=promote,

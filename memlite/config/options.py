@@ -20,6 +20,8 @@ from memlite.config.parsers import (
     nonempty,
     number,
     octal_mode,
+    one_in,
+    otlp_url,
     size,
     switch,
 )
@@ -344,6 +346,22 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "NAMES",
         Choice("memlite", "memcached", "both"),
+    ),
+    Option(
+        "otlp",
+        "export the same metrics to an OpenTelemetry receiver, such as http://localhost:4318, over "
+        "HTTP; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names (needs memlite-cache[otel])",
+        None,
+        "URL",
+        otlp_url,
+    ),
+    Option(
+        "trace-sample",
+        "with --otlp: export spans of one read in so many, such as 1/1000, on average "
+        "(default: what OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say, or none)",
+        None,
+        "1/N",
+        one_in,
     ),
     Option("debug-commands", 'enable "debugtime", which moves the server\'s clock (for tests)'),
 )

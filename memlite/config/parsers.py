@@ -19,6 +19,8 @@ __all__ = [
     "nonempty",
     "number",
     "octal_mode",
+    "one_in",
+    "otlp_url",
     "size",
     "switch",
 ]
@@ -29,6 +31,7 @@ _SIZE_UNITS = {"": 1, "k": 1024, "m": MEGABYTE, "g": 1024 * MEGABYTE}
 _HTTP_ADDRESS = re.compile(
     r"(?:(?:no|b|m)tls:)?(?:(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):)?([0-9]{1,5})"
 )
+_HTTP_URL = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _LONGEST_NODE_NAME = 100
@@ -156,6 +159,21 @@ def http_address(text: str) -> str:
     match = _HTTP_ADDRESS.fullmatch(text)
     if not match or int(match[1]) > 65535:
         raise ValueError(f"must end in a port, such as 9150 or 0.0.0.0:9150, not {text!r}")
+    return text
+
+
+def otlp_url(text: str) -> str:
+    """Accept the URL of a receiver, or ``env``."""
+    if text != "env" and not _HTTP_URL.fullmatch(text):
+        raise ValueError(f"must be env, or a URL such as http://localhost:4318, not {text!r}")
+    return text
+
+
+def one_in(text: str) -> str:
+    """Accept a share such as ``1/100``."""
+    one, _, every = text.partition("/")
+    if one != "1" or not (every.isascii() and every.isdecimal()) or not 0 < int(every) <= 10**9:
+        raise ValueError(f"must be a share such as 1/100, not {text!r}")
     return text
 
 

@@ -67,6 +67,8 @@ class Config:
     http_hosts: tuple[str, ...] = ()
     http_keys: bool = False
     http_metric_names: str = "memlite"
+    otlp: str | None = None
+    trace_sample: str | None = None
     extended: ExtendedOptions = field(default_factory=ExtendedOptions)
 
     @property

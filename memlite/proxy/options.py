@@ -1,6 +1,7 @@
 """The command line of ``memlite proxy``."""
 
 import argparse
+import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +17,10 @@ from memlite.config.options import OPTIONS_BY_NAME
 from memlite.config.parsers import MEGABYTE, size
 from memlite.core.errors import ConfigError
 from memlite.proxy.unread import UNREAD_LIMIT
+from memlite.server.otlp.sampling import traced_one_in
 
 if TYPE_CHECKING:
-    from memlite.proxy.trace import Tracing
+    from memlite.proxy.trace import Sample, Tracing
 
 __all__ = ["OPTIONS_OF_A_SERVER", "ProxyOptions", "command_line", "read_options"]
 
@@ -28,11 +30,15 @@ OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
     "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
-    "protocol", "enable-sasl",
+    "protocol", "enable-sasl", "otlp",
 )  # fmt: skip
 """The options of the server that a proxy has as well."""
 
-_HELP: Final = {"extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)"}
+_HELP: Final = {
+    "extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)",
+    "otlp": "export spans of the requests of --trace-sample to an OpenTelemetry receiver, such as"
+    " http://localhost:4318; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +49,15 @@ class ProxyOptions:
         parsed: the options that are not those of a server.
         topology: the nodes; None for those of a cluster, whose store has them.
         settings: the options that a server has as well.
-        tracing: what is traced; None for nothing.
+        tracing: what is traced to a file; None for nothing.
+        spans: the requests of which spans are exported; None for none.
     """
 
     parsed: argparse.Namespace
     topology: Topology | None
     settings: Settings
     tracing: "Tracing | None"
+    spans: "Sample | None"
 
 
 def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> ProxyOptions:
@@ -73,7 +81,15 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
         refuse_hash(parser, parsed)
         if parsed.on_return is not None:
             parser.error("--on-return is for --nodes; members of a cluster empty themselves")
-    return ProxyOptions(parsed, topology, _settings(others), _tracing(parser, parsed))
+    settings = _settings(others)
+    exports = settings.config.otlp is not None
+    sample = _sample(parser, parsed, exports=exports)
+    tracing = None
+    if parsed.trace is not None:
+        from memlite.proxy.trace import Tracing
+
+        tracing = Tracing(parsed.trace, sample, names=parsed.trace_keys)
+    return ProxyOptions(parsed, topology, settings, tracing, sample if exports else None)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -197,24 +213,31 @@ def _settings(arguments: Sequence[str]) -> Settings:
     return settings
 
 
-def _tracing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Tracing | None":
-    """Return what is traced; None for nothing.
+def _sample(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, *, exports: bool
+) -> "Sample":
+    """Return which requests are traced, if any are.
 
     Raises:
         ConfigError: the options make no sense.
     """
-    if options.trace is None:
-        for name, value in (("sample", options.trace_sample), ("keys", options.trace_keys)):
-            if value:
-                parser.error(f"--trace-{name} needs --trace FILE")
-        return None
-    from memlite.proxy.trace import Tracing, parse_sample
+    from memlite.proxy.trace import Sample, parse_sample
 
+    text = options.trace_sample
+    if options.trace is None:
+        if options.trace_keys:
+            parser.error("--trace-keys needs --trace FILE")
+        if text and not exports:
+            parser.error("--trace-sample needs --trace FILE or --otlp URL")
+        if exports and not text:
+            every = traced_one_in(None, os.environ)
+            if not every:
+                parser.error("--otlp exports spans of requests; it needs --trace-sample")
+            return Sample(every=every)
     try:
-        sample = parse_sample(options.trace_sample or "all")
+        return parse_sample(text or "all")
     except ConfigError as error:
         raise ConfigError(f"proxy: --trace-sample: {error}") from None
-    return Tracing(options.trace, sample, names=options.trace_keys)
 
 
 def _epilog() -> str:

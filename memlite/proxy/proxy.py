@@ -36,9 +36,12 @@ from memlite.telemetry.hotkeys import HotKeys
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
-    from memlite.proxy.trace import Trace, Tracing
+    from memlite.proxy.queue import Tracer
+    from memlite.proxy.spans import SpanTrace
+    from memlite.proxy.trace import Sample, Trace, Tracing
     from memlite.server.auth.auth import Authenticator
     from memlite.server.connections.tls import Tls
+    from memlite.server.otlp.service import OtlpService
 
 __all__ = ["FORWARDED", "Proxy"]
 
@@ -61,6 +64,7 @@ class Proxy:
         strict: whether a retrieval fails if one of its nodes fails.
         in_flight: how many requests are with the nodes at a time; None for no limit.
         tracing: which requests are traced, and where; None for none.
+        spans: of which requests spans are exported (``--otlp``); None for none.
         file: the topology file, which is read again when it changes; None if there is none.
         store: where a cluster's members register; None if there are none.
         promote: the share of an average node's requests, in percent, from which on a key is
@@ -85,6 +89,7 @@ class Proxy:
         strict: bool = False,
         in_flight: int | None = None,
         tracing: "Tracing | None" = None,
+        spans: "Sample | None" = None,
         file: Path | None = None,
         store: Store | None = None,
         promote: float | None = None,
@@ -113,10 +118,17 @@ class Proxy:
             )
         )
         self._trace: Trace | None = None
+        self._export: OtlpService | None = None
+        tracers: list[Tracer] = []
         if tracing is not None:
             self._trace = _trace(tracing, self.cluster, self.scheduler, in_flight)
+            tracers.append(self._trace)
+        if spans is not None:
+            self._export, span_trace = _span_export(config, listeners, spans, in_flight)
+            tracers.append(span_trace)
+        sample = spans if tracing is None else tracing.sample
         self._queue = None
-        if in_flight is not None or tracing is not None:
+        if in_flight is not None or tracers:
             from memlite.proxy.queue import RequestQueue
 
             self._queue = RequestQueue(
@@ -124,8 +136,8 @@ class Proxy:
                 self.scheduler,
                 in_flight=in_flight,
                 deadline=access.deadline,
-                tracer=self._trace,
-                every=1 if tracing is None else tracing.sample.every,
+                tracer=_together(tracers),
+                every=1 if sample is None else sample.every,
             )
         self._auth = _authenticator(config, counters)
         sampler = Sampler()
@@ -218,6 +230,8 @@ class Proxy:
             services.append(self._promoter)
         if self._trace is not None:
             services.append(self._trace)  # the last, as the end of the others is traced
+        if self._export is not None:
+            services.append(self._export)  # likewise
         return services
 
     def connect(self) -> Connection:
@@ -254,8 +268,37 @@ def _trace(
 ) -> "Trace":
     from memlite.proxy.trace import Trace
 
-    every = 1 if in_flight is None else tracing.sample.every  # otherwise the queue counts
-    return Trace(tracing, cluster, scheduler, every)
+    return Trace(tracing, cluster, scheduler, _counted_by_trace(tracing.sample, in_flight))
+
+
+def _span_export(
+    config: Config, listeners: Sequence[Listener], sample: "Sample", in_flight: int | None
+) -> "tuple[OtlpService, SpanTrace]":
+    try:
+        from memlite.server.otlp.assembly import assemble
+    except ImportError as error:
+        raise StartError(
+            f"--otlp: {error.name} is not installed: pip install 'memlite-cache[otel]'"
+        ) from None
+    from memlite.proxy.spans import SpanTrace
+
+    address = next((str(one.port or one.file) for one in listeners), "")
+    service, worker = assemble(str(config.otlp), address, None)
+    every = _counted_by_trace(sample, in_flight)
+    return service, SpanTrace(worker.put_span, sample, every)
+
+
+def _counted_by_trace(sample: "Sample", in_flight: int | None) -> int:
+    """Return that a trace takes one in so many of the requests that pass the queue."""
+    return 1 if in_flight is None else sample.every  # without a limit the queue counts
+
+
+def _together(tracers: "Sequence[Tracer]") -> "Tracer | None":
+    if len(tracers) < 2:
+        return tracers[0] if tracers else None
+    from memlite.proxy.queue import Tracers
+
+    return Tracers(tracers)
 
 
 def _authenticator(config: Config, counters: Counters) -> "Authenticator | None":

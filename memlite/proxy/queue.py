@@ -12,8 +12,9 @@ from memlite.proxy.node import Receiver
 from memlite.server.execution.command_set import CommandObserver
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
+from memlite.telemetry.spans import SpanName
 
-__all__ = ["RequestQueue", "Sends", "Ticket", "Tracer"]
+__all__ = ["RequestQueue", "Sends", "Ticket", "Tracer", "Tracers"]
 
 # What may wait for a worker; requests beyond are refused.
 _MOST_WAITING: Final = 16_384
@@ -25,10 +26,30 @@ Sends = Sequence[tuple[Target, bytes, Receiver]]
 
 
 class Tracer(Protocol):
-    """Takes requests that are over."""
+    """Takes requests."""
+
+    def begin(self, ticket: "Ticket") -> None:
+        """Take a request that is about to be sent."""
 
     def record(self, ticket: "Ticket") -> None:
         """Take a request whose reply has been given to the client's connection."""
+
+
+class Tracers:
+    """Several tracers as one."""
+
+    def __init__(self, tracers: Sequence[Tracer]) -> None:
+        self._tracers = tracers
+
+    def begin(self, ticket: "Ticket") -> None:
+        """Take a request that is about to be sent."""
+        for tracer in self._tracers:
+            tracer.begin(ticket)
+
+    def record(self, ticket: "Ticket") -> None:
+        """Take a request that is over."""
+        for tracer in self._tracers:
+            tracer.record(ticket)
 
 
 class Client(Protocol):
@@ -70,11 +91,14 @@ class Ticket:
         worker: the number of the worker; -1 if there is no limit, or it was not sent.
         failed: whether a node, or the queue, has failed it.
         reply: the reply as the client gets it.
+        span: the name of its span; None if it has none.
+        parent: that of the client's; None if it is not known.
     """
 
     __slots__ = (
         "_observer", "ahead", "arrival", "client", "dequeued", "enqueued", "failed", "missing",
-        "queue", "reads", "received", "replied_at", "reply", "sends", "sent", "worker",
+        "parent", "queue", "reads", "received", "replied_at", "reply", "sends", "sent", "span",
+        "worker",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +122,8 @@ class Ticket:
         self.worker = -1
         self.failed = False
         self.reply = b""
+        self.span: SpanName | None = None
+        self.parent: SpanName | None = None
 
     def part_done(self, *, failed: bool) -> None:
         """Note that a node has answered its part, or failed."""
@@ -281,6 +307,7 @@ class RequestQueue:
             ticket.worker = self._idle.pop()
         if self.tracer is not None:
             self._unsent.append(ticket)
+            self.tracer.begin(ticket)
         sends = ticket.sends
         if self.tracer is None:
             ticket.sends = ()  # the values are not needed any more

@@ -19,7 +19,7 @@ from memlite.proxy.queue import Ticket
 from memlite.proxy.traced import COLUMNS, Row, row_of
 from memlite.server.scheduler import Scheduler
 
-__all__ = ["Sample", "Trace", "Tracing", "parse_sample"]
+__all__ = ["Choice", "Sample", "Trace", "Tracing", "parse_sample"]
 
 _log = logging.getLogger("memlite")
 
@@ -50,6 +50,31 @@ class Sample:
         if self.failed and not ticket.failed:
             return False
         return ticket.replied_at - ticket.arrival >= self.slow
+
+
+class Choice:
+    """Chooses the requests that are traced.
+
+    Args:
+        sample: which.
+        every: one in so many of those that are counted here.
+
+    Attributes:
+        sample: as above.
+    """
+
+    def __init__(self, sample: Sample, every: int) -> None:
+        self.sample = sample
+        self._every = every
+        self._until_next = 1
+
+    def counts(self) -> bool:
+        """Return whether it is the turn of the next request."""
+        self._until_next -= 1
+        if self._until_next:
+            return False
+        self._until_next = self._every
+        return True
 
 
 def parse_sample(text: str) -> Sample:
@@ -114,13 +139,11 @@ class Trace:
     ) -> None:
         path = tracing.path
         self._file = _File(path)
-        self._sample = tracing.sample
+        self._choice = Choice(tracing.sample, every)
         self._cluster = cluster
         self._scheduler = scheduler
         self._timer: asyncio.TimerHandle | None = None
         self._names = tracing.names
-        self._every = every
-        self._until_next = 1
         self._offset = time.time_ns() - time.monotonic_ns()
         self._rows: list[Row] = []
         self._begun = 0
@@ -144,13 +167,12 @@ class Trace:
         """How many rows were not written, for lack of memory or because the file failed."""
         return self._lost + self._file.failed
 
+    def begin(self, ticket: Ticket) -> None:
+        """Do nothing: only requests that are over are written."""
+
     def record(self, ticket: Ticket) -> None:
         """Take a request that is over."""
-        self._until_next -= 1
-        if self._until_next:
-            return
-        self._until_next = self._every
-        if not self._sample.has(ticket):
+        if not self._choice.counts() or not self._choice.sample.has(ticket):
             return
         waiting = self._handed_over - self._file.written - self._file.failed
         if waiting + len(self._rows) >= _MOST_ROWS:

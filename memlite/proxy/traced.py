@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from memlite.protocol.magic import MAGIC_OF_REPLIES
 from memlite.proxy.queue import Ticket
+from memlite.server.execution.results import result_of
 
-__all__ = ["COLUMNS", "Row", "row_of"]
+__all__ = ["COLUMNS", "Row", "command_of", "row_of"]
 
 Row = tuple[object, ...]
 
@@ -32,7 +32,7 @@ def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
     def at(moment: int) -> object:
         return (moment + offset) // 1000 if moment else ""
 
-    command, keys = _command(ticket)
+    command, keys = command_of(ticket)
     return (
         ticket.client.number,
         at(ticket.arrival),
@@ -46,13 +46,14 @@ def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
         command,
         _named(keys) if names else len(keys),
         " ".join(str(getattr(target, "name", "")) for target, _, _ in ticket.sends),
-        _result(ticket.reply),
+        result_of(ticket.reply),
         len(ticket.reply),
         epoch,
     )
 
 
-def _command(ticket: Ticket) -> tuple[str, list[bytes]]:
+def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
+    """Return the command of a request, and its keys."""
     keys: list[bytes] = []
     word = b""
     for _, data, _ in ticket.sends:
@@ -67,11 +68,3 @@ def _command(ticket: Ticket) -> tuple[str, list[bytes]]:
 
 def _named(keys: list[bytes]) -> str:
     return " ".join(key.decode("utf-8", "backslashreplace") for key in keys[:_MOST_KEYS_NAMED])
-
-
-def _result(reply: bytes) -> str:
-    """Return the first word of a reply; of a binary one ``status`` and its number."""
-    if reply[:1] == bytes((MAGIC_OF_REPLIES,)):
-        return f"status {int.from_bytes(reply[6:8])}"
-    words = reply[: reply.find(b"\n")].split(None, 1)
-    return words[0].decode("ascii", "backslashreplace") if words else ""

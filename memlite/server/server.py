@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memlite.backends import Backend
@@ -16,6 +17,7 @@ from memlite.memory import ItemTable
 from memlite.memory.eviction import POLICIES
 from memlite.protocol import Limits
 from memlite.server.administration import Administration
+from memlite.server.condition import Condition
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from memlite.server.connections.tls import Tls
     from memlite.server.connections.udp import UdpService
     from memlite.server.http.assembly import Http
+    from memlite.server.otlp.service import OtlpService
+    from memlite.telemetry.snapshot import Snapshot
+    from memlite.telemetry.spans import Span
+    from memlite.telemetry.tracing import Tracer
 
 __all__ = ["Server"]
 
@@ -88,6 +94,7 @@ class Server:
         limits: the limits on what clients may send.
         listeners: the sockets that accept connections.
         operations: how long the store's operations took, where they are measured (``--http``).
+        otlp: exports metrics; None without ``--otlp``.
         prefixes: the counts by key prefix, while enabled.
         register: the open connections.
         sampler: records latencies.
@@ -131,12 +138,18 @@ class Server:
         if config.prefix_delimiter:
             self.engine.observe(self.prefixes, None)
         interval = _MEMORY_SAMPLE_INTERVAL if self.backend is None else _BACKEND_SAMPLE_INTERVAL
+        self._traced_one_in = _traced_one_in(config)
+        if self._traced_one_in:
+            interval = min(interval, self._traced_one_in)
         self.hotkeys = HotKeys(self.clock, interval)
         self.operations = OperationTimes()
         self.sampler = Sampler(
             self.hotkeys.record, interval, record_changes=self.hotkeys.record_changes
         )
         self.instrumentation = Instrumentation(self.counters, self.sampler, config.verbose)
+        self._record_operation = self.operations.record
+        self._tracer: Tracer | None = None
+        self.otlp = self._make_otlp()
         self.register = Register(
             config.conn_limit, self.counters, self.clock, self.instrumentation, self.auth
         )
@@ -272,13 +285,18 @@ class Server:
 
     def _make_connection_services(self) -> ConnectionServices:
         dialect = self._dialect()
+        execution = self.execution
+        if self._tracer is not None:
+            from memlite.server.execution.traced import TracedExecution
+
+            execution = TracedExecution(execution, self._tracer)
         return ConnectionServices(
             counters=self.counters,
             clock=self.clock,
             limits=self.limits,
             dialect=dialect,
             negotiates=self.config.protocol == "auto" and dialect is TEXT,
-            execution=self.execution,
+            execution=execution,
             instrumentation=self.instrumentation,
             register=self.register,
             scheduler=self.scheduler,
@@ -343,6 +361,8 @@ class Server:
                     lambda: self.administration.stats.general(), self.config.stats_interval
                 )
             )
+        if self.otlp is not None:
+            services.append(self.otlp)
         if self.http is not None:
             services.append(self.http.service)
         return Lifecycle(
@@ -373,8 +393,7 @@ class Server:
             raise StartError(
                 f"--http: {error.name} is not installed: pip install 'memlite-cache[http]'"
             ) from None
-        if self.backend is not None:
-            self.backend.measure(self.operations.record)
+        self._measure_store()
         return assemble(
             self.config,
             listeners,
@@ -383,6 +402,50 @@ class Server:
             collector=lambda: self.administration.stats,
             draining=lambda: self.lifecycle.draining,
         )
+
+    def _make_otlp(self) -> "OtlpService | None":
+        config = self.config
+        if config.otlp is None:
+            return None
+        try:
+            from memlite.server.otlp.assembly import assemble
+        except ImportError as error:
+            raise StartError(
+                f"--otlp: {error.name} is not installed: pip install 'memlite-cache[otel]'"
+            ) from None
+        address = next((str(one.port or one.file) for one in self.listeners), "")
+        service, worker = assemble(config.otlp, address, self._exported)
+        if self._traced_one_in:
+            self._trace_requests(worker.put_span)
+        self._measure_store()
+        return service
+
+    def _trace_requests(self, take: "Callable[[Span], None]") -> None:
+        from memlite.server.execution.traced import traced
+        from memlite.telemetry.tracing import Tracer
+
+        share = self.sampler.interval / self._traced_one_in
+        tracer = Tracer(take, share, self.config.backend.partition("?")[0])
+        self._tracer = tracer
+        self.instrumentation.wrap = partial(traced, tracer)
+
+        def record(operation: str, outcome: str, nanoseconds: int) -> None:
+            self.operations.record(operation, outcome, nanoseconds)
+            tracer.operation(operation, outcome, nanoseconds)
+
+        self._record_operation = record
+
+    def _exported(self) -> "Snapshot":
+        """Return the server's figures."""
+        if self.http is not None:
+            return self.http.service.snapshot()
+        stats = self.administration.stats
+        condition = Condition(stats.storage, lambda: self.lifecycle.draining)
+        return stats.snapshot(condition.troubles())
+
+    def _measure_store(self) -> None:
+        if self.backend is not None:
+            self.backend.measure(self._record_operation)
 
     def _refresh_certificates(self) -> None:
         """Reload the TLS certificates; they apply to new connections.
@@ -394,6 +457,17 @@ class Server:
             raise ConfigError("Error TLS not enabled")
         self.tls.reload()
         self.certificates_read = self.clock.now()
+
+
+def _traced_one_in(config: Config) -> int:
+    """Return that one request in so many is traced; 0 for none."""
+    if config.otlp is None:
+        if config.trace_sample is not None:
+            raise ConfigError("--trace-sample: is for --otlp, which is not given")
+        return 0
+    from memlite.server.otlp.sampling import traced_one_in
+
+    return traced_one_in(config.trace_sample, os.environ)
 
 
 def _refuse_http_settings(config: Config) -> None:

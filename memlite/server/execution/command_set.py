@@ -9,7 +9,7 @@ from memlite.memory import Part
 from memlite.protocol import replies
 from memlite.protocol.commands import Arguments, Command
 
-__all__ = ["CommandObserver", "CommandSet", "Executor", "Later"]
+__all__ = ["CommandObserver", "CommandSet", "Executor", "Later", "ObservableExecutor"]
 
 Later: TypeAlias = Callable[[], Sequence[Part]]
 """Renders a reply with cas uniques, once the store has assigned them."""
@@ -23,6 +23,17 @@ class CommandObserver(Protocol):
 
     def replied(self, replies: Sequence[Part]) -> None:
         """Called with the reply, in the order in which replies are sent."""
+
+
+class ObservableExecutor(Protocol):
+    """Carries out commands, and tells of each."""
+
+    def hit(self, line: bytes) -> bool: ...  # noqa: D102 - see `Handler`
+
+    def execute_observed(
+        self, command: Command, arguments: Arguments, observer: CommandObserver
+    ) -> None:
+        """Carry out a command, and notify `observer`."""
 
 
 class Executor(Protocol):

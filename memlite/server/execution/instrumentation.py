@@ -15,7 +15,7 @@ from memlite.protocol.commands import QUIT, Arguments, Command
 from memlite.protocol.handler import Handler
 from memlite.protocol.magic import MAGIC_OF_REPLIES
 from memlite.protocol.text_table import REJECT, SET, SET_FRAMED
-from memlite.server.execution.command_set import Executor
+from memlite.server.execution.command_set import Executor, ObservableExecutor
 from memlite.telemetry.counters import Counters
 from memlite.telemetry.sampling import Sampler
 
@@ -43,6 +43,7 @@ class Instrumentation:
         sampler: as above.
         tracing: whether all commands are logged (``-vv``).
         verbosity: the log level, as set by ``-v`` or the verbosity command.
+        wrap: returns what carries out the commands of a sampled read, for tracers.
     """
 
     def __init__(self, counters: Counters, sampler: Sampler, verbosity: int = 0) -> None:
@@ -52,6 +53,7 @@ class Instrumentation:
         self.active = self.tracing = self._watched = False
         self.client = -1
         self.on_activation: Callable[[], None] = lambda: None
+        self.wrap: Callable[[Executor], ObservableExecutor] = lambda executor: executor
         counters.sample_after(sampler.next_read())
         counters.until_slow_sample = sampler.next_read()
         self._update()
@@ -90,7 +92,7 @@ class Instrumentation:
             return executor
         if self.tracing:
             return _ObservedExecutor(executor, number, None)
-        return _ObservedExecutor(executor, number, self.sampler)
+        return _ObservedExecutor(self.wrap(executor), number, self.sampler)
 
 
 class _Observation:
@@ -138,7 +140,7 @@ class _ObservedExecutor:
         sampler: records latencies; None to log commands and replies instead.
     """
 
-    def __init__(self, executor: Executor, number: int, sampler: Sampler | None) -> None:
+    def __init__(self, executor: ObservableExecutor, number: int, sampler: Sampler | None) -> None:
         self._executor = executor
         self._number = number
         self._sampler = sampler

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from memlite.backends import Backend
 from memlite.config import Config
 from memlite.server.admin.stats_collector import StatsCollector
+from memlite.server.condition import Condition
 from memlite.server.connections.listeners import Listener
 from memlite.server.http.access import Access, Token
 from memlite.server.http.health import Health
 from memlite.server.http.service import HttpService, HttpSources
-from memlite.telemetry.snapshot import BackendStats, Snapshot
+from memlite.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import ssl
@@ -63,22 +64,14 @@ def assemble(
     """
     token = Token(config.http_token_file) if config.http_token_file is not None else None
 
-    def unavailable() -> bool:
-        storage = collector().storage()
-        return isinstance(storage, BackendStats) and storage.unavailable
-
-    def troubles() -> tuple[str, ...]:
-        return (
-            *(("draining",) if draining() else ()),
-            *(("the store is unavailable",) if unavailable() else ()),
-        )
+    condition = Condition(lambda: collector().storage(), draining)
 
     async def probe() -> None:
         if backend is not None:
             await backend.get(_PROBED_KEY)
 
     def snapshot() -> Snapshot:
-        return collector().snapshot(troubles())
+        return collector().snapshot(condition.troubles())
 
     def context(mode: str) -> "ssl.SSLContext":
         assert tls is not None  # noqa: S101 - no listener has TLS otherwise
@@ -90,7 +83,7 @@ def assemble(
         Access(token, config.http_hosts),
         HttpSources(
             snapshot,
-            Health(troubles, unavailable, probe, time.monotonic),
+            Health(condition.troubles, condition.unavailable, probe, time.monotonic),
             lambda: collector().hot_keys(),
             config.http_keys,
         ),

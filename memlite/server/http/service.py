@@ -177,9 +177,12 @@ class HttpService:
         document = self._texts[openmetrics].document()
         return document_reply(request, document, OPENMETRICS if openmetrics else TEXT)
 
-    def _render(self, openmetrics: bool) -> bytes:
+    def snapshot(self) -> Snapshot:
+        """Return the server's figures, with those of this port."""
         snapshot = self._sources.snapshot()
-        if self._door is not None:
-            closed = HttpStats(self._door.refused, self._door.displaced)
-            snapshot = replace(snapshot, http=closed)
-        return render(self._metrics, snapshot, openmetrics=openmetrics)
+        if self._door is None:
+            return snapshot
+        return replace(snapshot, http=HttpStats(self._door.refused, self._door.displaced))
+
+    def _render(self, openmetrics: bool) -> bytes:
+        return render(self._metrics, self.snapshot(), openmetrics=openmetrics)

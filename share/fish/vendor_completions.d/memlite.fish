@@ -96,6 +96,8 @@ complete -c memlite -n '__memlite_at ""' -l http-token-file -r -F -d 'with --htt
 complete -c memlite -n '__memlite_at ""' -l http-hosts -x -d 'with --http: names by which clients may call this server, besides localhost, the machine\'s name and addresses; several are separated by commas or given one at a time'
 complete -c memlite -n '__memlite_at ""' -l http-keys -d 'with --http: show the names of hot keys'
 complete -c memlite -n '__memlite_at ""' -l http-metric-names -x -a 'memlite memcached both' -d 'names of the metrics: memlite, memcached (those of memcached_exporter) or both'
+complete -c memlite -n '__memlite_at ""' -l otlp -x -d 'export the same metrics to an OpenTelemetry receiver, such as http://localhost:4318, over HTTP; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names (needs memlite-cache[otel])'
+complete -c memlite -n '__memlite_at ""' -l trace-sample -x -d 'with --otlp: export spans of one read in so many, such as 1/1000, on average (default: what OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say, or none)'
 complete -c memlite -n '__memlite_at ""' -l debug-commands -d 'enable "debugtime", which moves the server\'s clock (for tests)'
 complete -c memlite -n '__memlite_at ""' -l config -r -F -d 'read settings from this TOML file'
 complete -c memlite -n '__memlite_at ""' -l print-config -d 'print the settings and the source of each, and exit'
@@ -498,6 +500,7 @@ complete -c memlite -n '__memlite_at "proxy"' -s o -l extended -x -a 'idle_timeo
 complete -c memlite -n '__memlite_at "proxy"' -l loop -x -a 'auto uvloop asyncio' -d 'event loop: auto (uvloop if installed), uvloop or asyncio'
 complete -c memlite -n '__memlite_at "proxy"' -l log-level -x -a 'debug info warning error' -d 'debug, info, warning or error (default: set by -v)'
 complete -c memlite -n '__memlite_at "proxy"' -l log-format -x -a 'text json' -d 'text, or json: one object per line'
+complete -c memlite -n '__memlite_at "proxy"' -l otlp -x -d 'export the same metrics to an OpenTelemetry receiver, such as http://localhost:4318, over HTTP; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names (needs memlite-cache[otel])'
 
 complete -c memlite -n '__memlite_at "shell"' -a set -d 'store a value'
 complete -c memlite -n '__memlite_at "shell"' -a add -d 'store only if the key is new'

@@ -57,6 +57,8 @@ VALUES = {
     "http-token-file": ("/etc/memlite/token", '"/etc/memlite/token"', "/etc/memlite/token"),
     "http-hosts": ("cache,a.example", '["cache", "a.example"]', ("cache", "a.example")),
     "http-metric-names": ("both", '"both"', "both"),
+    "otlp": ("https://collector:4318", '"https://collector:4318"', "https://collector:4318"),
+    "trace-sample": ("1/1000", '"1/1000"', "1/1000"),
 }
 SWITCHES = {
     "enable-shutdown", "enable-ssl", "daemon",

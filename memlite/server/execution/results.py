@@ -1,0 +1,26 @@
+"""What a reply says, in a word."""
+
+from typing import Final
+
+from memlite.protocol.magic import MAGIC_OF_REPLIES
+
+__all__ = ["failed", "result_of"]
+
+_STATUS: Final = "status "
+_FIRST_FAILURE: Final = 0x82
+"""Binary statuses from here on, out of memory, are failures of the server."""
+
+
+def result_of(reply: bytes) -> str:
+    """Return the first word of a reply; of a binary one ``status`` and its number."""
+    if reply[:1] == bytes((MAGIC_OF_REPLIES,)):
+        return f"{_STATUS}{int.from_bytes(reply[6:8])}"
+    words = reply[: reply.find(b"\n")].split(None, 1)
+    return words[0].decode("ascii", "backslashreplace") if words else ""
+
+
+def failed(result: str) -> bool:
+    """Return whether a result is a failure of the server, rather than of who asked."""
+    if result.startswith(_STATUS):
+        return int(result.removeprefix(_STATUS)) >= _FIRST_FAILURE
+    return result == "SERVER_ERROR"

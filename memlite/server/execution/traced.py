@@ -1,0 +1,202 @@
+"""Execution of commands that are traced: some of the sampled ones, and those that ask for it."""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from memlite.memory import Part
+from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.meta import MetaRequest
+from memlite.protocol.text_table import SET_FRAMED
+from memlite.server.execution.command_set import CommandObserver, Executor, ObservableExecutor
+from memlite.server.execution.dialects import TEXT, Dialect
+from memlite.server.execution.execution import ExecutingClient, Execution
+from memlite.server.execution.results import failed, result_of
+from memlite.telemetry.spans import SpanName
+from memlite.telemetry.tracing import Request, Tracer
+
+__all__ = ["NamedExecutor", "TracedExecution", "TracedExecutor", "traced"]
+
+_PARENT: Final = re.compile(rb"P00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+"""W3C Trace Context's ``traceparent`` as the token of the flag P, which servers ignore."""
+_READS: Final = frozenset(("get", "gets", "meta_get", "meta_debug", "meta_noop"))
+
+
+class TracedExecution:
+    """Has commands traced that name a span of their client's.
+
+    Args:
+        execution: makes executors.
+        tracer: makes the spans.
+    """
+
+    def __init__(self, execution: Execution, tracer: Tracer) -> None:
+        self._execution = execution
+        self._tracer = tracer
+        self.fast_gets = execution.fast_gets
+        self.longest_ready = execution.longest_ready
+        self.waits = execution.waits
+
+    def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> Executor:
+        """Return an executor; see `Execution`."""
+        inner = self._execution.executor(dialect, client, out)
+        return NamedExecutor(self._tracer, inner) if dialect is TEXT else inner
+
+
+class NamedExecutor:
+    """An executor that traces the meta commands that name a span, sampled or not.
+
+    Args:
+        tracer: makes the spans.
+        inner: carries out all commands.
+    """
+
+    def __init__(self, tracer: Tracer, inner: Executor) -> None:
+        self._inner = inner
+        self._execute = inner.execute
+        self._traced = TracedExecutor(tracer, inner, all_commands=False)
+        self.hit = inner.hit
+        self.set = inner.set
+        self.set_framed = inner.set_framed
+        self.reject = inner.reject
+        self.quit = inner.quit
+        self.execute_observed = inner.execute_observed
+        self.ready_reply = inner.ready_reply
+        self.detach = inner.detach
+        self.peer_has_read = inner.peer_has_read
+
+    @property
+    def pending(self) -> bool:
+        """See `Executor`."""
+        return self._inner.pending
+
+    @property
+    def full(self) -> bool:
+        """See `Executor`."""
+        return self._inner.full
+
+    @property
+    def ended(self) -> bool:
+        """See `Executor`."""
+        return self._inner.ended
+
+    @property
+    def had_to_wait(self) -> bool:
+        """See `Executor`."""
+        return self._inner.had_to_wait
+
+    def execute(self, command: Command, arguments: Arguments) -> None:
+        """Carry out a command."""
+        if _parent_of(arguments) is None:
+            self._execute(command, arguments)
+        else:
+            self._traced.execute_observed(command, arguments, _Nobody())
+
+
+def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
+    """Return what carries out the commands of a sampled read, and has them traced."""
+    return TracedExecutor(tracer, executor, all_commands=tracer.chooses())
+
+
+class TracedExecutor:
+    """Passes commands on to an executor, and has a span made of each.
+
+    Args:
+        tracer: makes the spans.
+        executor: carries out the commands.
+        all_commands: whether to trace commands that name no span of their client's, too.
+    """
+
+    def __init__(self, tracer: Tracer, executor: Executor, *, all_commands: bool) -> None:
+        self._tracer = tracer
+        self._executor = executor
+        self._all = all_commands
+
+    def hit(self, line: bytes) -> bool:
+        """Answer a get if its reply is ready."""
+        if not self._all:
+            return self._executor.hit(line)
+        request = self._tracer.begin("get", changes=False)
+        if not self._executor.hit(line):
+            self._tracer.forget(request)
+            return False
+        request.ready()
+        request.end("VALUE", failed=False)
+        return True
+
+    def execute_observed(
+        self, command: Command, arguments: Arguments, observer: CommandObserver
+    ) -> None:
+        """Carry out a command, and notify `observer`."""
+        parent = _parent_of(arguments)
+        if parent is None and not self._all:
+            self._executor.execute_observed(command, arguments, observer)
+            return
+        keys, changes = len(command.keys(arguments)), command.name not in _READS
+        request = self._tracer.begin(_name_of(command), parent, keys, changes=changes)
+        watching = _Watching(observer, request)
+        work = partial(self._executor.execute_observed, command, arguments, watching)
+        try:
+            request.carry_out(work)
+        except BaseException:
+            self._tracer.forget(request)
+            raise
+
+
+class _Nobody:
+    """Observes nothing."""
+
+    def ready(self) -> None:
+        """See `CommandObserver`."""
+
+    def replied(self, replies: Sequence[Part]) -> None:
+        """See `CommandObserver`."""
+
+
+class _Watching:
+    """Tells the request of its reply, and the observer that there is otherwise.
+
+    Args:
+        observer: that observer.
+        request: the request.
+    """
+
+    __slots__ = ("_observer", "_request")
+
+    def __init__(self, observer: CommandObserver, request: Request) -> None:
+        self._observer = observer
+        self._request = request
+
+    def ready(self) -> None:
+        """See `CommandObserver`."""
+        self._request.ready()
+        self._observer.ready()
+
+    def replied(self, replies: Sequence[Part]) -> None:
+        """See `CommandObserver`."""
+        result = result_of(bytes(replies[0][:64])) if replies else ""
+        self._request.end(result, failed=failed(result))
+        self._observer.replied(replies)
+
+
+def _name_of(command: Command) -> str:
+    """Return the word that clients use, if there is one."""
+    if command is SET_FRAMED:
+        return "set"
+    return command.syntax.partition(" ")[0] or command.name
+
+
+def _parent_of(arguments: Arguments) -> SpanName | None:
+    """Return the client's span, which meta commands may name."""
+    request = arguments[0] if arguments else None
+    if not isinstance(request, MetaRequest):
+        return None
+    for word in request.words:
+        if word[:3] != b"P00":
+            continue
+        match = _PARENT.fullmatch(word)
+        if match:
+            name = SpanName(int(match[1], 16), int(match[2], 16))
+            return name if name.trace and name.span else None
+    return None

@@ -1,0 +1,59 @@
+"""Assembly of the export from the settings and the environment."""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+from memlite.core.errors import StartError
+from memlite.core.version import __version__
+from memlite.server.otlp.receiver import OtlpReceiver
+from memlite.server.otlp.service import OtlpService
+from memlite.server.otlp.worker import Worker
+from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.snapshot import Snapshot
+
+__all__ = ["assemble"]
+
+_INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
+_USUAL_INTERVAL: Final = "60000"
+
+
+def assemble(
+    url: str, address: str, snapshot: Callable[[], Snapshot] | None
+) -> tuple[OtlpService, Worker]:
+    """Return the export of a server, and what takes its spans.
+
+    Args:
+        url: ``--otlp``.
+        address: by which the server is told from others on this machine.
+        snapshot: returns its figures; None to export spans alone.
+
+    Raises:
+        StartError: the environment makes no sense.
+    """
+    receiver = OtlpReceiver(None if url == "env" else url, METRICS, _resource(address))
+    worker = Worker(receiver)
+    return OtlpService(worker, snapshot, _interval(os.environ)), worker
+
+
+def _resource(address: str) -> Resource:
+    """Return what the environment says the server is, and what it leaves out."""
+    said = OTELResourceDetector().detect().attributes
+    usual = {
+        "service.name": "memlite",
+        "service.version": __version__,
+        # The SDK would make a new one at each start.
+        "service.instance.id": f"{socket.gethostname()}:{address}",
+    }
+    return Resource.create({name: usual[name] for name in usual.keys() - said.keys()})
+
+
+def _interval(environment: Mapping[str, str]) -> float:
+    """Return the seconds between two exports of metrics."""
+    text = environment.get(_INTERVAL) or _USUAL_INTERVAL
+    if not (text.isascii() and text.isdecimal()) or not 100 <= int(text) <= 86_400_000:
+        raise StartError(f"{_INTERVAL}: must be milliseconds from 100 to 86400000, not {text!r}")
+    return int(text) / 1000

@@ -1,0 +1,121 @@
+"""A receiver of OTLP over HTTP, as the SDK's exporters talk to it."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any, Final
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from memlite.server.otlp.data import Cumulative, readable
+from memlite.telemetry.metrics.metric import Metric
+from memlite.telemetry.snapshot import Snapshot
+from memlite.telemetry.spans import Span
+
+__all__ = ["OtlpReceiver"]
+
+_LOGGERS: Final = (
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+_MOST_BYTES: Final = 64 * 1024
+_REPLY_SECONDS: Final = 10.0
+_LONGEST_TROUBLE: Final = 300
+
+
+class OtlpReceiver:
+    """Sends metrics and spans; see `Receiver`.
+
+    Args:
+        url: where to, without the path; None for what the environment says
+            (``OTEL_EXPORTER_OTLP_ENDPOINT``, and those of the two signals).
+        metrics: the metrics.
+        resource: what they and the spans are of.
+    """
+
+    def __init__(self, url: str | None, metrics: Iterable[Metric], resource: Resource) -> None:
+        base = None if url is None else url.rstrip("/")
+        self._resource = resource
+        self._cumulative = Cumulative(metrics, resource)
+        self._metrics = OTLPMetricExporter(
+            None if base is None else f"{base}/v1/metrics", session=_session()
+        )
+        self._spans = OTLPSpanExporter(
+            None if base is None else f"{base}/v1/traces", session=_session()
+        )
+
+    def send_metrics(self, snapshot: Snapshot) -> str:
+        """Send the metrics of a snapshot."""
+        with _quietly() as said:
+            result = self._metrics.export(self._cumulative.data(snapshot))
+        return "" if result is MetricExportResult.SUCCESS else _trouble(said)
+
+    def send_spans(self, spans: Sequence[Span]) -> str:
+        """Send spans."""
+        with _quietly() as said:
+            result = self._spans.export([readable(span, self._resource) for span in spans])
+        return "" if result is SpanExportResult.SUCCESS else _trouble(said)
+
+    def close(self) -> None:
+        """Give up what is being sent."""
+        self._metrics.shutdown()
+        self._spans.shutdown()
+
+
+def _session() -> requests.Session:
+    """Return a session that reads a bounded part of each reply, in bounded time.
+
+    Nothing in the reply is used, and requests would read all of it.
+    """
+    session = requests.Session()
+    session.hooks["response"].append(_bounded)
+    return session
+
+
+def _bounded(response: requests.Response, *_: Any, **__: Any) -> requests.Response:
+    until = time.monotonic() + _REPLY_SECONDS
+    body = b""
+    while len(body) < _MOST_BYTES and time.monotonic() < until:
+        data = response.raw.read1(_MOST_BYTES - len(body))
+        if not data:
+            break
+        body += data
+    if not response.raw.closed and len(body) >= _MOST_BYTES:
+        response.raw.close()  # the connection as well, as there is more
+    response.raw = BytesIO(body)
+    return response
+
+
+@contextmanager
+def _quietly() -> Iterator[list[str]]:
+    """Collect what the exporters would log in this thread: others decide what to say of it."""
+    said: list[str] = []
+    thread = threading.get_ident()
+
+    def collect(record: logging.LogRecord) -> bool:
+        if record.thread != thread:
+            return True
+        said.append(record.getMessage())
+        return False
+
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(collect)
+    try:
+        yield said
+    finally:
+        for logger in loggers:
+            logger.removeFilter(collect)
+
+
+def _trouble(said: Sequence[str]) -> str:
+    # The first says the cause, the last that there was no more time.
+    return " ".join((said[0] if said else "unknown").split())[:_LONGEST_TROUBLE]

@@ -1,0 +1,163 @@
+"""Spans of sampled requests, and of what a store did in their course."""
+
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from random import Random
+from typing import Final
+
+from memlite.telemetry.snapshot import FSYNC
+from memlite.telemetry.spans import Span, SpanName
+
+__all__ = ["Request", "Tracer", "new_name"]
+
+_current: Final[ContextVar["Request | None"]] = ContextVar("memlite_request", default=None)
+_random: Final = Random()  # noqa: S311 - no secret
+_SYSTEM: Final = {"db.system.name": "memcached"}
+
+
+def new_name(parent: SpanName | None = None) -> SpanName:
+    """Return a name for a new span, in its parent's trace or in a new one."""
+    trace = parent.trace if parent is not None else _random.getrandbits(128) or 1
+    return SpanName(trace, _random.getrandbits(64) or 1)
+
+
+class Request:
+    """A sampled request under way.
+
+    Args:
+        tracer: takes its span.
+        name: the command.
+        parent: the client's span, if it is known.
+        keys: how many keys it has.
+        changes: whether it may change something.
+
+    Attributes:
+        itself: the name of its span.
+        changes: as above.
+        start: unix time in nanoseconds.
+        over: whether its reply is ready.
+    """
+
+    __slots__ = ("_began", "_keys", "_name", "_parent", "_took", "_tracer", "changes", "itself",
+                 "over", "start")  # fmt: skip
+
+    def __init__(
+        self, tracer: "Tracer", name: str, parent: SpanName | None, keys: int, *, changes: bool
+    ) -> None:
+        self._tracer = tracer
+        self._name = name
+        self._parent = parent
+        self._keys = keys
+        self._took = 0
+        self.itself = new_name(parent)
+        self.changes = changes
+        self.over = False
+        self.start = time.time_ns()
+        self._began = time.perf_counter_ns()
+
+    def carry_out(self, work: Callable[[], None]) -> None:
+        """Do some work, and have what the store does for it known as part of the request."""
+        token = _current.set(self)
+        try:
+            work()
+        finally:
+            _current.reset(token)
+
+    def ready(self) -> None:
+        """Note that the reply is ready."""
+        self._took = time.perf_counter_ns() - self._began
+        self.over = True
+        self._tracer.forget(self)
+
+    def end(self, result: str, *, failed: bool) -> None:
+        """Hand over the span.
+
+        Args:
+            result: the reply's first word.
+            failed: whether that means a failure of the server.
+        """
+        attributes: dict[str, str | int] = {**_SYSTEM, "db.operation.name": self._name}
+        if self._keys > 1:
+            attributes["db.operation.batch.size"] = self._keys
+        if result:
+            attributes["db.response.status_code"] = result
+        self._tracer.take(
+            Span(
+                self._name,
+                self.itself,
+                self._parent,
+                "server",
+                self.start,
+                self.start + self._took,
+                attributes,
+                result if failed else "",
+            )
+        )
+
+
+class Tracer:
+    """Makes spans of sampled requests.
+
+    The sampler decides which reads are measured; some of these, or all, are traced. So requests are
+    chosen in one place.
+
+    Args:
+        take: takes spans that are over; any thread may call it.
+        share: which share of the measured reads is traced, up to 1.
+        store: the store, as spans name it.
+
+    Attributes:
+        take: as above.
+    """
+
+    def __init__(self, take: Callable[[Span], None], share: float, store: str) -> None:
+        self.take = take
+        self._share = share
+        self._store = store
+        self._open: set[Request] = set()
+
+    def chooses(self) -> bool:
+        """Return whether to trace a read that is measured."""
+        return self._share >= 1 or _random.random() < self._share
+
+    def begin(
+        self, name: str, parent: SpanName | None = None, keys: int = 1, *, changes: bool
+    ) -> Request:
+        """Return a request that begins now; see `Request`."""
+        request = Request(self, name, parent, keys, changes=changes)
+        self._open.add(request)
+        return request
+
+    def forget(self, request: Request) -> None:
+        """Forget a request: it is over, or was none."""
+        self._open.discard(request)
+
+    def operation(self, operation: str, outcome: str, nanoseconds: int) -> None:
+        """Take an operation of the store that is over; see `memlite.backends.Backend.measure`.
+
+        An fsync is for all changes that wait for it, whoever waits.
+        """
+        end = time.time_ns()
+        start = end - nanoseconds
+        if (operation, outcome) == FSYNC:
+            waiting = [one for one in list(self._open) if one.changes and one.start <= start]
+        else:
+            current = _current.get()
+            waiting = [current] if current is not None and not current.over else []
+        if not waiting:
+            return
+        first, *others = sorted(waiting, key=lambda request: request.start)
+        self.take(
+            Span(
+                operation,
+                new_name(first.itself),
+                first.itself,
+                "client",
+                start,
+                end,
+                {"db.operation.name": operation, "memlite.store": self._store},
+                "" if outcome == "ok" else outcome,
+                tuple(one.itself for one in others),
+            )
+        )

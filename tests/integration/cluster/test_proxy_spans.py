@@ -1,0 +1,81 @@
+"""Spans of requests through a proxy, and the trace that a node continues."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs memlite-cache[otel]")
+
+from tests.support.otlp import attributes, otlp_server
+from tests.support.proxies import node_stat, proxy
+from tests.support.servers import needs_memcached, running
+from tests.support.waiting import wait_until
+
+SELDOM = {"OTEL_METRIC_EXPORT_INTERVAL": "86400000"}
+
+
+def test_a_trace_goes_on_at_the_node(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    with otlp_server() as receiver:
+        export = ("--otlp", receiver.url, "--trace-sample")
+        with running("memlite", *export, "1/1000000000", environment=SELDOM) as node:
+            arguments = ("--in-flight", "4", "--trace", str(file))
+            with proxy([node], *export, "all", *arguments, environment=SELDOM) as front:
+                assert wait_until(lambda: node_stat(front, node, "state") == "up")
+                with front.connect() as wire:
+                    assert wire.ask(b"ms key 5 T0\r\nvalue\r\n") == b"HD\r\n"
+                    assert wire.ask(b"mg key s Oxyz\r\n") == b"HD s5 Oxyz\r\n"
+                    assert wire.ask(b"get absent\r\n") == b"END\r\n"
+                    assert wire.ask(b"mg key Phint s\r\n") == b"HD s5\r\n"
+                with front.connect() as wire:  # a get of the binary protocol
+                    wire.send(b"\x80\x00\x00\x06" + bytes(7) + b"\x06" + bytes(12) + b"absent")
+                    assert wire.exactly(24)[6:8] == b"\x00\x01"
+                assert front.stop() == 0
+            assert node.stop() == 0
+        spans = receiver.spans()
+    assert len(file.read_text().splitlines()) == 6
+    servers = [span for span in spans if span.kind == 2]
+    at_proxy = [span for span in servers if not span.parent_span_id]
+    at_node = {span.parent_span_id: span for span in servers if span.parent_span_id}
+    assert [span.name for span in at_proxy] == ["ms", "mg", "get", "mg", "gets"]
+    for span in at_proxy[:2]:
+        there = at_node.pop(span.span_id)
+        assert there.trace_id == span.trace_id
+        assert there.name == span.name
+    assert not at_node  # the others have no room for it
+    parts = {span.name for span in spans if span.parent_span_id == at_proxy[0].span_id}
+    assert {"queue", "nodes"} <= parts
+    asked = next(span for span in spans if span.name == "nodes")
+    assert attributes(asked)["memlite.nodes"] == f"127.0.0.1:{node.port}"
+
+
+@needs_memcached
+def test_memcached_ignores_the_flag() -> None:
+    with otlp_server() as receiver, running("memcached") as node:
+        arguments = ("--otlp", receiver.url, "--trace-sample", "all")
+        with proxy([node], *arguments, environment=SELDOM) as front:
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            with front.connect() as wire:
+                assert wire.ask(b"ms key 5 T0\r\nvalue\r\n") == b"HD\r\n"
+                assert wire.ask(b"mg key s Oxyz\r\n") == b"HD s5 Oxyz\r\n"
+                assert wire.ask(b"ma number N0 J5 v\r\n") == b"VA 1\r\n"
+                assert wire.line() == b"5\r\n"
+                assert wire.ask(b"md key q\r\nmn\r\n") == b"MN\r\n"
+            front.stop()
+        names = [span.name for span in receiver.spans() if span.kind == 2]
+        assert names == ["ms", "mg", "ma", "md"]
+
+
+def test_without_requests_to_trace_there_is_nothing_to_export() -> None:
+    command = [sys.executable, "-m", "memlite", "proxy", "--nodes", "127.0.0.1:1"]
+    found = subprocess.run(
+        [*command, "--otlp", "http://127.0.0.1:4318"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 64
+    assert "it needs --trace-sample" in found.stderr
