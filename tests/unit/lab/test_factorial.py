@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from memlite.lab import FactorialResult, analyse_factorial, compare_models
 
@@ -108,6 +107,8 @@ def test_the_example_of_one_factor() -> None:
     assert (effect.values[0,] - reach, effect.values[0,] + reach) == pytest.approx(
         (-71.0, 44.4), abs=0.1
     )
+    from scipy import stats  # slow: not while tests are collected
+
     peer = stats.f_oneway(*CODE_SIZES.values())
     assert (effect.f_statistic, effect.p_value) == pytest.approx((peer.statistic, peer.pvalue))
 
@@ -247,6 +248,8 @@ def test_analysis_of_variance_and_intervals_are_those_of_least_squares() -> None
     terms: list[tuple[int, ...]] = [
         axes for size in range(4) for axes in itertools.combinations(range(3), size)
     ]
+
+    from scipy import stats  # slow: not while tests are collected
 
     def columns(at: Sequence[int], axes: Sequence[int]) -> list[float]:
         # Levels against the first, coded so that columns sum to 0.

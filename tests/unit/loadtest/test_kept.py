@@ -12,12 +12,17 @@ from memlite.loadtest.kept import Kept, Slot
 from memlite.loadtest.levels import Level
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of, settings_of
+from memlite.loadtest.results import Repetition
 from tests.support.ports import unused_port
 from tests.unit.loadtest.samples import results
 
 ONE = Slot(0, Level(2), 1)
 SETTINGS = {"workload": {"keys": 100}}
-(MEASURED, *_) = results(kinds=("memory",), clients=(2,), repetitions=2).points[0].repetitions
+
+
+def measured() -> Repetition:
+    (point,) = results(kinds=("memory",), clients=(2,), repetitions=2).points
+    return point.repetitions[0]
 
 
 def test_a_repetition_is_read_as_it_was_kept(tmp_path: Path) -> None:
@@ -25,9 +30,9 @@ def test_a_repetition_is_read_as_it_was_kept(tmp_path: Path) -> None:
     with kept.locked():
         assert kept.begin({}) == ""
         assert kept.find(ONE) is None
-        kept.keep(ONE, MEASURED)
+        kept.keep(ONE, measured())
     found = Kept(tmp_path, SETTINGS).find(ONE)
-    assert orjson.dumps(found) == orjson.dumps(MEASURED)
+    assert orjson.dumps(found) == orjson.dumps(measured())
     others = (replace(ONE, target=1), replace(ONE, number=2), replace(ONE, burst=True))
     levels = (Level(3), Level(2, rate=5.0), Level(2, value_size=9))
     for other in (*others, *(replace(ONE, level=level) for level in levels)):
@@ -44,7 +49,7 @@ def test_other_options_are_refused_only_if_there_is_something_to_lose(tmp_path: 
         kept.begin({"server": "1.6.18"})
     with other.locked():
         other.begin({"server": "1.6.40"})
-        other.keep(ONE, MEASURED)
+        other.keep(ONE, measured())
     with pytest.raises(
         ConfigError, match=r"has an unfinished run with other options; use the same"
     ):
@@ -62,7 +67,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     kept = Kept(tmp_path, SETTINGS)
     with kept.locked():
         kept.begin({})
-        kept.keep(ONE, MEASURED)
+        kept.keep(ONE, measured())
     path = tmp_path / "repetitions" / ONE.name
     for content in (b"{", b"[]", b'{"number": "1"}'):
         path.write_bytes(content)
@@ -83,7 +88,7 @@ def test_repetitions_without_their_settings_are_not_taken(tmp_path: Path) -> Non
     kept = Kept(tmp_path, SETTINGS)
     with kept.locked():
         kept.begin({})
-        kept.keep(ONE, MEASURED)
+        kept.keep(ONE, measured())
     (tmp_path / "repetitions" / "run.json").unlink()
     other = Kept(tmp_path, {"workload": {"keys": 50}})
     with other.locked():
@@ -98,7 +103,7 @@ def test_settings_are_removed_after_the_repetitions(
     kept = Kept(tmp_path, SETTINGS)
     with kept.locked():
         kept.begin({})
-        kept.keep(ONE, MEASURED)
+        kept.keep(ONE, measured())
     settings, unlink = tmp_path / "repetitions" / "run.json", Path.unlink
 
     def note(path: Path, *, missing_ok: bool = False) -> None:
@@ -132,7 +137,7 @@ def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
         assert main(command) == 64
         assert "another process is measuring in this folder" in capsys.readouterr().err
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-        kept.keep(ONE, MEASURED)
+        kept.keep(ONE, measured())
     assert main(command) == 64  # the other options
     assert "has an unfinished run with other options" in capsys.readouterr().err
     assert kept.find(ONE) is not None

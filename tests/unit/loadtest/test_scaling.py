@@ -16,7 +16,6 @@ from memlite.loadtest.verdict import findings
 from tests.unit.loadtest.samples import results
 
 ROUND = Prices("List", "2026-01", "EUR", "vm", 0.36, "disk", 10, 0.073, "bucket", 0.005, 0.0004)
-SAMPLE = results(kinds=("memory",), clients=(10,)).points[0].repetitions[0]
 
 
 def use(seconds, length):
@@ -25,8 +24,9 @@ def use(seconds, length):
 
 def measured(target, throughput, shares, *, clients=20, size=100, generator=0.5, other=0.0):
     """Return a point of one repetition of 4 s; `shares` are those of a core of each process."""
+    (sample,) = results(kinds=("memory",), clients=(10,)).points
     repetition = dataclasses.replace(
-        SAMPLE,
+        sample.repetitions[0],
         seconds=4.0,
         operations=round(throughput * 4),
         processes={name: use(share * 4, 4) for name, share in shares.items()},
@@ -48,11 +48,12 @@ def run(*points, cores=64):
     )
 
 
-PROXIED = measured("2 nodes, proxied", 50_000, {"proxy": 0.9, "node-1": 0.5, "node-2": 0.3})
+def proxied():
+    return measured("2 nodes, proxied", 50_000, {"proxy": 0.9, "node-1": 0.5, "node-2": 0.3})
 
 
 def test_figures_of_a_cluster():
-    (row,) = scaling.rows(run(PROXIED))
+    (row,) = scaling.rows(run(proxied()))
     assert row.proxy == pytest.approx(0.9)
     assert row.nodes == pytest.approx((0.5, 0.3))
     assert row.proxy_demand == pytest.approx(18)  # 0.9 s for 50,000 operations
@@ -96,7 +97,7 @@ def test_nothing_is_known_of_the_processes_of_an_interrupted_run():
 def test_findings():
     direct = measured("2 nodes, direct", 90_000, {"node-1": 0.4, "node-2": 0.5})
     one = measured("1 node, direct", 60_000, {"node-1": 0.9})
-    text = " ".join(findings(run(PROXIED, direct, one)))
+    text = " ".join(findings(run(proxied(), direct, one)))
     assert "direct: 60,000 with 1 node (limited by a node); 90,000 with 2 nodes." in text
     assert "proxied: 50,000 with 2 nodes (limited by the proxy)." in text
     assert "at most about 55,600 operations per second" in text
@@ -117,7 +118,7 @@ def test_each_node_and_the_proxy_cost_a_machine():
 def test_the_report(tmp_path):
     one = measured("1 node, direct", 60_000, {"node-1": 0.9})
     direct = measured("2 nodes, direct", 90_000, {"node-1": 0.4, "node-2": 0.5})
-    page, *images = write_report([run(PROXIED, direct, one)], tmp_path)
+    page, *images = write_report([run(proxied(), direct, one)], tmp_path)
     assert {"nodes.png", "processor-time.png"} <= {path.name for path in images}
     text = page.read_text()
     assert '<h2 id="clusters">' in text
@@ -128,6 +129,6 @@ def test_the_report(tmp_path):
 
 
 def test_runs_that_are_combined_have_lines_of_their_own():
-    both = combine([run(PROXIED), dataclasses.replace(run(PROXIED), title="later")])
+    both = combine([run(proxied()), dataclasses.replace(run(proxied()), title="later")])
     labels = [row.label for row in scaling.rows(both)]
     assert labels == ["proxied (Backends compared)", "proxied (later)"]
