@@ -11,15 +11,16 @@
 #   SPEED       "fast" for tests not marked "slow", "slow" for tests marked "slow", or "all"
 #   ARGUMENT    paths or options for pytest
 #
-# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core, and three
+# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core, and four
 # if slow tests are among them. If MEMLITE_TEST_TALLY names a file, each run of pytest appends how many
-# tests passed, failed and were skipped.
+# tests passed, failed and were skipped. If MEMLITE_TEST_LOCK names a file, runs with the same one may
+# overlap: tests marked "alone" wait until no other run is using the machine.
 #
 # If MEMLITE_TEST_RETRIES is N > 0, tests that failed run again, one at a time, unless there are more
 # than N of them. Those that pass then count as passed; their names are in FILE.retried, which
 # print_tally prints as well.
 run_tests() {
-    local python="$1" marks files=() workers=3 code=0 again=0
+    local python="$1" marks files=() workers=4 code=0 again=0
     case "$2" in
         fast)
             marks="not slow"
@@ -38,15 +39,31 @@ run_tests() {
     unset PYTHONDONTWRITEBYTECODE
 
     printf '\n-- in parallel\n'
-    run_pytest -m "($marks) and not alone" "${files[@]}" --dist worksteal \
+    locked --shared run_pytest -m "($marks) and not alone" "${files[@]}" --dist worksteal \
         --numprocesses "${MEMLITE_TEST_WORKERS:-$(($(nproc) * workers))}" "$@" || code=$?
     [ "$code" != 2 ] || return 2 # interrupted
     printf '\n-- one at a time\n'
-    run_pytest -m "($marks) and alone" --marked alone "$@" || again=$?
+    locked --exclusive run_pytest -m "($marks) and alone" --marked alone "$@" || again=$?
     # 5: no test was selected.
     [ "$again" != 5 ] || return "$code"
     [ "$code" = 0 ] || [ "$code" = 5 ] || return "$code"
     return "$again"
+}
+
+# locked --shared|--exclusive COMMAND...: run a command while holding the lock MEMLITE_TEST_LOCK, if it
+# names one. Servers left over inherit the descriptor, but no longer hold what was released here.
+locked() {
+    local code=0
+    if [ -z "${MEMLITE_TEST_LOCK:-}" ]; then
+        "${@:2}"
+        return
+    fi
+    exec 8<"$MEMLITE_TEST_LOCK"
+    flock "$1" 8
+    "${@:2}" || code=$?
+    flock --unlock 8
+    exec 8<&-
+    return "$code"
 }
 
 # run_pytest ARGUMENT...: run pytest, and a second time those that failed, as described above. Among

@@ -1,13 +1,17 @@
 """``scripts/lib/testing.sh``: which failures of tests are failures of a run."""
 
+import fcntl
+import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, tests: str, retries: int) -> tuple[int, str]:
+def run(folder: Path, tests: str, retries: int, **variables: str) -> tuple[int, str]:
     """Run tests; return the exit code, and what was printed before it."""
     (folder / "test_it.py").write_text(tests)
     program = (
@@ -56,6 +60,7 @@ def run(folder: Path, tests: str, retries: int) -> tuple[int, str]:
             "MEMLITE_TEST_TALLY": "tally",
             "MEMLITE_TEST_WORKERS": "2",
             "MEMLITE_TEST_RETRIES": str(retries),
+            **variables,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -89,3 +94,26 @@ def test_a_failure_is_one(folder: Path, tests: str, retries: int, sums: str) -> 
     code, shown = run(folder, tests, retries)
     assert code == 1, shown
     assert sums in shown.splitlines(), shown
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="locks are listed in /proc")
+def test_what_runs_alone_waits_for_other_runs(folder: Path) -> None:
+    lock = folder / "lock"
+    lock.touch()
+    waiting = re.compile(rf"-> FLOCK .* WRITE \d+ \S+:{lock.stat().st_ino} ")
+    tests = "import pathlib, pytest\n" + "".join(
+        f"{mark}def test_{name}():\n    pathlib.Path('{name}').touch()\n"
+        for name, mark in (("beside_others", ""), ("alone", "@pytest.mark.alone\n"))
+    )
+    with ThreadPoolExecutor() as threads, lock.open() as other_run:
+        fcntl.flock(other_run, fcntl.LOCK_SH)
+        ran = threads.submit(run, folder, tests, 0, MEMLITE_TEST_LOCK=str(lock))
+        try:
+            assert wait_until(lambda: bool(waiting.search(Path("/proc/locks").read_text())), 200)
+            assert (folder / "beside_others").exists()
+            assert not (folder / "alone").exists()
+        finally:
+            fcntl.flock(other_run, fcntl.LOCK_UN)
+        code, shown = ran.result()
+    assert code == 0, shown
+    assert (folder / "alone").exists()
