@@ -80,6 +80,8 @@ class Lifecycle:
         opening: called before the backend is opened, which may take long. Services are stopped,
             too, if the backend cannot be opened.
         backlog: connections that may wait to be accepted.
+        unfinished: returns whether services have replies under way, which a stop waits for as it
+            does for those of connections.
         owns_process: whether to handle the process's signals and the event loop's failures; False
             for a server in another program, which has its own handlers.
     """
@@ -96,6 +98,7 @@ class Lifecycle:
         services: Sequence[Service],
         backlog: int,
         opening: Callable[[], None] = lambda: None,
+        unfinished: Callable[[], bool] = lambda: False,
         *,
         owns_process: bool,
     ) -> None:
@@ -108,6 +111,7 @@ class Lifecycle:
         self._reload = reload
         self._services = services
         self._opening = opening
+        self._unfinished = unfinished
         self._backlog = backlog
         self._owns_process = owns_process
         self._stop: asyncio.Future[float] | None = None
@@ -259,7 +263,11 @@ class Lifecycle:
         loop, register = self._scheduler.loop, self._register
         deadline = loop.time() + patience
         register.give_up_handshakes("the server is stopping")
-        while register.connections or any(service.under_way for service in self._udp):
+        while (
+            register.connections
+            or any(service.under_way for service in self._udp)
+            or self._unfinished()
+        ):
             register.close_finished()
             if loop.time() >= deadline:
                 break

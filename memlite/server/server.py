@@ -383,6 +383,7 @@ class Server:
             services=services,
             backlog=self.config.listen_backlog,
             opening=(lambda: None) if self.http is None else self.http.service.listen,
+            unfinished=(lambda: False) if self.http is None else self.http.service.unfinished,
             owns_process=self._owns_process,
         )
 

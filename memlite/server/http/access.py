@@ -29,12 +29,14 @@ class Token:
 
     Args:
         path: the file, made absolute so that reloading works from any directory.
+        warns: whether the log tells of a file that others can read.
 
     Raises:
         StartError: the file cannot be used, or the token could be guessed.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, warns: bool = True) -> None:
+        self._warns = warns
         self._path = Path(path).absolute()
         self._label = f"--http-token-file: {path}"
         self._token = b""
@@ -58,7 +60,7 @@ class Token:
                 f"{self._label}: the first line must be a token of at least {_SHORTEST} ASCII "
                 "characters without spaces; openssl rand -hex 16 makes one"
             )
-        if mode & stat.S_IROTH and sys.platform != "win32":
+        if self._warns and mode & stat.S_IROTH and sys.platform != "win32":
             _log.warning("%s: readable by every user of this machine", self._label)
         self._token = token
 

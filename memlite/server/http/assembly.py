@@ -62,7 +62,10 @@ def assemble(
     Raises:
         StartError: the file of the token cannot be used.
     """
-    token = Token(config.http_token_file) if config.http_token_file is not None else None
+    token = None
+    if config.http_token_file is not None:
+        # Without listeners this only checks the settings.
+        token = Token(config.http_token_file, warns=bool(listeners))
 
     condition = Condition(lambda: collector().storage(), draining)
 

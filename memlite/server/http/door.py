@@ -89,6 +89,11 @@ class Door:
         for guard in list(self._guards.values()):
             guard.abort()
 
+    @property
+    def unfinished(self) -> int:
+        """How many connections have a request or a reply under way."""
+        return sum(guard.unfinished for guard in self._guards.values())
+
     def guard_of(self, protocol: asyncio.Protocol) -> Guard | None:
         """Return the connection of one of aiohttp's protocols; None once it is closed."""
         return self._guards.get(protocol)

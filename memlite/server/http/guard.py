@@ -72,6 +72,14 @@ class Guard(asyncio.Protocol):
         waits_for_head = self._arriving or not self._served
         return now - self.since > (_HEAD_SECONDS if waits_for_head else _IDLE_SECONDS)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a request is being answered, or its reply is yet to be sent."""
+        transport = self._transport
+        return self.answering > 0 or (
+            transport is not None and transport.get_write_buffer_size() > 0
+        )
+
     def abort(self) -> None:
         """Close the connection at once."""
         if self._transport is not None:

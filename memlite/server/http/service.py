@@ -136,6 +136,10 @@ class HttpService:
             self._recorder.stop()
             self._door.close()
 
+    def unfinished(self) -> bool:
+        """Return whether replies are under way, apart from streams of events, which do not end."""
+        return self._door is not None and self._door.unfinished > self._recorder.followers
+
     def _protocol_maker(self) -> Callable[[], web.RequestHandler]:
         server = web.Server(self._serve)
         return partial(

@@ -209,7 +209,7 @@ def test_a_token_over_tls(tmp_path: Path) -> None:
     issued = authority.issue("127.0.0.1")
     file = tmp_path / "token"
     file.write_text(TOKEN)
-    file.chmod(0o600)
+    file.chmod(0o644)
     context = client_context(authority.path)
     arguments = ["--http", "0", "--http-token-file", str(file), *issued.flags]
     with running("memlite", *arguments, tls=context) as server:
@@ -231,7 +231,9 @@ def test_a_token_over_tls(tmp_path: Path) -> None:
         # Handshakes that nobody finishes shut nobody out.
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_CONNECTIONS)]
         assert scrape("another-token-of-some-length") == 200
-        assert "Traceback" not in server.log.read_text()
+        log = server.log.read_text()
+        assert "Traceback" not in log
+        assert log.count("readable by every user") == 2  # at the start and on SIGHUP
         for sock in silent:
             sock.close()
 
@@ -413,6 +415,42 @@ async def test_a_store_that_is_unavailable() -> None:
         assert found["memlite_backend_up"] == found["memlite_ready"] == 0
         made[-1].state = "available"
         assert await ready() == (200, [])
+
+
+class Silent(Failing):
+    """A store that does not answer for now."""
+
+    state = "unavailable"
+
+    def __init__(self, context):  # type: ignore[no-untyped-def]
+        super().__init__(context)
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    async def get(self, key):  # type: ignore[no-untyped-def]
+        self.asked.set()
+        await self.answers.wait()
+        return await super().get(key)
+
+
+async def test_replies_under_way_are_sent_before_a_stop_and_streams_do_not_delay_it() -> None:
+    made: list[Silent] = []
+
+    def make(context):  # type: ignore[no-untyped-def]
+        made.append(Silent(context))
+        return made[-1]
+
+    reader = writer = None
+    async with memlite.serve(backend=make, http="0") as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+        writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        reply = asyncio.create_task(asyncio.to_thread(ask, server.http_port, "/readyz"))
+        await made[-1].asked.wait()
+        asyncio.get_running_loop().call_later(0.1, made[-1].answers.set)
+    status, _, body = await reply
+    assert (status, json.loads(body)["reasons"][0]) == (503, "draining")
+    writer.close()
 
 
 class Opening(MemoryBackend):
