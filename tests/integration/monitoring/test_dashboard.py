@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 
 from memlite.server.http.api import MOST_STREAMS
 from tests.support.servers import RunningServer, running
@@ -160,6 +161,7 @@ def test_the_page(browser: Any, server: RunningServer) -> None:
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
+            check_with_axe(page, f"{scheme}, {width} pixels")
             for canvas in page.locator("canvas:visible").all():
                 assert 150 <= canvas.bounding_box()["height"] <= 300
                 page.wait_for_function("canvas => canvas.ariaLabel", arg=canvas.element_handle())
@@ -219,6 +221,16 @@ def check_values(page: Any, server: RunningServer) -> None:
     assert page.locator("#failures").is_hidden()
     page.get_by_role("button", name="store").click()
     assert page.get_by_role("button", name="store").get_attribute("aria-pressed") == "true"
+
+
+def check_with_axe(page: Any, where: str) -> None:
+    """Nothing that axe knows of keeps people with disabilities from reading the page."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    # By default, it runs all rules but experimental ones and those of WCAG's level AAA.
+    found = Axe().run(page)
+    assert not found.response["violations"], f"{where}:\n{found.generate_report()}"
+    assert len(found.response["passes"]) > 10  # the rules ran
 
 
 def check_what_assistive_technology_sees(page: Any) -> None:
