@@ -341,6 +341,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("http-keys", "with --http: show the names of hot keys"),
     Option(
+        "http-debug",
+        "with --http: serve stacks, memory, event loop and profiles at /debug/, to those who know "
+        "the token or, without one, on this machine",
+    ),
+    Option(
         "http-metric-names",
         "names of the metrics: memlite, memcached (those of memcached_exporter) or both",
         None,

@@ -66,6 +66,7 @@ class Config:
     http_token_file: str | None = None
     http_hosts: tuple[str, ...] = ()
     http_keys: bool = False
+    http_debug: bool = False
     http_metric_names: str = "memlite"
     otlp: str | None = None
     trace_sample: str | None = None

@@ -473,7 +473,7 @@ def _traced_one_in(config: Config) -> int:
 
 def _refuse_http_settings(config: Config) -> None:
     usual = Config()
-    for name in ("token_file", "hosts", "keys", "metric_names"):
+    for name in ("token_file", "hosts", "keys", "debug", "metric_names"):
         field = f"http_{name}"
         if getattr(config, field) != getattr(usual, field):
             option = field.replace("_", "-")

@@ -89,6 +89,7 @@ def assemble(
             Health(condition.troubles, condition.unavailable, probe, time.monotonic),
             lambda: collector().hot_keys(),
             config.http_keys,
+            config.http_debug,
         ),
         config.http_metric_names,
     )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -24,6 +24,9 @@ from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric
 from memlite.telemetry.snapshot import HotKeysStats, HttpStats, Snapshot
+
+if TYPE_CHECKING:
+    from memlite.server.http.debug import Debug
 
 __all__ = ["METRIC_SETS", "HttpService", "HttpSources"]
 
@@ -52,12 +55,14 @@ class HttpSources:
         health: says whether it should get requests.
         hot_keys: returns the keys most often asked for.
         shows_keys: whether to name them.
+        debug: whether to show what goes on inside the process.
     """
 
     snapshot: Callable[[], Snapshot]
     health: Health
     hot_keys: Callable[[], HotKeysStats]
     shows_keys: bool
+    debug: bool = False
 
 
 class _Protocol(web.RequestHandler):
@@ -114,6 +119,9 @@ class HttpService:
             "/readyz": self._ready,
             "/metrics": self._scrape,
         }
+        self._debug = _debug(access) if sources.debug else None
+        if self._debug is not None:
+            pages.update(self._debug.pages())
         self._site = Site(pages, access, _OPEN_PATHS)
         self._door: Door | None = None
         self._started = False
@@ -126,6 +134,8 @@ class HttpService:
     def start(self) -> None:
         """Answer all requests; accept connections if that has not begun."""
         self._recorder.start()
+        if self._debug is not None:
+            self._debug.start()
         self._started = True
         if self._door is None:
             self.listen()
@@ -135,6 +145,8 @@ class HttpService:
         if self._door is not None:
             self._recorder.stop()
             self._door.close()
+        if self._debug is not None:
+            self._debug.stop()
 
     def unfinished(self) -> bool:
         """Return whether replies are under way, apart from streams of events, which do not end."""
@@ -190,3 +202,9 @@ class HttpService:
 
     def _render(self, openmetrics: bool) -> bytes:
         return render(self._metrics, self.snapshot(), openmetrics=openmetrics)
+
+
+def _debug(access: Access) -> "Debug":
+    from memlite.server.http.debug import Debug  # others do not import profilers
+
+    return Debug(access)

@@ -1,12 +1,13 @@
 """Tuning of the C library's allocator for the sizes of items."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ctypes
 
-__all__ = ["give_back", "tune_allocator"]
+__all__ = ["give_back", "heap", "tune_allocator"]
 
 # From malloc.h of glibc.
 _TRIM_THRESHOLD: Final = -1
@@ -14,6 +15,18 @@ _MMAP_THRESHOLD: Final = -3
 
 _LARGEST_IN_HEAP: Final = 1024 * 1024
 _KEPT_AT_TOP: Final = 4 * 1024 * 1024
+# The fields of mallinfo2(3), and what those are that say something.
+_MALLINFO: Final = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+    "keepcost",
+)  # fmt: skip
+_SHOWN: Final = {
+    "arena": "heap_bytes",
+    "uordblks": "used_bytes",
+    "fordblks": "free_bytes",
+    "keepcost": "free_bytes_at_the_top",
+    "hblkhd": "mapped_bytes",
+}
 
 
 @cache
@@ -49,3 +62,19 @@ def give_back() -> None:
     library = _library()
     if library is not None:
         library.malloc_trim(0)
+
+
+def heap() -> Mapping[str, int]:
+    """Return what glibc's mallinfo2(3) has of its heap, in bytes; nothing of other C libraries."""
+    library = _library()
+    if library is None or not hasattr(library, "mallinfo2"):
+        return {}
+    import ctypes
+
+    class Figures(ctypes.Structure):
+        _fields_ = tuple((name, ctypes.c_size_t) for name in _MALLINFO)
+
+    function = library.mallinfo2
+    function.restype = Figures
+    found = function()
+    return {meaning: getattr(found, name) for name, meaning in _SHOWN.items()}

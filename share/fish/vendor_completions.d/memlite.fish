@@ -95,6 +95,7 @@ complete -c memlite -n '__memlite_at ""' -l http -x -d 'serve a dashboard, metri
 complete -c memlite -n '__memlite_at ""' -l http-token-file -r -F -d 'with --http: require the token on the first line of this file, as a bearer token or as the password of any user; reloaded on SIGHUP'
 complete -c memlite -n '__memlite_at ""' -l http-hosts -x -d 'with --http: names by which clients may call this server, besides localhost, the machine\'s name and addresses; several are separated by commas or given one at a time'
 complete -c memlite -n '__memlite_at ""' -l http-keys -d 'with --http: show the names of hot keys'
+complete -c memlite -n '__memlite_at ""' -l http-debug -d 'with --http: serve stacks, memory, event loop and profiles at /debug/, to those who know the token or, without one, on this machine'
 complete -c memlite -n '__memlite_at ""' -l http-metric-names -x -a 'memlite memcached both' -d 'names of the metrics: memlite, memcached (those of memcached_exporter) or both'
 complete -c memlite -n '__memlite_at ""' -l otlp -x -d 'export the same metrics to an OpenTelemetry receiver, such as http://localhost:4318, over HTTP; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names (needs memlite-cache[otel])'
 complete -c memlite -n '__memlite_at ""' -l trace-sample -x -d 'with --otlp: export spans of one read in so many, such as 1/1000, on average (default: what OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say, or none)'

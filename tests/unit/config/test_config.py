@@ -65,6 +65,7 @@ SWITCHES = {
     "enable-coredumps", "disable-evictions", "lock-memory",
     "enable-largepages", "disable-cas", "disable-flush-all", "disable-dumping", "disable-watch",
     "debug-commands", "write-back", "enable-sasl", "spare", "http-keys",
+    "http-debug",
 }  # fmt: skip
 COUNTED = {"verbose"}
 
