@@ -29,6 +29,7 @@ from memlite.server.connections.tls_transport import HANDSHAKE_SECONDS
 from memlite.server.embedding import OF_THE_PROCESS
 from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
+from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
 from tests.support.pages import PAGES, texts
 from tests.support.paths import ROOT
 
@@ -125,7 +126,7 @@ def test_the_metrics_page_is_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "docs" / "write_metrics_reference.py"))
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert page == script["page"](), "run scripts/docs/write_metrics_reference.py"
-    for metric in (*METRICS, *EXPORTER_METRICS):
+    for metric in (*METRICS, *PROXY_METRICS, *EXPORTER_METRICS):
         assert f"| `{metric.name}` | {metric.kind} |" in page
 
 

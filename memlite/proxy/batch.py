@@ -1,6 +1,6 @@
 """Several requests of a client that arrived together, each for one node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memlite.protocol.replies import END
 from memlite.proxy.requests import Origin, Request
@@ -44,6 +44,11 @@ class Batch(Request):
         self._missing += 1
         part = self._parts[node] = BatchPart(self, count, reads)
         return part
+
+    @property
+    def parts(self) -> Mapping[object, "BatchPart"]:
+        """The replies of each node; nothing any more once all are there."""
+        return self._parts
 
     def count_failures(self, number: int) -> None:
         """Count requests that failed."""

@@ -159,6 +159,11 @@ class Cluster:
         """The reply to every request while the nodes are not known, else None."""
         return None if self._refusing is None else self._refusing.error
 
+    @property
+    def refusal_reason(self) -> str | None:
+        """Why every request is refused, in a few words, else None."""
+        return None if self._refusing is None else self._refusing.reason
+
     def start(self) -> None:
         """Connect to the nodes."""
         self._started = True

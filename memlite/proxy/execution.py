@@ -14,6 +14,7 @@ from memlite.server.execution.execution import ExecutingClient
 
 if TYPE_CHECKING:
     from memlite.proxy.queue import RequestQueue
+    from memlite.proxy.tally import Counts
 
 __all__ = ["ForwardingExecution"]
 
@@ -26,6 +27,7 @@ class ForwardingExecution:
         admin: carries out commands that are not about keys.
         limits: the limits on what clients may send.
         queue: what requests pass on their way; None if they go to the nodes at once.
+        counts: where commands are counted; None for nowhere.
     """
 
     fast_gets = None
@@ -38,15 +40,19 @@ class ForwardingExecution:
         admin: ProxyAdmin,
         limits: Limits,
         queue: "RequestQueue | None" = None,
+        counts: "Counts | None" = None,
     ) -> None:
         self._recognizer = Recognizer(cluster, limits)
         self._cluster = cluster
         self._admin = admin
         self._queue = queue
+        self._counts = counts
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> ProxyExecutor:
         """Return an executor for a client."""
         forwarding = cast("ForwardingClient", client)
+        if self._counts is not None:
+            return self._counted(self._counts, dialect, forwarding, out)
         if self._queue is not None:
             from memlite.proxy.queued import QueuedBinaryExecutor, QueuedTextExecutor
 
@@ -57,3 +63,19 @@ class ForwardingExecution:
 
             return BinaryProxyExecutor(self._cluster, self._admin, forwarding, out)
         return ProxyExecutor(self._cluster, self._admin, forwarding, out, self._recognizer)
+
+    def _counted(
+        self, counts: "Counts", dialect: Dialect, client: ForwardingClient, out: list[Part]
+    ) -> ProxyExecutor:
+        """Return an executor that counts commands as well."""
+        from memlite.proxy import counted
+
+        binary, others = dialect is BINARY, (self._cluster, self._admin, client, out)
+        if self._queue is not None:
+            kind = (
+                counted.CountedQueuedBinaryExecutor if binary else counted.CountedQueuedTextExecutor
+            )
+            return kind(counts, *others, self._recognizer, self._queue)
+        if binary:
+            return counted.CountedBinaryExecutor(counts, *others)
+        return counted.CountedTextExecutor(counts, *others, self._recognizer)

@@ -28,6 +28,7 @@ class Gutter:
 
     Attributes:
         nodes: as above.
+        most: as above.
         requests: how many requests the gutter was sent.
     """
 
@@ -37,13 +38,13 @@ class Gutter:
         self.nodes = nodes
         self._index = index
         self._ttl = ttl
-        self._most = most
+        self.most = most
         self._ready: dict[Node, _Emptied] = {}
         self.requests = 0
 
     def open(self, away: Node) -> None:
         """Prepare to serve the keys of a node that is down, unless too many are."""
-        if away not in self._ready and len(self._ready) < self._most:
+        if away not in self._ready and len(self._ready) < self.most:
             self._ready[away] = emptied = _Emptied()
             for node in self.nodes:
                 emptied.has(node)

@@ -30,7 +30,8 @@ OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
     "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
-    "protocol", "enable-sasl", "otlp",
+    "protocol", "enable-sasl", "otlp", "http", "http-token-file", "http-hosts", "http-keys",
+    "http-debug",
 )  # fmt: skip
 """The options of the server that a proxy has as well."""
 

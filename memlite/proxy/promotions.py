@@ -250,6 +250,11 @@ class Promotions:
         return bool(self._promoted)
 
     @property
+    def count(self) -> int:
+        """How many there are of these."""
+        return len(self._promoted)
+
+    @property
     def over(self) -> frozenset[HotKey]:
         """Demoted keys that all others know to be demoted."""
         return frozenset(self._over)

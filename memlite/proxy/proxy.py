@@ -1,6 +1,7 @@
 """Assembly of the proxy: the server's connections in front of the nodes."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from memlite.server.connections.listeners import Listener
 from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.instrumentation import Instrumentation
+from memlite.server.http_settings import not_installed, refuse_http_settings
 from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
 from memlite.server.upkeep.ticker import Ticker
@@ -36,11 +38,14 @@ from memlite.telemetry.hotkeys import HotKeys
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
+    from memlite.proxy.move_watch import MoveWatch
     from memlite.proxy.queue import Tracer
     from memlite.proxy.spans import SpanTrace
+    from memlite.proxy.tally import Counts
     from memlite.proxy.trace import Sample, Trace, Tracing
     from memlite.server.auth.auth import Authenticator
     from memlite.server.connections.tls import Tls
+    from memlite.server.http.assembly import Http
     from memlite.server.otlp.service import OtlpService
 
 __all__ = ["FORWARDED", "Proxy"]
@@ -97,6 +102,8 @@ class Proxy:
         owns_process: bool = True,
     ) -> None:
         clock, counters = Clock(), Counters()
+        if config.http is None:
+            refuse_http_settings(config)
         self.scheduler = Scheduler()
         self.cluster = Cluster(
             topology,
@@ -141,15 +148,15 @@ class Proxy:
             )
         self._auth = _authenticator(config, counters)
         sampler = Sampler()
+        hot_keys = HotKeys(clock, sampler.interval)
+        if promote is not None or config.http is not None:
+            sampler = Sampler(
+                hot_keys.record, sampler.interval, record_changes=hot_keys.record_changes
+            )
         self._promoter = None
         if store is not None or promote is not None:
             from memlite.proxy.promoter import Promoter
 
-            hot_keys = HotKeys(clock, sampler.interval)
-            if promote is not None:
-                sampler = Sampler(
-                    hot_keys.record, sampler.interval, record_changes=hot_keys.record_changes
-                )
             self._promoter = Promoter(self.cluster, access, store, promote, hot_keys)
         instrumentation = Instrumentation(counters, sampler, config.verbose)
         self._register = Register(config.conn_limit, counters, clock, instrumentation, self._auth)
@@ -166,6 +173,8 @@ class Proxy:
             queue=self._queue,
             trace=self._trace,
         )
+        counts: Counts | None = None if config.http is None else defaultdict(int)
+        intake = Intake()
         limits = Limits(item_size=config.max_item_size, commands_per_read=config.max_reqs_per_event)
         self._services = ConnectionServices(
             counters=counters,
@@ -173,16 +182,24 @@ class Proxy:
             limits=limits,
             dialect=BINARY if config.protocol == "binary" else FORWARDED,
             negotiates=config.protocol == "auto",
-            execution=ForwardingExecution(self.cluster, admin, limits, self._queue),
+            execution=ForwardingExecution(self.cluster, admin, limits, self._queue, counts),
             instrumentation=instrumentation,
             register=self._register,
             scheduler=self.scheduler,
             large_values=LargeValues(counters, clock, lambda continued: continued()),
-            intake=Intake(),
+            intake=intake,
             auth=self._auth,
         )
+        self._tls, self._clock = tls, clock
+        self._certificates_read = clock.now()
+        self._http: Http | None = None
+        self._move_watch: MoveWatch | None = None
+        if counts is not None:
+            self._http = self._make_http(
+                config, [one for one in listeners if one.http], sampler, hot_keys, counts
+            )
         self.lifecycle = Lifecycle(
-            listeners=[listener for listener in listeners if not listener.udp],
+            listeners=[one for one in listeners if not one.udp and not one.http],
             udp=(),
             connect=connector(
                 tls,
@@ -195,12 +212,56 @@ class Proxy:
             register=self._register,
             scheduler=self.scheduler,
             backend=None,
-            reload=Reloader(self._readers(tls)).reload,
+            reload=Reloader(self._readers()).reload,
             services=self._services_of(self._ticker(clock, config)),
             backlog=config.listen_backlog,
             owns_process=owns_process,
         )
         self.request_stop = self.lifecycle.request_stop
+
+    def _make_http(
+        self,
+        config: Config,
+        listeners: Sequence[Listener],
+        sampler: Sampler,
+        hot_keys: HotKeys,
+        counts: "Counts",
+    ) -> "Http":
+        try:
+            from memlite.proxy.http import assemble
+        except ImportError as error:
+            raise not_installed(error) from None
+        from memlite.proxy.figures import Figures
+        from memlite.proxy.move_watch import MoveWatch
+
+        follower, cluster = self._follower, self.cluster
+        if self._store is not None:
+            self._move_watch = MoveWatch(self._store, lambda: cluster.moving is not None)
+        figures = Figures(
+            config,
+            self._clock,
+            cluster,
+            counters=self._services.counters,
+            counts=counts,
+            sampler=sampler,
+            register=self._register,
+            intake=self._services.intake,
+            unread_replies=self._unread_replies,
+            queue=self._queue,
+            event_loop=lambda: self.scheduler.loop,
+            epoch=lambda: None if follower is None else follower.epoch,
+            move_watch=self._move_watch,
+            certificates_read=None if self._tls is None else lambda: self._certificates_read,
+        )
+        return assemble(
+            config,
+            listeners,
+            tls=self._tls,
+            cluster=cluster,
+            figures=figures,
+            hot_keys=hot_keys,
+            draining=lambda: self.lifecycle.draining,
+        )
 
     async def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
         """Serve until asked to stop; see `Lifecycle`.
@@ -211,16 +272,24 @@ class Proxy:
         if self._store is None:
             await self.lifecycle.run(ready, stopping)
             return
+        if self._http is not None:
+            self._http.service.listen()  # to say that the proxy starts; the store may take long
         try:
             await self._store.open()
         except StartError as error:
+            self._stop_http()
             raise StartError(f"--cluster: {error}") from None
         try:
             if self._follower is not None:
                 await self._follower.step()  # before clients are served
             await self.lifecycle.run(ready, stopping)
         finally:
+            self._stop_http()
             await self._store.close()
+
+    def _stop_http(self) -> None:
+        if self._http is not None:
+            self._http.service.stop()
 
     def _services_of(self, ticker: Ticker) -> list[Service]:
         services: list[Service] = [_Ticking(ticker), self.cluster]
@@ -228,6 +297,10 @@ class Proxy:
             services.append(self._follower)
         if self._promoter is not None:
             services.append(self._promoter)
+        if self._move_watch is not None:
+            services.append(self._move_watch)
+        if self._http is not None:
+            services.append(self._http.service)
         if self._trace is not None:
             services.append(self._trace)  # the last, as the end of the others is traced
         if self._export is not None:
@@ -238,7 +311,7 @@ class Proxy:
         """Return the protocol for a new connection."""
         return ProxyConnection(self._services, self._unread_replies)
 
-    def _readers(self, tls: "Tls | None") -> list[tuple[str, Callable[[], None]]]:
+    def _readers(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what SIGHUP reloads."""
         readers: list[tuple[str, Callable[[], None]]] = []
         if self._file is not None:
@@ -247,9 +320,15 @@ class Proxy:
             readers.append(("users", self._auth.reload))
         if self._trace is not None:
             readers.append(("trace", self._trace.reopen))
-        if tls is not None:
-            readers.append(("certificates", tls.reload))
+        if self._tls is not None:
+            readers.append(("certificates", partial(self._read_certificates, self._tls)))
+        if self._http is not None and self._http.token is not None:
+            readers.append(("HTTP token", self._http.token.load))
         return readers
+
+    def _read_certificates(self, tls: "Tls") -> None:
+        tls.reload()
+        self._certificates_read = self._clock.now()
 
     def _ticker(self, clock: Clock, config: Config) -> Ticker:
         duties: list[Callable[[int], None]] = [lambda _second: self.cluster.hot.tick()]

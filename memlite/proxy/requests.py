@@ -278,6 +278,11 @@ class MultiGet(Whole):
         self._items[index] = items
         self.take(index, replies.END, failed=False)
 
+    @property
+    def missing_keys(self) -> int:
+        """How many keys had no item, once `combined` has returned any."""
+        return sum([items.count(b"") for items in self._items if items is not None])
+
     def combined(self) -> bytes:
         """Return the items in the order of the keys."""
         if None in self._items:

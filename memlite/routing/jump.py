@@ -1,5 +1,6 @@
 """Jump hash (Lamping and Veach, 2014): as even as can be, without a ring."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,6 +48,11 @@ class Jump:
         value = md5_long(hashed)
         bucket = jump(value, len(self._owners))
         return Placement(self._owners[bucket], hashed, value, "bucket", bucket)
+
+    def shares(self) -> list[float]:
+        """Return the share of the buckets that each node has."""
+        buckets = Counter(self._owners)
+        return [buckets[node] / buckets.total() for node in range(len(buckets))]
 
     def replicas(self, key: bytes, count: int) -> list[int]:
         """Return the nodes after that of the key as well, in order; the first follows the last."""

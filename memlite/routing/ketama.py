@@ -14,6 +14,7 @@ __all__ = ["Ketama", "Ring"]
 
 _POINTS: Final = 160  # of a node of average weight
 _POINTS_PER_DIGEST: Final = 4
+_CIRCLE: Final = 2**32
 _single = struct.Struct("<f")
 
 
@@ -62,6 +63,18 @@ class Ring:
         index = bisect_left(self.points, value)
         return index if index < len(self.points) else 0
 
+    def shares(self, nodes: int) -> list[float]:
+        """Return the share of the ring that each of so many nodes has.
+
+        A point has what lies between it and the point before; the first has what is after the last.
+        """
+        shares = [0.0] * nodes
+        before = self.points[-1] - _CIRCLE
+        for point, owner in zip(self.points, self.owners, strict=True):
+            shares[owner] += (point - before) / _CIRCLE
+            before = point
+        return shares
+
 
 class Ketama:
     """Gives a key to the node with the first point from the key's hash on.
@@ -95,6 +108,10 @@ class Ketama:
         value = self._hash(hashed)
         at = self.ring.at(value)
         return Placement(self.ring.owners[at], hashed, value, "point", self.ring.points[at])
+
+    def shares(self) -> list[float]:
+        """Return the share of the ring that each node has."""
+        return self.ring.shares(self._nodes)
 
     def replicas(self, key: bytes, count: int) -> list[int]:
         """Return the nodes of the next points as well.

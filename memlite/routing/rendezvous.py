@@ -51,6 +51,12 @@ class Rendezvous:
                 best, winner = score, index
         return Placement(winner, hashed, None, "score", best)
 
+    def shares(self) -> list[float]:
+        """Return the share of the hashes that each node gets on average, which is by its weight."""
+        weights = {index: weight for _, index, _, weight in self._nodes}
+        total = sum(weights.values())
+        return [weights[index] / total for index in range(len(weights))]
+
     def replicas(self, key: bytes, count: int) -> list[int]:
         """Return the nodes with the highest scores."""
         data = _data(self._tag.part(key))

@@ -45,6 +45,9 @@ class Router(Protocol):
     def place(self, key: bytes) -> Placement:
         """Return the same, with the reasons."""
 
+    def shares(self) -> list[float]:
+        """Return the share of all hashes that each node has; they add up to 1."""
+
     def replicas(self, key: bytes, count: int) -> list[int]:
         """Return the indexes of the first `count` nodes for `key`, that of `index` first.
 

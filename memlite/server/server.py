@@ -27,6 +27,7 @@ from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
 from memlite.server.execution.execution import Execution, ImmediateExecution, PipelinedExecution
 from memlite.server.execution.instrumentation import Instrumentation
+from memlite.server.http_settings import not_installed, refuse_http_settings
 from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
 from memlite.server.upkeep.footprint import PER_CONNECTION, PER_TLS_CONNECTION
@@ -162,7 +163,7 @@ class Server:
         self._connections = self._make_connection_services()
         self.udp = self._make_udp([one for one in listeners if one.udp])
         if config.http is None:
-            _refuse_http_settings(config)
+            refuse_http_settings(config)
         http = [one for one in listeners if one.http]
         self.http = self._make_http(http) if config.http is not None else None
         self.lifecycle = self._make_lifecycle()
@@ -391,9 +392,7 @@ class Server:
         try:
             from memlite.server.http.assembly import assemble
         except ImportError as error:
-            raise StartError(
-                f"--http: {error.name} is not installed: pip install 'memlite-cache[http]'"
-            ) from None
+            raise not_installed(error) from None
         self._measure_store()
         return assemble(
             self.config,
@@ -469,12 +468,3 @@ def _traced_one_in(config: Config) -> int:
     from memlite.server.otlp.sampling import traced_one_in
 
     return traced_one_in(config.trace_sample, os.environ)
-
-
-def _refuse_http_settings(config: Config) -> None:
-    usual = Config()
-    for name in ("token_file", "hosts", "keys", "debug", "metric_names"):
-        field = f"http_{name}"
-        if getattr(config, field) != getattr(usual, field):
-            option = field.replace("_", "-")
-            raise ConfigError(f"--{option}: is for --http, which is not given")

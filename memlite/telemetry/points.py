@@ -1,12 +1,13 @@
-"""What a server did between two snapshots: the figures that a page shows over time."""
+"""What a server or a proxy did between two snapshots: the figures that a page shows over time."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from memlite.telemetry.proxy import ProxySnapshot, ProxyStats
 from memlite.telemetry.snapshot import BackendStats, Durations, Snapshot
 
-__all__ = ["FIGURES", "Point", "point"]
+__all__ = ["FIGURES", "WAITING", "Point", "point"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Point:
         durations: for each class of commands, how many of those measured took so long: pairs of a
             class of `Durations` and a number, where 0 stands for below the first of
             `DURATION_LIMITS`, 1 for below the second, and so on. Classes without any are absent.
+            `WAITING` is the time in a proxy's queue.
     """
 
     figures: tuple[float | None, ...]
@@ -39,15 +41,36 @@ FIGURES: Final = (
     "items_bytes",
     "items_limit_bytes",
     "open_connections",
-    "store_failures_per_second",
+    "failures_per_second",
     "ready",
+    "waiting_requests",
+    "pending_requests",
+    "nodes_up",
+    "moving_requests_per_second",
 )
 """The names of a point's figures: rates over its time, and values at its end.
 
 ``time`` is the unix time of the end in seconds. ``hit_ratio`` is a share from 0 to 1, None without
 reads; ``evicted_idle_seconds`` is None without evictions, else for how long the evicted item that
-was used last had not been used. ``ready`` is 1 or 0.
+was used last had not been used. ``failures_per_second`` are commands that failed in the store, or
+because of a node. ``ready`` is 1 or 0. A proxy has no items, and a server nothing after ``ready``:
+requests that wait in the queue, None without one; requests that nodes have yet to answer; how many
+nodes are up; requests for keys that move.
 """
+
+WAITING: Final = "waiting"
+"""Stands for a class of commands among `Point.durations`: how long requests waited in the queue."""
+
+
+class _Work(NamedTuple):
+    """How much was done since the start, in commands."""
+
+    hits: int
+    misses: int
+    stores: int
+    others: int
+    failures: int
+    moving: int
 
 
 def point(before: Snapshot, now: Snapshot) -> Point:
@@ -58,40 +81,85 @@ def point(before: Snapshot, now: Snapshot) -> Point:
         now: the later one.
     """
     earlier, later = before.general.counters, now.general.counters
+    did, does = _work(before), _work(now)
     seconds = max(now.general.time - before.general.time, 1e-3)
 
     def rate(old: int, new: int) -> float:
         # Negative if "stats reset" was sent in between.
         return round(max(0, new - old) / seconds, 2)
 
-    hits = max(0, later.get_hits - earlier.get_hits)
-    reads = hits + max(0, later.get_misses - earlier.get_misses)
-    reading = later.operations - later.cmd_get - later.cmd_set
-    read_before = earlier.operations - earlier.cmd_get - earlier.cmd_set
+    hits = max(0, does.hits - did.hits)
+    reads = hits + max(0, does.misses - did.misses)
+    proxy = now.proxy if isinstance(now, ProxySnapshot) else None
+    general = now.general
     return Point(
         (
-            round(now.general.time, 1),
-            round(hits / seconds, 2),
-            rate(earlier.get_misses, later.get_misses),
-            rate(earlier.cmd_set, later.cmd_set),
-            rate(read_before, reading),
+            round(general.time, 1),
+            rate(did.hits, does.hits),
+            rate(did.misses, does.misses),
+            rate(did.stores, does.stores),
+            rate(did.others, does.others),
             round(hits / reads, 4) if reads else None,
             rate(earlier.bytes_read, later.bytes_read),
             rate(earlier.bytes_written, later.bytes_written),
-            rate(earlier.evictions, later.evictions),
+            rate(earlier.evictions, later.evictions) if proxy is None else None,
             _evicted_idle(before, now),
-            now.general.items,
-            now.general.bytes,
-            now.general.bytes_limit,
-            now.general.connections,
-            rate(_failures(before), _failures(now)),
+            general.items if proxy is None else None,
+            general.bytes if proxy is None else None,
+            general.bytes_limit if proxy is None else None,
+            general.connections,
+            rate(did.failures, does.failures),
             int(not now.troubles),
+            *_of_proxy(proxy),
+            None if proxy is None else rate(did.moving, does.moving),
         ),
         {
             name: counted
-            for name, durations in now.commands.items()
-            if (counted := _counted(before.commands.get(name), durations))
+            for name, old, new in _durations(before, now)
+            if (counted := _counted(old, new))
         },
+    )
+
+
+def _of_proxy(proxy: ProxyStats | None) -> tuple[float | None, ...]:
+    if proxy is None:
+        return None, None, None
+    nodes = proxy.nodes
+    return (
+        None if proxy.queue is None else proxy.queue.length,
+        sum(node.pending for node in nodes),
+        sum(node.up for node in nodes if node.role == "node"),
+    )
+
+
+def _durations(
+    before: Snapshot, now: Snapshot
+) -> Iterator[tuple[str, Durations | None, Durations]]:
+    """Yield each class of commands with its durations before and now."""
+    for name, durations in now.commands.items():
+        yield name, before.commands.get(name), durations
+    if isinstance(now, ProxySnapshot) and now.proxy.queue is not None:
+        queue = before.proxy.queue if isinstance(before, ProxySnapshot) else None
+        yield WAITING, None if queue is None else queue.waiting, now.proxy.queue.waiting
+
+
+def _work(snapshot: Snapshot) -> _Work:
+    if isinstance(snapshot, ProxySnapshot):
+        counts = snapshot.proxy.commands
+        hits, misses = counts.get(("get", "hit"), 0), counts.get(("get", "miss"), 0)
+        failures = sum(count for (_, result), count in counts.items() if result == "error")
+        stores = sum(count for (name, _), count in counts.items() if name == "store")
+        others = sum(count for (name, _), count in counts.items() if name not in ("get", "store"))
+        moving = snapshot.proxy.moving_requests
+        return _Work(hits, misses, stores, others, failures, moving)
+    counters = snapshot.general.counters
+    return _Work(
+        counters.get_hits,
+        counters.get_misses,
+        counters.cmd_set,
+        counters.operations - counters.cmd_get - counters.cmd_set,
+        _failures(snapshot),
+        0,
     )
 
 

@@ -487,7 +487,7 @@ class Snapshot:
     Attributes:
         build: ``pure`` or ``compiled``.
         general: the general statistics.
-        storage: those of the store.
+        storage: those of the store; None for a proxy, which has none.
         udp: those of datagrams.
         sample_interval: one in this many reads is measured, on average.
         commands: how long sampled commands took, by class of commands.
@@ -501,7 +501,7 @@ class Snapshot:
 
     build: str
     general: GeneralStats
-    storage: MemoryStats | BackendStats
+    storage: MemoryStats | BackendStats | None
     udp: UdpStats
     sample_interval: int
     commands: Mapping[str, Durations]

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.definitions import COMMON, METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.metric import Metric
+from memlite.telemetry.metrics.proxy_metrics import PROXY_ONLY
+from memlite.telemetry.proxy import MOST_NODES, OTHERS
 from memlite.telemetry.snapshot import DURATION_LIMITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -19,17 +21,30 @@ HEAD = """\
 
 <!-- Written by scripts/docs/write_metrics_reference.py from memlite/telemetry/metrics/. -->
 
-A server with `--http` has these at `/metrics`; [how to watch a server](../how-to/watch-a-server.md)
-says how to scrape them. They come from the same snapshot as `stats`. Metrics of what a server
-lacks, such as a near cache, are absent. No label has a key or an address in it: a server has a few
-hundred series at most.
+A server with `--http` has these at `/metrics`, and so has a proxy, which has
+[others as well](#of-a-proxy); [how to watch a server](../how-to/watch-a-server.md) says how to
+scrape them. They come from the same snapshot as `stats`. Metrics of what a server lacks, such as a
+near cache, are absent. No label has a key in it: a server has a few hundred series at most.
 
-Counters start again from zero with the server, and after `stats reset`. Durations are counted in
-{count} classes, whose limits are powers of two from {low} µs to {high} s. Those of commands are
-sampled; hits from memory on the fast path, for instance, one in 256.
+Counters start again from zero with the server, and most of them after `stats reset`. Durations are
+counted in {count} classes, whose limits are powers of two from {low} µs to {high} s. Those of
+commands are sampled; hits from memory on the fast path, for instance, one in 256.
 
 The text is Prometheus's format 0.0.4 or, for scrapers that accept it, OpenMetrics 1.0.0. There are
 no exemplars and no native histograms.
+
+| name | type | labels | meaning |
+| --- | --- | --- | --- |
+"""
+
+PROXY = """
+## Of a proxy
+
+A proxy with `--http` has of the metrics above {common}.
+
+It also has those below. Labels have the names of nodes, which are their addresses unless a topology
+file or `--name` says otherwise. The first {most} nodes have series of their own; further ones are
+added up in those of `{others}`. The label `role` is `node` or `gutter`.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -63,7 +78,11 @@ def page() -> str:
         low=DURATION_LIMITS[0] / 1000,
         high=round(DURATION_LIMITS[-1] / 1e9),
     )
-    return head + "".join(rows(METRICS)) + EXPORTER + "".join(rows(EXPORTER_METRICS))
+    names = [f"`{metric.name}`" for metric in COMMON if "_udp_" not in metric.name]
+    common = f"{', '.join(names[:-1])} and {names[-1]}"
+    proxy = PROXY.format(common=common, most=MOST_NODES, others=OTHERS)
+    ours = head + "".join(rows(METRICS)) + proxy + "".join(rows(PROXY_ONLY))
+    return ours + EXPORTER + "".join(rows(EXPORTER_METRICS))
 
 
 def main() -> int:

@@ -12,9 +12,10 @@ from pathlib import Path
 import yaml
 
 from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.proxy_metrics import PROXY_ONLY
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
-BY_NAME = {metric.name: metric for metric in METRICS}
+BY_NAME = {metric.name: metric for metric in (*METRICS, *PROXY_ONLY)}
 
 HEAD = """\
 # Written by scripts/docs/write_monitoring.py: edit that. To be named among Prometheus' rule_files.
@@ -137,6 +138,43 @@ ALERTS = (
         "{{ $labels.instance }} has read its certificate {{ $value | humanizeDuration }} ago.",
         "Renew it, and send SIGHUP.",
     ),
+    Alert(
+        "MemliteProxyNodeDown",
+        "memlite_proxy_node_up",
+        "{} == 0",
+        "1m",
+        "critical",
+        "{{ $labels.instance }} cannot reach the node {{ $labels.node }}.",
+        "The dashboard and stats of the proxy say why.",
+    ),
+    Alert(
+        "MemliteProxyRequestsFail",
+        "memlite_proxy_failed_requests_total",
+        "rate({}[5m]) > 0.1",
+        "5m",
+        "critical",
+        "{{ $value | humanize }} requests a second fail at {{ $labels.instance }}.",
+        "memlite_proxy_node_failures_total and memlite_proxy_queue_discarded_total say where.",
+    ),
+    Alert(
+        "MemliteProxyQueueDiscards",
+        "memlite_proxy_queue_discarded_total",
+        'increase({}{reason=~"refused|expired"}[5m]) > 0',
+        "0m",
+        "warning",
+        "{{ $labels.instance }} has not sent {{ $value | humanize }} requests in five minutes.",
+        "The nodes are too slow for what is asked; raise --in-flight if they have time left.",
+    ),
+    Alert(
+        "MemliteProxyNodeSlow",
+        "memlite_proxy_node_duration_seconds",
+        "histogram_quantile(0.99, sum by (instance, node, le) (rate({}_bucket[5m]))) > 0.1",
+        "10m",
+        "warning",
+        "One in a hundred replies of {{ $labels.node }} takes {{ $value | humanizeDuration }} at "
+        "{{ $labels.instance }}.",
+        "Look at the node's processor and at the network to it.",
+    ),
 )
 
 
@@ -168,6 +206,8 @@ def quantile(share: float, labels: str, chosen: str = "{CHOSEN}") -> str:
 
 READS = 'sum by (instance) (rate({}{command="get",CHOSEN}[$__rate_interval]))'
 HITS = READS.replace(",CHOSEN", ',result="hit",CHOSEN')
+PROXY_READS = READS.replace('command="get"', 'class="get",result=~"hit|miss"')
+PROXY_HITS = READS.replace('command="get"', 'class="get",result="hit"')
 
 PANELS = (
     Panel("Ready", "memlite_ready", (("{}{CHOSEN}", "{{instance}}"),)),
@@ -293,6 +333,76 @@ PANELS = (
             ),
         ),
         "s",
+    ),
+    Panel(
+        "Proxies: commands per second",
+        "memlite_proxy_commands_total",
+        (
+            (
+                "sum by (class, result) (rate({}{CHOSEN}[$__rate_interval]))",
+                "{{class}} {{result}}",
+            ),
+        ),
+        "ops",
+    ),
+    Panel(
+        "Proxies: hit ratio",
+        "memlite_proxy_commands_total",
+        (
+            (
+                f"{PROXY_HITS} / {PROXY_READS}",
+                "{{instance}}",
+            ),
+        ),
+        "percentunit",
+    ),
+    Panel(
+        "Proxies: nodes that can be reached",
+        "memlite_proxy_nodes",
+        (
+            ('sum by (instance) ({}{state="up",CHOSEN})', "{{instance}} up"),
+            ("sum by (instance) ({}{CHOSEN})", "{{instance}} all"),
+        ),
+    ),
+    Panel(
+        "Proxies: requests to each node",
+        "memlite_proxy_node_requests_total",
+        (("sum by (node) (rate({}{CHOSEN}[$__rate_interval]))", "{{node}}"),),
+        "ops",
+    ),
+    Panel(
+        "Proxies: 99th percentile of each node",
+        "memlite_proxy_node_duration_seconds",
+        ((quantile(0.99, "node, le"), "{{node}}"),),
+        "s",
+    ),
+    Panel(
+        "Proxies: failures of each node",
+        "memlite_proxy_node_failures_total",
+        (("sum by (node) (rate({}{CHOSEN}[$__rate_interval]))", "{{node}}"),),
+        "ops",
+    ),
+    Panel(
+        "Proxies: queue",
+        "memlite_proxy_queue_length",
+        (
+            ("{}{CHOSEN}", "{{instance}} waiting"),
+            ("memlite_proxy_queue_in_flight{CHOSEN}", "{{instance}} in flight"),
+        ),
+    ),
+    Panel(
+        "Proxies: time in the queue",
+        "memlite_proxy_queue_wait_duration_seconds",
+        ((quantile(0.99, "instance, le"), "{{instance}} 99 %"),),
+        "s",
+    ),
+    Panel(
+        "Proxies: items moved between nodes",
+        "memlite_proxy_move_items_moved",
+        (
+            ("max({}{CHOSEN})", "moved"),
+            ("max(memlite_proxy_move_items{CHOSEN})", "to move"),
+        ),
     ),
 )
 

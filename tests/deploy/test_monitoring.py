@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.proxy_metrics import PROXY_ONLY
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "deploy" / "monitoring"
@@ -19,7 +20,7 @@ ALERTS = FOLDER / "alerts.yaml"
 BOARD = FOLDER / "grafana.json"
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool (apt install prometheus)")
-BY_NAME = {metric.name: metric for metric in METRICS}
+BY_NAME = {metric.name: metric for metric in (*METRICS, *PROXY_ONLY)}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -144,6 +145,29 @@ SERIES = {
     "MemliteCertificateOld": (
         {"memlite_tls_certificate_age_seconds": "9000000+60x100"},
         {"memlite_tls_certificate_age_seconds": "0+60x100"},
+    ),
+    "MemliteProxyNodeDown": (
+        {'memlite_proxy_node_up{node="a",role="node"}': "0x60"},
+        {'memlite_proxy_node_up{node="a",role="node"}': "1x60"},
+    ),
+    "MemliteProxyRequestsFail": (
+        {"memlite_proxy_failed_requests_total": "0+60x60"},
+        {"memlite_proxy_failed_requests_total": "5x60"},
+    ),
+    "MemliteProxyQueueDiscards": (
+        {'memlite_proxy_queue_discarded_total{reason="expired"}': "0+1x60"},
+        {'memlite_proxy_queue_discarded_total{reason="dropped"}': "0+1x60"},
+    ),
+    "MemliteProxyNodeSlow": (
+        {
+            'memlite_proxy_node_duration_seconds_bucket{node="a",le="0.067108864"}': "0+90x60",
+            'memlite_proxy_node_duration_seconds_bucket{node="a",le="0.268435456"}': "0+100x60",
+            'memlite_proxy_node_duration_seconds_bucket{node="a",le="+Inf"}': "0+100x60",
+        },
+        {
+            'memlite_proxy_node_duration_seconds_bucket{node="a",le="0.067108864"}': "0+100x60",
+            'memlite_proxy_node_duration_seconds_bucket{node="a",le="+Inf"}': "0+100x60",
+        },
     ),
 }
 

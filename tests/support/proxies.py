@@ -45,7 +45,15 @@ def proxy(
         start=fork_process,
     ) as process:
         yield RunningServer(
-            "memlite-proxy", process.process, process.port, 0, (), "", process.log, tls
+            "memlite-proxy",
+            process.process,
+            process.port,
+            0,
+            (),
+            "",
+            process.log,
+            tls,
+            process.http_port,
         )
 
 

@@ -50,6 +50,11 @@ class Follower:
         self._trouble = ""
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that was passed on last; None while the nodes are not known."""
+        return None if self._epoch < 0 else self._epoch
+
     def start(self) -> None:
         """Start to follow. Needs a running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._follow())

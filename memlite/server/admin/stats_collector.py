@@ -36,7 +36,7 @@ from memlite.telemetry.snapshot import (
     WatchStats,
 )
 
-__all__ = ["CrawlingEngine", "StatsCollector", "backend_stats", "memory_stats"]
+__all__ = ["CrawlingEngine", "StatsCollector", "backend_stats", "loop_name", "memory_stats"]
 
 
 class CrawlingEngine(Protocol):
@@ -199,7 +199,7 @@ class StatsCollector:
             time=now,
             uptime=now - clock.started,
             pid=os.getpid(),
-            event_loop=_loop_name(type(self._event_loop())),
+            event_loop=loop_name(type(self._event_loop())),
             user_seconds=processor.user,
             system_seconds=processor.system,
             connections=len(self._connections),
@@ -393,7 +393,7 @@ def _summary(histogram: LatencyHistogram) -> LatencySummary:
 _loop_names: Final[dict[type, str]] = {}
 
 
-def _loop_name(kind: type) -> str:
+def loop_name(kind: type) -> str:
     """Return an event loop's package, and its version unless it is asyncio's."""
     name = _loop_names.get(kind)
     if name is None:

@@ -12,6 +12,7 @@ from memlite.server.http.documents import Document
 from memlite.server.http.history import STEP_SECONDS, Recorder
 from memlite.server.http.site import HEADERS, Page, document_reply, text_reply
 from memlite.telemetry.points import FIGURES, Point
+from memlite.telemetry.proxy import NodeStats, ProxySnapshot, ProxyStats
 from memlite.telemetry.snapshot import (
     DURATION_LIMITS,
     BackendStats,
@@ -123,6 +124,7 @@ class Api:
                     for (operation, outcome), durations in snapshot.operations.items()
                 ],
                 "hot_keys": self._hottest(),
+                "proxy": _proxy(snapshot.proxy) if isinstance(snapshot, ProxySnapshot) else None,
             }
         )
 
@@ -157,10 +159,79 @@ def _as_json(one: Point) -> list[object]:
     return [one.figures, one.durations]
 
 
-def _store(snapshot: Snapshot) -> dict[str, object]:
+def _store(snapshot: Snapshot) -> dict[str, object] | None:
+    """Return what is said of the store; None for a proxy, which has none."""
     storage = snapshot.storage
+    if storage is None:
+        return None
     figures = dict(storage.figures) if isinstance(storage, BackendStats) else {}
     return {"url": storage.url, "figures": figures}
+
+
+def _proxy(proxy: ProxyStats) -> dict[str, object]:
+    """Return what is said of a proxy alone."""
+    queue, move = proxy.queue, proxy.move
+    return {
+        "commands": [
+            {"class": kind, "result": result, "count": count}
+            for (kind, result), count in proxy.commands.items()
+        ],
+        "hash": proxy.hash,
+        "replicas": proxy.replicas,
+        "version": proxy.version,
+        "epoch": proxy.epoch,
+        "nodes": [_node(node) for node in proxy.nodes],
+        "multigets": proxy.multigets,
+        "failed_requests": proxy.failed_requests,
+        "failed_shards": proxy.failed_shards,
+        "replica_reads": proxy.replica_reads,
+        "gutter_requests": proxy.gutter_requests,
+        "promoted_keys": proxy.hot_keys,
+        "unread_bytes": proxy.unread_bytes,
+        "unread_disconnects": proxy.unread_disconnects,
+        "queue": None
+        if queue is None
+        else {
+            "in_flight_limit": queue.in_flight_limit,
+            "in_flight": queue.in_flight,
+            "length": queue.length,
+            "arrivals": queue.arrivals,
+            "refused": queue.refused,
+            "expired": queue.expired,
+            "dropped": queue.dropped,
+            "waiting": _summary(queue.waiting),
+            "service": _summary(queue.service),
+        },
+        "move": None
+        if move is None
+        else {
+            "phase": move.phase,
+            "items": move.items,
+            "total": move.total,
+            "requests": proxy.moving_requests,
+        },
+    }
+
+
+def _node(node: NodeStats) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "address": node.address,
+        "role": node.role,
+        "up": node.up,
+        "count": node.count,
+        "state": node.state,
+        "error": node.error,
+        "requests": node.requests,
+        "failures": node.failed,
+        "timeouts": node.timeouts,
+        "connections": node.connects,
+        "emptied": node.emptied,
+        "pending": node.pending,
+        "share": round(node.share, 6),
+        "next_share": None if node.next_share is None else round(node.next_share, 6),
+        "service": _summary(node.service),
+    }
 
 
 def _summary(durations: Durations) -> dict[str, float]:

@@ -1,9 +1,8 @@
 """Assembly of the HTTP side from the settings."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memlite.backends import Backend
 from memlite.config import Config
@@ -13,6 +12,9 @@ from memlite.server.connections.listeners import Listener
 from memlite.server.http.access import Access, Token
 from memlite.server.http.health import Health
 from memlite.server.http.service import HttpService, HttpSources
+from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
+from memlite.telemetry.metrics.metric import Metric
 from memlite.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -20,14 +22,20 @@ if TYPE_CHECKING:
 
     from memlite.server.connections.tls import Tls
 
-__all__ = ["Http", "assemble"]
+__all__ = ["Http", "assemble", "service_of"]
 
 _PROBED_KEY = b"memlite-readyz"
+_METRIC_SETS: Final[Mapping[str, Sequence[Metric]]] = {
+    "memlite": METRICS,
+    "memcached": EXPORTER_METRICS,
+    "both": (*METRICS, *EXPORTER_METRICS),
+}
+"""By the value of ``--http-metric-names``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """The HTTP side of a server.
+    """The HTTP side of a server or proxy.
 
     Attributes:
         service: starts and stops it.
@@ -62,11 +70,6 @@ def assemble(
     Raises:
         StartError: the file of the token cannot be used.
     """
-    token = None
-    if config.http_token_file is not None:
-        # Without listeners this only checks the settings.
-        token = Token(config.http_token_file, warns=bool(listeners))
-
     condition = Condition(lambda: collector().storage(), draining)
 
     async def probe() -> None:
@@ -76,6 +79,34 @@ def assemble(
     def snapshot() -> Snapshot:
         return collector().snapshot(condition.troubles())
 
+    sources = HttpSources(
+        snapshot,
+        Health(condition.troubles, condition.unavailable, probe),
+        lambda: collector().hot_keys(),
+        _METRIC_SETS[config.http_metric_names],
+    )
+    return service_of(config, listeners, tls, sources)
+
+
+def service_of(
+    config: Config, listeners: Sequence[Listener], tls: "Tls | None", sources: HttpSources
+) -> Http:
+    """Return the HTTP side of a server or proxy.
+
+    Args:
+        config: the settings.
+        listeners: the sockets for HTTP.
+        tls: the TLS settings; None without TLS.
+        sources: what is shown.
+
+    Raises:
+        StartError: the file of the token cannot be used.
+    """
+    token = None
+    if config.http_token_file is not None:
+        # Without listeners this only checks the settings.
+        token = Token(config.http_token_file, warns=bool(listeners))
+
     def context(mode: str) -> "ssl.SSLContext":
         assert tls is not None  # noqa: S101 - no listener has TLS otherwise
         return tls.context(mode)
@@ -84,13 +115,8 @@ def assemble(
         listeners,
         context,
         Access(token, config.http_hosts),
-        HttpSources(
-            snapshot,
-            Health(condition.troubles, condition.unavailable, probe, time.monotonic),
-            lambda: collector().hot_keys(),
-            config.http_keys,
-            config.http_debug,
-        ),
-        config.http_metric_names,
+        sources,
+        shows_keys=config.http_keys,
+        debug=config.http_debug,
     )
     return Http(service, token, listeners[0].port if listeners else 0)

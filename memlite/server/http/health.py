@@ -1,7 +1,8 @@
-"""Whether the server should get requests."""
+"""Whether the server or proxy should get requests."""
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -27,9 +28,9 @@ class Health:
     def __init__(
         self,
         troubles: Callable[[], tuple[str, ...]],
-        unavailable: Callable[[], bool],
-        probe: Callable[[], Awaitable[object]],
-        clock: Callable[[], float],
+        unavailable: Callable[[], bool] = lambda: False,
+        probe: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._troubles = troubles
         self._unavailable = unavailable

@@ -1,10 +1,10 @@
-"""The HTTP side of a server: puts its parts together, starts and stops them."""
+"""The HTTP side of a server or proxy: puts its parts together, starts and stops them."""
 
 import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,8 +19,6 @@ from memlite.server.http.door import Door, HttpListener
 from memlite.server.http.health import Health
 from memlite.server.http.history import Recorder
 from memlite.server.http.site import Page, Site, document_reply, json_reply, text_reply
-from memlite.telemetry.metrics.definitions import METRICS
-from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric
 from memlite.telemetry.snapshot import HotKeysStats, HttpStats, Snapshot
@@ -28,14 +26,7 @@ from memlite.telemetry.snapshot import HotKeysStats, HttpStats, Snapshot
 if TYPE_CHECKING:
     from memlite.server.http.debug import Debug
 
-__all__ = ["METRIC_SETS", "HttpService", "HttpSources"]
-
-METRIC_SETS: Final[Mapping[str, tuple[Metric, ...]]] = {
-    "memlite": METRICS,
-    "memcached": EXPORTER_METRICS,
-    "both": (*METRICS, *EXPORTER_METRICS),
-}
-"""By the value of ``--http-metric-names``."""
+__all__ = ["HttpService", "HttpSources"]
 
 _OPEN_PATHS: Final = frozenset(("/healthz", "/readyz"))
 _STARTING: Final = "starting"
@@ -54,15 +45,13 @@ class HttpSources:
         snapshot: returns the server's figures.
         health: says whether it should get requests.
         hot_keys: returns the keys most often asked for.
-        shows_keys: whether to name them.
-        debug: whether to show what goes on inside the process.
+        metrics: those that are shown.
     """
 
     snapshot: Callable[[], Snapshot]
     health: Health
     hot_keys: Callable[[], HotKeysStats]
-    shows_keys: bool
-    debug: bool = False
+    metrics: Sequence[Metric]
 
 
 class _Protocol(web.RequestHandler):
@@ -90,7 +79,8 @@ class HttpService:
         context: returns the TLS settings of a new connection, by the kind of TLS.
         access: who may ask.
         sources: what is shown.
-        metric_names: a key of `METRIC_SETS`.
+        shows_keys: whether to name hot keys.
+        debug: whether to show what goes on inside the process.
     """
 
     def __init__(
@@ -99,19 +89,20 @@ class HttpService:
         context: Callable[[str], ssl.SSLContext],
         access: Access,
         sources: HttpSources,
-        metric_names: str,
+        *,
+        shows_keys: bool,
+        debug: bool = False,
     ) -> None:
         self._listeners = listeners
         self._context = context
         self._access = access
         self._sources = sources
-        self._metrics = METRIC_SETS[metric_names]
         self._texts = {
             openmetrics: Recent(partial(self._render, openmetrics), time.monotonic)
             for openmetrics in (False, True)
         }
         self._recorder = Recorder(sources.snapshot)
-        api = Api(self._recorder, sources.hot_keys, shows_keys=sources.shows_keys)
+        api = Api(self._recorder, sources.hot_keys, shows_keys=shows_keys)
         pages: dict[str, Page] = {
             **dashboard(),
             **api.pages(),
@@ -119,7 +110,7 @@ class HttpService:
             "/readyz": self._ready,
             "/metrics": self._scrape,
         }
-        self._debug = _debug(access) if sources.debug else None
+        self._debug = _debug(access) if debug else None
         if self._debug is not None:
             pages.update(self._debug.pages())
         self._site = Site(pages, access, _OPEN_PATHS)
@@ -201,7 +192,7 @@ class HttpService:
         return replace(snapshot, http=HttpStats(self._door.refused, self._door.displaced))
 
     def _render(self, openmetrics: bool) -> bytes:
-        return render(self._metrics, self.snapshot(), openmetrics=openmetrics)
+        return render(self._sources.metrics, self.snapshot(), openmetrics=openmetrics)
 
 
 def _debug(access: Access) -> "Debug":

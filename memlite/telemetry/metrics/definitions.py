@@ -1,6 +1,6 @@
-"""All metrics of a server, each defined once.
+"""All metrics of a server, each defined once; those that a proxy alone has are in `proxy_metrics`.
 
-What a monitor scrapes, the reference page and the alerts come from this table. Labels have few
+What a monitor scrapes, the reference page and the alerts come from these tables. Labels have few
 values, which are all known beforehand: no keys, no addresses.
 """
 
@@ -18,7 +18,7 @@ from memlite.telemetry.metrics.readers import (
 )
 from memlite.telemetry.snapshot import FSYNC, BackendStats, MemoryStats, Snapshot
 
-__all__ = ["METRICS"]
+__all__ = ["COMMON", "METRICS"]
 
 
 def _info(snapshot: Snapshot) -> tuple[Sample, ...]:
@@ -278,6 +278,9 @@ _COMMANDS: Final = (
         ),
         labels=("reason",),
     ),
+)
+
+_DURATIONS: Final = (
     Metric(
         "memlite_command_duration_seconds",
         "histogram",
@@ -552,10 +555,14 @@ _WATCHERS: Final = (
     ),
 )
 
+COMMON: Final[tuple[Metric, ...]] = (*_SERVER, *_CONNECTIONS, *_DURATIONS)
+"""Those that a proxy has as well."""
+
 METRICS: Final[tuple[Metric, ...]] = (
     *_SERVER,
     *_CONNECTIONS,
     *_COMMANDS,
+    *_DURATIONS,
     *_ITEMS,
     *_NEAR_CACHE,
     *_BACKEND,

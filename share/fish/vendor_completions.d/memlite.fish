@@ -501,6 +501,11 @@ complete -c memlite -n '__memlite_at "proxy"' -s o -l extended -x -a 'idle_timeo
 complete -c memlite -n '__memlite_at "proxy"' -l loop -x -a 'auto uvloop asyncio' -d 'event loop: auto (uvloop if installed), uvloop or asyncio'
 complete -c memlite -n '__memlite_at "proxy"' -l log-level -x -a 'debug info warning error' -d 'debug, info, warning or error (default: set by -v)'
 complete -c memlite -n '__memlite_at "proxy"' -l log-format -x -a 'text json' -d 'text, or json: one object per line'
+complete -c memlite -n '__memlite_at "proxy"' -l http -x -d 'serve a dashboard, metrics and health over HTTP on this address: port, host:port or [IPv6]:port; a port alone is on loopback; with -Z it is HTTPS, unless prefixed with notls: (needs memlite-cache[http])'
+complete -c memlite -n '__memlite_at "proxy"' -l http-token-file -r -F -d 'with --http: require the token on the first line of this file, as a bearer token or as the password of any user; reloaded on SIGHUP'
+complete -c memlite -n '__memlite_at "proxy"' -l http-hosts -x -d 'with --http: names by which clients may call this server, besides localhost, the machine\'s name and addresses; several are separated by commas or given one at a time'
+complete -c memlite -n '__memlite_at "proxy"' -l http-keys -d 'with --http: show the names of hot keys'
+complete -c memlite -n '__memlite_at "proxy"' -l http-debug -d 'with --http: serve stacks, memory, event loop and profiles at /debug/, to those who know the token or, without one, on this machine'
 complete -c memlite -n '__memlite_at "proxy"' -l otlp -x -d 'export the same metrics to an OpenTelemetry receiver, such as http://localhost:4318, over HTTP; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names (needs memlite-cache[otel])'
 
 complete -c memlite -n '__memlite_at "shell"' -a set -d 'store a value'

@@ -24,6 +24,7 @@ from memlite.backends.memory import MemoryBackend
 from memlite.core.errors import StartError, StorageError
 from memlite.server.http.door import MOST_CONNECTIONS
 from tests.support.certificates import Authority, client_context
+from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until
 
@@ -37,10 +38,17 @@ def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def plain() -> Iterator[RunningServer]:
-    with running("memlite", "--http", "0", "--http-hosts", "cache.example") as server:
-        yield server
+@pytest.fixture(scope="module", params=["server", pytest.param("proxy", marks=pytest.mark.slow)])
+def plain(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """A server, or a proxy, whose HTTP side is the same."""
+    options = ("--http", "0", "--http-hosts", "cache.example")
+    if request.param == "server":
+        with running("memlite", *options) as server:
+            yield server
+        return
+    with running("memlite") as node, proxy([node], *options) as front:
+        assert wait_until(lambda: ask(front.http_port, "/readyz")[0] == 200)
+        yield front
 
 
 def ask(

@@ -116,3 +116,15 @@ def test_a_replica_takes_over_what_a_removed_node_had(hash_name: str) -> None:
 def test_nodes_without_points_come_last() -> None:
     router = make_router("ketama", [Member("a", 1), Member("b", 1000), Member("c", 1000)])
     assert router.replicas(b"k", 3)[2] == 0
+
+
+@pytest.mark.parametrize("hash_name", HASHES)
+@pytest.mark.parametrize("weights", [(1,), (1, 1, 1), (1, 2, 5)])
+def test_shares_are_those_of_many_keys(hash_name: str, weights: tuple[int, ...]) -> None:
+    members = [Member(f"{name}:1", weight) for name, weight in zip("abc", weights, strict=False)]
+    router = make_router(hash_name, members)
+    shares = router.shares()
+    assert sum(shares) == pytest.approx(1)
+    counts = Counter(map(router.index, KEYS))
+    for node, share in enumerate(shares):
+        assert counts[node] / len(KEYS) == pytest.approx(share, abs=0.05)

@@ -3,6 +3,13 @@
 import dataclasses
 
 from memlite.telemetry.counters import COMMAND_CLASSES, Counters, LatencyHistogram
+from memlite.telemetry.proxy import (
+    MoveStats,
+    NodeStats,
+    ProxySnapshot,
+    ProxyStats,
+    QueueStats,
+)
 from memlite.telemetry.snapshot import (
     FSYNC,
     BackendStats,
@@ -91,3 +98,45 @@ def full_snapshot():
         evicted=(EvictedStats(3, 10, 60),),
         troubles=("the store is unavailable",),
     )
+
+
+def durations(*nanoseconds):
+    """Return durations that were measured."""
+    histogram = LatencyHistogram()
+    for one in nanoseconds:
+        histogram.record(one)
+    return Durations.read(histogram)
+
+
+_NODE = NodeStats(
+    name="a", address="127.0.0.1:1", role="node", up=1, count=1, state="up", error="", requests=1,
+    failed=2, refused=3, timeouts=4, connects=5, emptied=6, pending=7, share=0.75, next_share=None,
+    service=durations(1000),
+)  # fmt: skip
+_PROXY = ProxyStats(
+    commands={("get", "hit"): 0}, nodes=(_NODE,), version=1, epoch=None, hash="ketama", replicas=1,
+    multigets=0, failed_requests=0, failed_shards=0, replica_reads=0, gutter_requests=None,
+    hot_keys=0, moving_requests=0, move=None, queue=None, unread_bytes=0, unread_disconnects=0,
+)  # fmt: skip
+
+
+def node_stats(**changes):
+    """Return the figures of a node that is up."""
+    return dataclasses.replace(_NODE, **changes)
+
+
+def proxy_snapshot(*, time=1.0, troubles=(), **changes):
+    """Return all figures of a proxy with one node, which has no queue."""
+    base = snapshot(time=time, storage=None, troubles=troubles)
+    figures = {one.name: getattr(base, one.name) for one in dataclasses.fields(base)}
+    return ProxySnapshot(**figures, proxy=dataclasses.replace(_PROXY, **changes))
+
+
+def full_proxy_snapshot():
+    """Return figures in which every metric of a proxy has a value."""
+    queue = QueueStats(8, 2, 3, 4, 5, 6, 7, durations(2000), durations(3000))
+    gutter = node_stats(name="g", role="gutter", share=0.0)
+    return proxy_snapshot(
+        epoch=5, gutter_requests=1, move=MoveStats("move", 10, 30), queue=queue,
+        nodes=(node_stats(next_share=0.5), gutter),
+    )  # fmt: skip

@@ -1,9 +1,9 @@
 """What happened between two snapshots."""
 
-from memlite.telemetry.counters import LatencyHistogram
-from memlite.telemetry.points import FIGURES, point
-from memlite.telemetry.snapshot import BackendStats, Durations, EvictedStats
-from tests.unit.telemetry.samples import snapshot
+from memlite.telemetry.points import FIGURES, WAITING, point
+from memlite.telemetry.proxy import QueueStats
+from memlite.telemetry.snapshot import BackendStats, EvictedStats
+from tests.unit.telemetry.samples import durations, node_stats, proxy_snapshot, snapshot
 
 
 def figures(before, now):
@@ -26,7 +26,7 @@ def test_rates_and_values():
     assert found["received_bytes_per_second"] == 10
     assert found["evictions_per_second"] == 4
     assert (found["items"], found["open_connections"]) == (7, 9)
-    assert found["store_failures_per_second"] == 2
+    assert found["failures_per_second"] == 2
     assert found["ready"] == 1
 
 
@@ -48,13 +48,6 @@ def test_nothing_is_negative_after_a_reset():
     assert point(before, now).durations == {"get": ((1, 1),)}
 
 
-def durations(*nanoseconds):
-    histogram = LatencyHistogram()
-    for one in nanoseconds:
-        histogram.record(one)
-    return Durations.read(histogram)
-
-
 def test_durations_are_counted_by_class():
     before = snapshot(commands={"get": durations(5, 3000), "store": durations(7)})
     now = snapshot(
@@ -70,3 +63,38 @@ def test_how_old_evicted_items_were():
         evicted=(EvictedStats(1, 5, 900), EvictedStats(2, 6, 700), EvictedStats(3, 1, 600))
     )
     assert figures(before, now)["evicted_idle_seconds"] == 600
+
+
+def test_a_proxys_commands_nodes_and_queue():
+    before = proxy_snapshot(
+        time=100.0, commands={("get", "hit"): 10, ("get", "miss"): 5}, moving_requests=3
+    )
+    now = proxy_snapshot(
+        time=105.0,
+        commands={
+            ("get", "hit"): 40, ("get", "miss"): 15, ("get", "error"): 10, ("store", "stored"): 15,
+            ("store", "not_stored"): 5, ("delete", "miss"): 5, ("other", "done"): 5,
+        },
+        nodes=(node_stats(pending=2), node_stats(name="b", up=0, pending=3)),
+        queue=QueueStats(8, 8, 7, 9, 0, 0, 0, durations(1500), durations()),
+        moving_requests=13,
+    )  # fmt: skip
+    found = figures(before, now)
+    assert found["hits_per_second"] == 6
+    assert found["misses_per_second"] == 2
+    assert found["stores_per_second"] == 4
+    assert found["others_per_second"] == 2
+    assert found["failures_per_second"] == 2
+    assert found["hit_ratio"] == 0.75
+    assert found["items"] is found["items_bytes"] is found["evictions_per_second"] is None
+    assert found["waiting_requests"] == 7
+    assert found["pending_requests"] == 5
+    assert found["nodes_up"] == 1
+    assert found["moving_requests_per_second"] == 2
+    assert point(before, now).durations == {WAITING: ((1, 1),)}
+    assert figures(before, before)["waiting_requests"] is None
+
+
+def test_a_server_has_no_queue_and_no_nodes():
+    found = figures(snapshot(time=1.0), snapshot(time=2.0))
+    assert found["waiting_requests"] is found["nodes_up"] is None

@@ -83,7 +83,7 @@ function drawAll() {
   chart("chart-idle", [["not used for", "evicted_idle_seconds"]], { format: duration });
   chart("chart-connections", [["open", "open_connections"]]);
   chart("chart-network", [["received", "received_bytes_per_second"], ["sent", "sent_bytes_per_second", [6, 3]]], { format: (value) => `${bytes(value)}/s`, bytes: true });
-  chart("chart-failures", [["failed", "store_failures_per_second"]]);
+  chart("chart-failures", [["failed", "failures_per_second"]]);
   const cells = state.points.map(([figures, durations]) => [figures[0], durations[state.shown] || []]).filter(([time]) => time >= from);
   const series = [["median", 0.5], ["99th percentile", 0.99, [6, 3]]].map(([name, share, dash]) => ({ name, dash, points: cells.map(([time, found]) => [time, percentile(found, share)]) }));
   heat(find("chart-latency"), cells, { ...common, step: state.step, edges: state.edges, format: duration, series });

@@ -6,10 +6,18 @@ import pytest
 
 from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
+from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS, PROXY_ONLY
 from memlite.telemetry.snapshot import BackendStats, Durations
-from tests.unit.telemetry.samples import full_snapshot, snapshot
+from tests.unit.telemetry.samples import (
+    full_proxy_snapshot,
+    full_snapshot,
+    node_stats,
+    proxy_snapshot,
+    snapshot,
+)
 
-ALL = (*METRICS, *EXPORTER_METRICS)
+OURS = (*METRICS, *PROXY_ONLY)
+ALL = (*OURS, *EXPORTER_METRICS)
 BY_NAME = {metric.name: metric for metric in ALL}
 
 
@@ -19,10 +27,10 @@ def values(name, found):
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_names_follow_the_conventions(metric):
-    prefix = "memlite" if metric in METRICS else "memcached"
+    prefix = "memlite" if metric in OURS else "memcached"
     assert re.fullmatch(rf"{prefix}(_[a-z]+)+", metric.name)
     assert metric.meaning.endswith(".")
-    ours = metric in METRICS
+    ours = metric in OURS
     if ours:  # the exporter's uptime is a counter without the ending
         assert metric.name.endswith("_total") == (metric.kind == "counter")
     base = metric.name.removesuffix("_total")
@@ -33,18 +41,19 @@ def test_names_follow_the_conventions(metric):
 def test_names_are_unique():
     assert len(BY_NAME) == len(ALL)
     # Also in OpenMetrics, where counters' families lack the ending.
-    families = [metric.name.removesuffix("_total") for metric in METRICS]
+    families = [metric.name.removesuffix("_total") for metric in OURS]
     assert len(set(families)) == len(families)
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_every_metric_has_a_value_somewhere(metric):
-    both = [*metric.read(full_snapshot()), *metric.read(snapshot(udp_sockets=1))]
+    full = full_proxy_snapshot() if metric in PROXY_ONLY else full_snapshot()
+    both = [*metric.read(full), *metric.read(snapshot(udp_sockets=1))]
     assert both
     for sample in both:
         assert len(sample.labels) == len(metric.labels)
         assert isinstance(sample.value, Durations) == (metric.kind == "histogram")
-    for found in (full_snapshot(), snapshot()):
+    for found in (full, snapshot()):
         labels = [sample.labels for sample in metric.read(found)]
         assert len(set(labels)) == len(labels)
 
@@ -99,3 +108,32 @@ def test_evictions():
     assert values("memlite_size_class_evicted_idle_seconds", found) == {("3",): 60}
     found = snapshot(evictions=9, evicted_unfetched=2)
     assert values("memlite_evictions_total", found) == {("yes",): 7, ("no",): 2}
+
+
+def test_a_server_has_no_metrics_of_a_proxy_and_a_proxy_none_of_items():
+    for metric in PROXY_ONLY:
+        assert not list(metric.read(full_snapshot()))
+    names = {metric.name for metric in PROXY_METRICS}
+    assert not names & {"memlite_items", "memlite_commands_total", "memlite_evictions_total"}
+    assert {"memlite_ready", "memlite_open_connections"} < names
+
+
+def test_states_of_nodes():
+    nodes = (
+        node_stats(),
+        node_stats(name="b", up=0, state="down", error="no reply in 1 s"),
+        node_stats(name="c", up=0, state="connecting"),
+        node_stats(name="others", up=3, count=5, state=""),
+        node_stats(name="g", up=0, state="down", role="gutter"),
+    )
+    found = proxy_snapshot(nodes=nodes)
+    assert values("memlite_proxy_nodes", found) == {("up",): 4, ("down",): 3, ("connecting",): 1}
+    assert values("memlite_proxy_node_up", found)["g", "gutter"] == 0
+    assert ("g", "gutter") not in values("memlite_proxy_node_share_ratio", found)
+
+
+def test_the_phase_of_a_move():
+    phases = values("memlite_proxy_move_phase", full_proxy_snapshot())
+    assert [phase for (phase,), value in phases.items() if value] == ["move"]
+    assert set(values("memlite_proxy_move_phase", proxy_snapshot()).values()) == {0}
+    assert values("memlite_proxy_move_items_moved", proxy_snapshot()) == {}

@@ -10,7 +10,8 @@ from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric, Sample
-from tests.unit.telemetry.samples import full_snapshot, snapshot
+from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
+from tests.unit.telemetry.samples import full_proxy_snapshot, full_snapshot, snapshot
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool (apt install prometheus)")
@@ -99,11 +100,18 @@ def test_which_format_a_scraper_wants(accept, wanted):
 
 
 @needs_promtool
-@pytest.mark.parametrize("found", [snapshot(udp_sockets=1), full_snapshot()])
-def test_promtool_has_nothing_to_say(found):
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [
+        (METRICS, snapshot(udp_sockets=1)),
+        (METRICS, full_snapshot()),
+        (PROXY_METRICS, full_proxy_snapshot()),
+    ],
+)
+def test_promtool_has_nothing_to_say(metrics, found):
     checked = subprocess.run(
         [PROMTOOL, "check", "metrics"],
-        input=render(METRICS, found, openmetrics=False),
+        input=render(metrics, found, openmetrics=False),
         capture_output=True,
         timeout=60,
         check=False,

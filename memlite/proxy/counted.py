@@ -1,0 +1,292 @@
+"""Executors that count clients' commands by class and result, for ``--http``.
+
+What is counted is what clients get, so that it does not matter how many nodes a request passes.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from memlite.memory import Part
+from memlite.protocol import replies as lines
+from memlite.proxy.batch import Batch, BatchPart
+from memlite.proxy.binary import BinaryProxyExecutor
+from memlite.proxy.cluster import Target
+from memlite.proxy.executor import ProxyExecutor
+from memlite.proxy.merge import Merger
+from memlite.proxy.queued import QueuedBinaryExecutor, QueuedTextExecutor
+from memlite.proxy.requests import MultiGet, Replaced, Request, Whole
+from memlite.proxy.tally import NO_REPLY, QUIET, Counts, head_of, status_of
+from memlite.server.execution.command_set import CommandObserver
+
+__all__ = [
+    "CountedBinaryExecutor",
+    "CountedQueuedBinaryExecutor",
+    "CountedQueuedTextExecutor",
+    "CountedTextExecutor",
+]
+
+_GET: Final = b"get"
+_HIT: Final = b"VAL"
+_MISS: Final = b"END"
+_STORED: Final = b"STO"
+_PLAIN: Final = frozenset((_HIT, _MISS, _STORED))
+"""What most replies begin with; `head_of` returns the same."""
+_ITEMS: Final = (b"VALUE ", lines.END)
+_first_three: Final = itemgetter(slice(3))
+
+if TYPE_CHECKING:
+    _Base = ProxyExecutor
+else:
+    _Base = object
+
+
+class _Counted(_Base):
+    """Counts commands, each when its reply is there.
+
+    Args:
+        counts: where.
+        others: what the executor has otherwise.
+    """
+
+    def __init__(self, counts: Counts, *others: object) -> None:
+        super().__init__(*others)  # type: ignore[arg-type]
+        self._counts = counts
+        self._lone = b""  # the first bytes of the request that has no object of its own
+        self._kind = b""  # of the request that is being forwarded
+        self._keys: Sequence[bytes] = ()  # of the same, if it is a retrieval of several
+        self._observers: dict[bytes, CommandObserver] = {}
+
+    def take(self, data: bytes) -> int:
+        """Forward requests of the usual kinds; see `ProxyExecutor`."""
+        if not (self._queue or self._alone):
+            self._lone = data[:3]
+        return super().take(data)
+
+    def answer(self, reply: bytes) -> None:
+        """Take the reply to a request that came alone; see `OrderedReplies`."""
+        head = reply[:3]
+        self._counts[self._lone, head if head in _PLAIN else head_of(reply)] += 1
+        super().answer(reply)
+
+    def _forward(self, node: Target, data: bytes, request: Request) -> None:
+        self._kind = b"set" if type(request) is Replaced else self._kind_of(data)
+        super()._forward(node, data, request)
+        self._kind = b""
+
+    def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
+        self._kind = parts[0][1][:3] if parts else b""
+        super()._forward_all(whole, parts)
+        self._kind = b""
+
+    def _retrieve_several(
+        self,
+        name: str,
+        keys: Sequence[bytes],
+        nodes: Sequence[Target],
+        command: bytes,
+        data: bytes,
+    ) -> None:
+        self._keys = keys
+        super()._retrieve_several(name, keys, nodes, command, data)
+        self._keys = ()
+
+    def _begin(self, request: Request) -> None:
+        super()._begin(request)
+        if not self._kind:
+            return
+        if self._keys:
+            request.observer = _OfKeys(
+                self._counts, self._kind, self._keys, request, self.merger, request.observer
+            )
+        else:
+            request.observer = self._observer_of(self._kind, request.observer)
+
+    def _forward_batch(
+        self, requests: Sequence[bytes], targets: Sequence[Target], *, reads: bool
+    ) -> bool:
+        done = super()._forward_batch(requests, targets, reads=reads)
+        if done:
+            batch = self._queue[-1]
+            if isinstance(batch, Batch):
+                kinds = () if reads else tuple(map(_first_three, requests))
+                batch.observer = _OfBatch(self._counts, kinds, targets, batch.parts, batch.observer)
+        return done
+
+    def _kind_of(self, data: bytes) -> bytes:
+        return data[:3]
+
+    def _observer_of(self, kind: bytes, inner: CommandObserver | None) -> CommandObserver:
+        """Return what counts a command; without `inner`, one for all of the kind."""
+        if inner is not None:
+            return _One(self._counts, kind, inner)
+        found = self._observers.get(kind)
+        if found is None:
+            found = self._observers[kind] = _One(self._counts, kind, None)
+        return found
+
+
+class _CountedBinary(_Counted):
+    """Counts binary commands."""
+
+    def _kind_of(self, data: bytes) -> bytes:
+        # TOUCH, or GAT of a key in base64; none of these flags could be in the key.
+        touches = data.startswith(b"mg ") and (b" f T" in data or b" v T" in data)
+        return b"tou" if touches else data[:3]
+
+    def _observer_of(self, kind: bytes, inner: CommandObserver | None) -> CommandObserver:
+        return _OnePacket(self._counts, kind, inner)
+
+
+class CountedTextExecutor(_Counted, ProxyExecutor):
+    """Forwards a text client's commands, and counts them."""
+
+
+class CountedBinaryExecutor(_CountedBinary, BinaryProxyExecutor):
+    """Forwards a binary client's commands, and counts them."""
+
+
+class CountedQueuedTextExecutor(_Counted, QueuedTextExecutor):
+    """Forwards a text client's commands by way of the queue, and counts them."""
+
+
+class CountedQueuedBinaryExecutor(_CountedBinary, QueuedBinaryExecutor):
+    """Forwards a binary client's commands by way of the queue, and counts them."""
+
+
+class _Counting:
+    """Observes a command for another observer as well."""
+
+    __slots__ = ("_counts", "_inner")
+
+    def __init__(self, counts: Counts, inner: CommandObserver | None) -> None:
+        self._counts = counts
+        self._inner = inner
+
+    def ready(self) -> None:
+        """See `CommandObserver`."""
+        if self._inner is not None:
+            self._inner.ready()
+
+    def replied(self, replies: Sequence[Part]) -> None:
+        """Count."""
+        if self._inner is not None:
+            self._inner.replied(replies)
+        self._count(bytes(replies[0]) if replies else b"")
+
+    def _count(self, reply: bytes) -> None:
+        raise NotImplementedError
+
+
+class _One(_Counting):
+    """Counts text commands of one kind."""
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, counts: Counts, kind: bytes, inner: CommandObserver | None) -> None:
+        super().__init__(counts, inner)
+        self._kind = kind
+
+    def _count(self, reply: bytes) -> None:
+        self._counts[self._kind, head_of(reply) if reply else NO_REPLY] += 1
+
+
+class _OnePacket(_One):
+    """Counts binary commands of one kind."""
+
+    __slots__ = ()
+
+    def _count(self, reply: bytes) -> None:
+        self._counts[self._kind, status_of(reply) if reply else QUIET] += 1
+
+
+class _OfKeys(_One):
+    """Counts the keys of a retrieval of several.
+
+    Args:
+        counts: where.
+        kind: of the command.
+        keys: the keys.
+        request: the request.
+        merger: finds the items in a reply.
+        inner: another observer.
+    """
+
+    __slots__ = ("_keys", "_merger", "_request")
+
+    def __init__(
+        self,
+        counts: Counts,
+        kind: bytes,
+        keys: Sequence[bytes],
+        request: Request,
+        merger: Merger,
+        inner: CommandObserver | None,
+    ) -> None:
+        super().__init__(counts, kind, inner)
+        self._keys = keys
+        self._request: Request | None = request
+        self._merger = merger
+
+    def _count(self, reply: bytes) -> None:
+        request, self._request = self._request, None  # which refers to this object
+        if not reply.startswith(_ITEMS):
+            self._counts[self._kind, head_of(reply)] += len(self._keys)
+            return
+        if isinstance(request, MultiGet):
+            missing = request.missing_keys
+        else:
+            missing = self._merger.items(self._keys, reply)[0].count(b"")
+        self._counts[self._kind, _HIT] += len(self._keys) - missing
+        self._counts[self._kind, _MISS] += missing
+
+
+class _OfBatch(_Counting):
+    """Counts several requests that arrived together.
+
+    Args:
+        counts: where.
+        kinds: of the requests, in order; none if all of them are gets.
+        nodes: the node of each.
+        parts: has the replies of each node, in order.
+        inner: another observer.
+    """
+
+    __slots__ = ("_kinds", "_nodes", "_parts")
+
+    def __init__(
+        self,
+        counts: Counts,
+        kinds: Sequence[bytes],
+        nodes: Sequence[object],
+        parts: Mapping[object, BatchPart],
+        inner: CommandObserver | None,
+    ) -> None:
+        super().__init__(counts, inner)
+        self._kinds = kinds
+        self._nodes = nodes
+        self._parts = parts
+
+    def _count(self, reply: bytes) -> None:
+        parts, self._parts = self._parts, {}  # they refer to this object
+        if self._kinds:
+            self._count_others(parts)
+            return
+        counts = self._counts
+        for part in parts.values():
+            if part.bare:
+                missing = part.replies.count(b"")
+                counts[_GET, _HIT] += len(part.replies) - missing
+                counts[_GET, _MISS] += missing
+            else:
+                for head, count in Counter(map(head_of, part.replies)).items():
+                    counts[_GET, head] += count
+
+    def _count_others(self, parts: Mapping[object, BatchPart]) -> None:
+        for part in parts.values():
+            part.complete()
+        of_nodes = {node: iter(part.replies) for node, part in parts.items()}
+        heads = [head_of(next(of_nodes[node])) for node in self._nodes]
+        for key, count in Counter(zip(self._kinds, heads, strict=True)).items():
+            self._counts[key] += count

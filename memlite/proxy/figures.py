@@ -1,0 +1,321 @@
+"""Collects a proxy's figures as typed values, and says whether it can serve."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Final, Literal
+
+from memlite.cluster.topology import Node as TopologyNode
+from memlite.cluster.topology import Topology
+from memlite.config import Config
+from memlite.core.build import running_build
+from memlite.core.clock import Clock
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.node import Node
+from memlite.proxy.tally import Counts, by_result
+from memlite.proxy.unread import UnreadReplies
+from memlite.server.admin.stats_collector import loop_name
+from memlite.server.connections.intake import Intake
+from memlite.server.connections.register import Register
+from memlite.telemetry.counters import Counters
+from memlite.telemetry.proxy import (
+    MOST_NODES,
+    OTHERS,
+    MoveStats,
+    NodeStats,
+    ProxySnapshot,
+    ProxyStats,
+    QueueStats,
+)
+from memlite.telemetry.sampling import Sampler
+from memlite.telemetry.snapshot import (
+    CounterValues,
+    Durations,
+    GeneralStats,
+    TlsStats,
+    UdpStats,
+    WatchStats,
+)
+
+if TYPE_CHECKING:
+    from memlite.proxy.move_watch import MoveWatch
+    from memlite.proxy.queue import RequestQueue
+
+__all__ = ["Figures", "unreachable"]
+
+_NO_WATCHERS: Final = WatchStats(0, 0, 0, 0)
+_SUMMED: Final = (
+    "up", "count", "requests", "failed", "refused", "timeouts", "connects", "emptied", "pending",
+    "share",
+)  # fmt: skip
+
+
+class Figures:
+    """Collects figures from the parts of a proxy that count and measure.
+
+    Args:
+        config: the settings.
+        clock: tells the time.
+        cluster: the nodes.
+        counters: the counters of the connections.
+        counts: commands by result.
+        sampler: has the latencies of commands.
+        register: the open connections.
+        intake: knows the bytes read whose commands are yet to be carried out.
+        unread_replies: what is held for clients that do not read.
+        queue: what requests pass on their way; None if they go to the nodes at once.
+        event_loop: returns the loop the proxy runs on.
+        epoch: returns that of the cluster; None if there is none.
+        move_watch: knows how far a move of keys is; None if nobody does.
+        certificates_read: returns the unix time at which certificates were last read; None without
+            TLS.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        cluster: Cluster,
+        *,
+        counters: Counters,
+        counts: Counts,
+        sampler: Sampler,
+        register: Register,
+        intake: Intake,
+        unread_replies: UnreadReplies,
+        queue: "RequestQueue | None",
+        event_loop: Callable[[], object],
+        epoch: Callable[[], int | None],
+        move_watch: "MoveWatch | None",
+        certificates_read: Callable[[], float] | None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._cluster = cluster
+        self._counters = counters
+        self._counts = counts
+        self._sampler = sampler
+        self._register = register
+        self._intake = intake
+        self._unread_replies = unread_replies
+        self._queue = queue
+        self._event_loop = event_loop
+        self._epoch = epoch
+        self._move_watch = move_watch
+        self._certificates_read = certificates_read
+        self._shares = _Shares()
+
+    def snapshot(self, troubles: Sequence[str] = ()) -> ProxySnapshot:
+        """Return all figures. To be called on the event loop.
+
+        Args:
+            troubles: why the proxy should get no requests now.
+        """
+        sampler = self._sampler
+        return ProxySnapshot(
+            build=running_build(),
+            general=self._general(),
+            storage=None,
+            udp=UdpStats(0, 0, 0),
+            sample_interval=sampler.interval,
+            commands={name: Durations.read(one) for name, one in sampler.histograms.items()},
+            operations={},
+            evicted=(),
+            troubles=tuple(troubles),
+            proxy=self._proxy(),
+        )
+
+    def _general(self) -> GeneralStats:
+        clock, config, register = self._clock, self._config, self._register
+        now = clock.now()
+        processor = os.times()
+        return GeneralStats(
+            time=now,
+            uptime=now - clock.started,
+            pid=os.getpid(),
+            event_loop=loop_name(type(self._event_loop())),
+            user_seconds=processor.user,
+            system_seconds=processor.system,
+            connections=len(register.connections),
+            handshakes=len(register.handshakes),
+            udp_sockets=0,
+            connection_limit=config.conn_limit,
+            idle_timeout=config.extended.idle_timeout,
+            input_held=self._intake.held,
+            counters=CounterValues.read(self._counters),
+            items=0,
+            bytes=0,
+            bytes_limit=0,
+            crawler_enabled=False,
+            crawler_running=False,
+            lru_maintainer=False,
+            watch=_NO_WATCHERS,
+            tls=None
+            if self._certificates_read is None
+            else TlsStats(now - self._certificates_read(), session_cache=False),
+        )
+
+    def _proxy(self) -> ProxyStats:
+        cluster = self._cluster
+        topology = cluster.topology
+        return ProxyStats(
+            commands=by_result(self._counts),
+            nodes=self._nodes(),
+            version=cluster.version,
+            epoch=self._epoch(),
+            hash="" if topology is None else topology.hash,
+            replicas=1 if topology is None else topology.replicas,
+            multigets=cluster.multigets,
+            failed_requests=cluster.failures,
+            failed_shards=cluster.failed_shards,
+            replica_reads=cluster.replicated.replica_reads,
+            gutter_requests=None if cluster.gutter is None else cluster.gutter.requests,
+            hot_keys=cluster.hot.count,
+            moving_requests=cluster.moving_requests,
+            move=self._move(),
+            queue=None if self._queue is None else _queue(self._queue),
+            unread_bytes=self._unread_replies.size,
+            unread_disconnects=self._unread_replies.disconnected,
+        )
+
+    def _move(self) -> MoveStats | None:
+        moving, watch = self._cluster.moving, self._move_watch
+        if moving is None:
+            return None
+        note = None if watch is None else watch.note
+        if note is None:
+            return MoveStats(moving.phase.value, None, None)
+        return MoveStats(moving.phase.value, note.items, note.total)
+
+    def _nodes(self) -> tuple[NodeStats, ...]:
+        cluster = self._cluster
+        shares, following = self._shares.of(cluster.topology)
+        moving = cluster.moving is not None
+        found = [
+            _node(
+                node,
+                "node",
+                shares.get((node.name, str(node.address)), 0.0),
+                following.get((node.name, str(node.address)), 0.0) if moving else None,
+            )
+            for node in cluster.nodes
+        ]
+        gutter = () if cluster.gutter is None else cluster.gutter.nodes
+        others = [_node(node, "gutter", 0.0, None) for node in gutter]
+        return (*_few(found), *_few(others))
+
+
+_ByNode = Mapping[tuple[str, str], float]
+
+
+class _Shares:
+    """The nodes' shares of the hashes, which are computed once for each topology."""
+
+    def __init__(self) -> None:
+        self._of: Topology | None = None
+        self._found: tuple[_ByNode, _ByNode] = ({}, {})
+
+    def of(self, topology: Topology | None) -> tuple[_ByNode, _ByNode]:
+        """Return the present shares, and those after a move, by the nodes' names and addresses."""
+        if topology is not None and topology is not self._of:
+            self._of = topology
+            following = topology.nodes if topology.move is None else topology.move.nodes
+            self._found = (
+                _named(topology.nodes, topology.router().shares()),
+                _named(following, topology.next_router().shares()),
+            )
+        return self._found
+
+
+def _named(nodes: Iterable[TopologyNode], shares: Iterable[float]) -> _ByNode:
+    return {
+        (node.name, str(node.address)): share for node, share in zip(nodes, shares, strict=True)
+    }
+
+
+def _node(
+    node: Node, role: Literal["node", "gutter"], share: float, following: float | None
+) -> NodeStats:
+    return NodeStats(
+        name=node.name,
+        address=str(node.address),
+        role=role,
+        up=int(node.state == "up"),
+        count=1,
+        state=node.state,
+        error=node.error,
+        requests=node.requests,
+        failed=node.failed,
+        refused=node.refused,
+        timeouts=node.timeouts,
+        connects=node.connects,
+        emptied=node.returning.flushes,
+        pending=node.pending,
+        share=share,
+        next_share=following,
+        service=Durations.read(node.service),
+    )
+
+
+def _few(nodes: Sequence[NodeStats]) -> list[NodeStats]:
+    """Return the first nodes, and the sum of all others."""
+    if len(nodes) <= MOST_NODES:
+        return list(nodes)
+    return [*nodes[:MOST_NODES], reduce(_added, nodes[MOST_NODES:])]
+
+
+def _added(one: NodeStats, other: NodeStats) -> NodeStats:
+    times, more = one.service, other.service
+    below = tuple(map(add, times.below, more.below))
+    summed = {name: getattr(one, name) + getattr(other, name) for name in _SUMMED}
+    following = None if one.next_share is None else one.next_share + (other.next_share or 0.0)
+    return NodeStats(
+        name=OTHERS,
+        address="",
+        role=one.role,
+        state="",
+        error="",
+        next_share=following,
+        service=Durations(times.samples + more.samples, times.total + more.total, below),
+        **summed,
+    )
+
+
+def _queue(queue: "RequestQueue") -> QueueStats:
+    return QueueStats(
+        in_flight_limit=queue.in_flight,
+        in_flight=queue.busy,
+        length=queue.length,
+        arrivals=queue.arrivals,
+        refused=queue.refused,
+        expired=queue.expired,
+        dropped=queue.dropped,
+        waiting=Durations.read(queue.queueing),
+        service=Durations.read(queue.service),
+    )
+
+
+def unreachable(cluster: Cluster) -> tuple[str, ...]:
+    """Return why requests for some keys would fail, in a few words each; nothing if none would.
+
+    Nodes are needed, unless others stand in for them: of ``replicas`` nodes that have a key, one
+    is enough to read it, and a gutter serves for half of the nodes.
+    """
+    if cluster.refusal_reason is not None:
+        return (cluster.refusal_reason.partition(":")[0],)  # what follows may name the store
+    nodes = cluster.nodes
+    away = [node for node in nodes if node.state != "up"]
+    if not away:
+        return ()
+    down = sum(node.down for node in away)
+    gutter, topology = cluster.gutter, cluster.topology
+    replicas = 1 if topology is None else topology.replicas
+    spared = replicas - 1
+    if gutter is not None and all(node.state == "up" for node in gutter.nodes):
+        spared = max(spared, gutter.most)
+    if down == len(away) and down <= spared:
+        return ()
+    verb = "is" if len(away) == 1 else "are"
+    state = "down" if down else "not connected yet"
+    return (f"{len(away)} of {len(nodes)} nodes {verb} {state}",)

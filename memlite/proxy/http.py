@@ -1,0 +1,53 @@
+"""The HTTP side of a proxy (``--http``)."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from memlite.config import Config
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.figures import Figures, unreachable
+from memlite.server.connections.listeners import Listener
+from memlite.server.http.assembly import Http, service_of
+from memlite.server.http.health import Health
+from memlite.server.http.service import HttpSources
+from memlite.telemetry.hotkeys import HotKeys
+from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
+
+if TYPE_CHECKING:
+    from memlite.server.connections.tls import Tls
+
+__all__ = ["assemble"]
+
+
+def assemble(
+    config: Config,
+    listeners: Sequence[Listener],
+    *,
+    tls: "Tls | None",
+    cluster: Cluster,
+    figures: Figures,
+    hot_keys: HotKeys,
+    draining: Callable[[], bool],
+) -> Http:
+    """Return the HTTP side of a proxy.
+
+    Args:
+        config: the settings.
+        listeners: the sockets for HTTP.
+        tls: the TLS settings; None without TLS.
+        cluster: the nodes.
+        figures: collects what is shown.
+        hot_keys: the keys of requests that were sampled.
+        draining: returns whether the proxy is about to stop.
+
+    Raises:
+        StartError: the file of the token cannot be used.
+    """
+
+    def troubles() -> tuple[str, ...]:
+        return (*(("draining",) if draining() else ()), *unreachable(cluster))
+
+    sources = HttpSources(
+        lambda: figures.snapshot(troubles()), Health(troubles), hot_keys.snapshot, PROXY_METRICS
+    )
+    return service_of(config, listeners, tls, sources)
