@@ -1,4 +1,4 @@
-"""The dashboard: one page, its style and its script, from this server alone."""
+"""The dashboard: one page, its style and its scripts, from this server alone."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -15,11 +15,11 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_SCRIPTS: Final = ("dashboard.js", "charts.js", "elements.js", "proxy.js", "text.js")
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
-    "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
-    "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}": (name, "text/javascript; charset=utf-8") for name in _SCRIPTS},
     "/favicon.ico": ("icon.svg", "image/svg+xml"),
 }
 

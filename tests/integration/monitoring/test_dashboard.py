@@ -1,9 +1,7 @@
 """The dashboard in a browser, and what it reads."""
 
 import http.client
-import itertools
 import json
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +12,16 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 
 from memlite.server.http.api import MOST_STREAMS
+from tests.support.dashboard import (
+    CHROMIUM,
+    check_layout,
+    check_what_assistive_technology_sees,
+    chromium,
+    opened,
+)
 from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until
 
-CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser (apt install chromium)")
 NASTY = "<img/src=x>"
 
@@ -133,44 +137,17 @@ def test_open_streams_do_not_keep_a_server_from_stopping() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    # Imported here: it is slow, and the workers that run the fast tests collect this file too.
-    from playwright import sync_api as playwright
-
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
-        )
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.mark.slow
 @needs_browser
 def test_the_page(browser: Any, server: RunningServer) -> None:
-    page = browser.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    origin = f"http://127.0.0.1:{server.http_port}"
-    try:
-        page.goto(f"{origin}/")
-        page.wait_for_function("document.getElementById('state').textContent === 'ready'")
-        for scheme, width in itertools.product(("light", "dark"), (1280, 800, 360)):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme=scheme)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            check_with_axe(page, f"{scheme}, {width} pixels")
-            for canvas in page.locator("canvas:visible").all():
-                assert 150 <= canvas.bounding_box()["height"] <= 300
-                page.wait_for_function("canvas => canvas.ariaLabel", arg=canvas.element_handle())
+    with opened(browser, f"http://127.0.0.1:{server.http_port}") as page:
+        check_layout(page)
         check_values(page, server)
         check_what_assistive_technology_sees(page)
-        assert said == []
-        assert all(url.startswith(origin) for url in asked)
-    finally:
-        page.close()
 
 
 @pytest.mark.slow
@@ -221,23 +198,3 @@ def check_values(page: Any, server: RunningServer) -> None:
     assert page.locator("#failures").is_hidden()
     page.get_by_role("button", name="store").click()
     assert page.get_by_role("button", name="store").get_attribute("aria-pressed") == "true"
-
-
-def check_with_axe(page: Any, where: str) -> None:
-    """Nothing that axe knows of keeps people with disabilities from reading the page."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    # By default, it runs all rules but experimental ones and those of WCAG's level AAA.
-    found = Axe().run(page)
-    assert not found.response["violations"], f"{where}:\n{found.generate_report()}"
-    assert len(found.response["passes"]) > 10  # the rules ran
-
-
-def check_what_assistive_technology_sees(page: Any) -> None:
-    assert page.locator("html").get_attribute("lang") == "en"
-    assert page.locator("h1").count() == 1
-    for button in page.locator("button").all():
-        assert button.inner_text().strip()
-    for canvas in page.locator("canvas").all():
-        assert canvas.get_attribute("role") == "img"
-    assert page.get_by_role("status").inner_text() == "ready"

@@ -167,6 +167,51 @@ export function heat(canvas, columns, { from, to, step, edges, format, series, g
   canvas.setAttribute("aria-label", `Now ${said.join(", ")}`);
 }
 
+// Draw a ring of shares. slices: [{name, share, next, up}]; next, if not null, is drawn within.
+export function ring(canvas, slices, { format }) {
+  const { context, width, height } = begin(canvas);
+  const radius = Math.min(width, height) / 2 - 4;
+  const moving = slices.some((one) => one.next !== null);
+  context.translate(width / 2, height / 2);
+  arcs(context, slices, (one) => one.share, radius, moving ? radius * 0.74 : radius * 0.55);
+  if (moving) arcs(context, slices, (one) => one.next ?? 0, radius * 0.7, radius * 0.44);
+  context.fillStyle = style("--ink");
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.font = "600 13px system-ui, sans-serif";
+  const up = slices.filter((one) => one.up).length;
+  context.fillText(`${up} of ${slices.length}`, 0, -8);
+  context.fillText("up", 0, 9);
+  canvas.setAttribute("aria-label", slices.map((one) => `${one.name}: ${format(one.share)}, ${one.up ? "up" : "down"}`).join("; ") || "none");
+}
+
+function arcs(context, slices, value, outer, inner) {
+  let angle = -Math.PI / 2;
+  context.font = "12px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  slices.forEach((one, index) => {
+    const end = angle + 2 * Math.PI * value(one);
+    const middle = (angle + end) / 2, at = (outer + inner) / 2;
+    context.beginPath();
+    context.arc(0, 0, outer, angle, end);
+    context.arc(0, 0, inner, end, angle, true);
+    context.closePath();
+    context.fillStyle = one.up ? style(COLOURS[index % COLOURS.length]) : style("--panel");
+    context.fill();
+    // Two neighbours may have the same colour, and one that is down has none.
+    context.strokeStyle = one.up ? style("--panel") : style("--bad");
+    context.lineWidth = 2;
+    context.stroke();
+    if ((end - angle) * at > 16) {
+      context.fillStyle = one.up ? style("--panel") : style("--bad");
+      context.fillText(String(index + 1), Math.cos(middle) * at, Math.sin(middle) * at);
+    }
+    angle = end;
+  });
+  context.lineWidth = 1;
+}
+
 function shade(share) {
   const place = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
   const index = Math.min(Math.floor(place), VIRIDIS.length - 2), rest = place - index;

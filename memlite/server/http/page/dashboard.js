@@ -1,45 +1,12 @@
 // The page: reads /api/history once and /api/events from then on, and shows both.
 import { heat, lines } from "./charts.js";
+import { fill, find, say } from "./elements.js";
+import { counted, drawProxy, proxyText, shapeOf, showProxy } from "./proxy.js";
+import { bytes, duration, percent, short } from "./text.js";
 
 const CLASSES = ["get", "store", "delete", "arithmetic", "touch", "other"];
 const MOST_POINTS = 720;
-const find = (id) => document.getElementById(id);
-const state = { points: [], names: {}, edges: [], step: 5, minutes: 15, shown: "get", now: null, due: false };
-
-// Figures as text
-
-function short(value) {
-  if (value === null || value === undefined) return "–";
-  for (const [factor, unit] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]]) {
-    if (value >= factor) return trim(value / (unit === " k" ? 1e3 : factor)) + unit;
-  }
-  return trim(value);
-}
-
-function trim(value) {
-  if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
-  return value.toLocaleString("en", { maximumFractionDigits: value >= 10 ? 1 : 2 });
-}
-
-function bytes(value) {
-  if (value === null || value === undefined) return "–";
-  for (const [factor, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
-    if (value >= factor) return `${trim(value / factor)} ${unit}`;
-  }
-  return `${trim(value)} B`;
-}
-
-function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
-  if (seconds >= 86400) return `${trim(seconds / 86400)} d`;
-  if (seconds >= 3600) return `${trim(seconds / 3600)} h`;
-  if (seconds >= 120) return `${trim(seconds / 60)} min`;
-  if (seconds >= 1 || seconds === 0) return `${trim(seconds)} s`;
-  if (seconds >= 1e-3) return `${trim(seconds * 1e3)} ms`;
-  return `${trim(seconds * 1e6)} µs`;
-}
-
-const percent = (share) => (share === null || share === undefined ? "–" : `${trim(share * 100)} %`);
+const state = { points: [], names: {}, edges: [], step: 5, minutes: 15, shown: "get", now: null, due: false, shape: null };
 
 // Percentiles of durations in classes
 
@@ -78,9 +45,8 @@ function drawAll() {
   const chart = (id, series, options) => lines(find(id), series.map(([name, figure, dash]) => ({ name, dash, points: within(column(figure)) })), { ...common, format: short, ...options });
   chart("chart-operations", [["hits", "hits_per_second"], ["misses", "misses_per_second", [6, 3]], ["stores", "stores_per_second", [2, 2]], ["others", "others_per_second", [8, 2, 2, 2]]]);
   chart("chart-ratio", [["hits among reads", "hit_ratio"]], { format: percent, top: 1 });
-  chart("chart-memory", [["items", "items_bytes"], ["limit", "items_limit_bytes", [6, 3]]], { format: bytes, bytes: true });
-  chart("chart-evictions", [["evicted", "evictions_per_second"]]);
-  chart("chart-idle", [["not used for", "evicted_idle_seconds"]], { format: duration });
+  if (state.now && state.now.proxy) drawProxy(chart, state.now.proxy);
+  else drawStore(chart);
   chart("chart-connections", [["open", "open_connections"]]);
   chart("chart-network", [["received", "received_bytes_per_second"], ["sent", "sent_bytes_per_second", [6, 3]]], { format: (value) => `${bytes(value)}/s`, bytes: true });
   chart("chart-failures", [["failed", "failures_per_second"]]);
@@ -89,63 +55,59 @@ function drawAll() {
   heat(find("chart-latency"), cells, { ...common, step: state.step, edges: state.edges, format: duration, series });
 }
 
+function drawStore(chart) {
+  chart("chart-memory", [["items", "items_bytes"], ["limit", "items_limit_bytes", [6, 3]]], { format: bytes, bytes: true });
+  chart("chart-evictions", [["evicted", "evictions_per_second"]]);
+  chart("chart-idle", [["not used for", "evicted_idle_seconds"]], { format: duration });
+}
+
 function soon() {
   if (state.due) return;
   state.due = true;
   requestAnimationFrame(drawAll);
 }
 
-function say(id, text) {
-  const element = find(id);
-  if (element.textContent !== text) element.textContent = text;
-}
-
 function showNow(now) {
+  const before = state.now;
   state.now = now;
   const figures = now.figures, counters = now.counters;
-  say("server", `${now.store.url} · ${now.version} (${now.build}, ${now.event_loop}) · up ${duration(now.uptime_seconds)}`);
+  const kind = now.proxy ? "proxy" : "server";
+  for (const one of document.querySelectorAll("[data-of]")) one.hidden = one.dataset.of !== kind;
+  say("server", `${now.proxy ? proxyText(now.proxy) : now.store.url} · ${now.version} (${now.build}, ${now.event_loop}) · up ${duration(now.uptime_seconds)}`);
   say("state", now.troubles.length ? now.troubles.join(", ") : "ready");
   find("state").classList.toggle("bad", now.troubles.length > 0);
   const rates = ["hits", "misses", "stores", "others"].map((name) => figures[`${name}_per_second`]);
   say("now-operations", rates[0] === null ? "–" : `${short(rates.reduce((sum, one) => sum + one, 0))} /s`);
   say("now-mix", `${short(rates[0])} hits, ${short(rates[1])} misses, ${short(rates[2])} stores`);
-  const reads = counters.get_hits + counters.get_misses;
+  const hits = now.proxy ? counted(now.proxy, "get", "hit") : counters.get_hits;
+  const reads = hits + (now.proxy ? counted(now.proxy, "get", "miss") : counters.get_misses);
   say("now-ratio", percent(figures.hit_ratio));
-  say("now-reads", `${reads ? percent(counters.get_hits / reads) : "–"} of all ${reads.toLocaleString("en")} reads`);
-  say("now-memory", bytes(figures.items_bytes));
-  say("now-items", `${(figures.items ?? 0).toLocaleString("en")} items, limit ${bytes(figures.items_limit_bytes)}`);
-  say("now-evictions", figures.evictions_per_second === null ? "–" : `${short(figures.evictions_per_second)} /s`);
-  say("now-evicted", `${counters.evictions.toLocaleString("en")} in all`);
+  say("now-reads", `${reads ? percent(hits / reads) : "–"} of all ${reads.toLocaleString("en")} reads`);
   say("now-connections", (figures.open_connections ?? 0).toLocaleString("en"));
   say("now-limit", `of at most ${now.connection_limit.toLocaleString("en")}`);
   say("latency-note", `Sampled: one read in ${now.sample_interval}. Brighter: more of them.`);
   const recent = together(state.points.slice(-12).map(([, durations]) => durations.get || []));
   say("now-latency", duration(percentile(recent, 0.5)));
   say("now-p99", `median; 99 % under ${duration(percentile(recent, 0.99))}, last minute`);
-  find("failures").hidden = now.store.url.startsWith("memory:");
   fill("hot", now.hot_keys.map((hot, index) => [hot.key ?? `no. ${index + 1}`, `${hot.percent} %`, short(hot.per_second)]));
-  fill("store", [["address", now.store.url], ...Object.entries(now.store.figures).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? value.toLocaleString("en") : value])]);
-  fill("requests", now.operations.map((one) => [one.operation, one.outcome, one.count.toLocaleString("en"), duration(one.mean_seconds)]));
+  if (now.proxy) {
+    showProxy(now, before);
+    if (now.proxy.queue && !document.querySelector("[data-class=waiting]")) addClass("waiting");
+  } else showStore(now);
+  const shape = now.proxy ? shapeOf(now.proxy) : "";
+  if (shape !== state.shape) soon();
+  state.shape = shape;
 }
 
-function fill(id, rows) {
-  const table = find(id);
-  const body = table.tBodies[0];
-  if (table.tHead) table.tHead.hidden = !rows.length;
-  body.replaceChildren(...rows.map((cells) => {
-    const row = document.createElement("tr");
-    cells.forEach((text, index) => {
-      const cell = document.createElement("td");
-      cell.textContent = text;  // never as markup: keys come from strangers
-      if (index > 0) cell.className = "number";
-      row.append(cell);
-    });
-    return row;
-  }));
-  if (!rows.length && id === "hot") {
-    const row = body.insertRow();
-    row.insertCell().textContent = "none yet";
-  }
+function showStore(now) {
+  const figures = now.figures;
+  say("now-memory", bytes(figures.items_bytes));
+  say("now-items", `${(figures.items ?? 0).toLocaleString("en")} items, limit ${bytes(figures.items_limit_bytes)}`);
+  say("now-evictions", figures.evictions_per_second === null ? "–" : `${short(figures.evictions_per_second)} /s`);
+  say("now-evicted", `${now.counters.evictions.toLocaleString("en")} in all`);
+  find("failures").hidden = now.store.url.startsWith("memory:");
+  fill("store", [["address", now.store.url], ...Object.entries(now.store.figures).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? value.toLocaleString("en") : value])]);
+  fill("requests", now.operations.map((one) => [one.operation, one.outcome, one.count.toLocaleString("en"), duration(one.mean_seconds)]));
 }
 
 // Where it comes from
@@ -189,14 +151,18 @@ function choose(group, button) {
 for (const button of document.querySelectorAll(".spans button")) {
   button.addEventListener("click", () => { state.minutes = Number(button.dataset.minutes); choose(button.parentElement, button); });
 }
-for (const name of CLASSES) {
+
+function addClass(name) {
   const button = document.createElement("button");
   button.type = "button";
   button.textContent = name;
+  button.dataset.class = name;
   button.setAttribute("aria-pressed", String(name === state.shown));
   button.addEventListener("click", () => { state.shown = name; choose(button.parentElement, button); });
   document.querySelector(".classes").append(button);
 }
+
+CLASSES.forEach(addClass);
 window.addEventListener("resize", soon);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
 
