@@ -13,6 +13,7 @@ from memlite.config.parsers import (
     Choice,
     addresses,
     character,
+    duration,
     http_address,
     integer,
     item_size,
@@ -312,6 +313,14 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "SECONDS",
         number(0, inclusive=True),
+    ),
+    Option(
+        "slow-log",
+        'commands that take this long, such as 10ms, 500us or 1.5s, are shown by "stats slow" and '
+        '"watch slow"; 0: none',
+        None,
+        "TIME",
+        duration,
     ),
     Option(
         "http",

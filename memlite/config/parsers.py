@@ -12,9 +12,11 @@ __all__ = [
     "addresses",
     "ascii_number",
     "character",
+    "duration",
     "http_address",
     "integer",
     "item_size",
+    "nanoseconds",
     "node_name",
     "nonempty",
     "number",
@@ -32,6 +34,8 @@ _HTTP_ADDRESS = re.compile(
     r"(?:(?:no|b|m)tls:)?(?:(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]]+):)?([0-9]{1,5})"
 )
 _HTTP_URL = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)")
+_DURATION_UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _LONGEST_NODE_NAME = 100
@@ -106,6 +110,23 @@ def item_size(text: str) -> int:
     if not 1024 <= value <= 1024 * MEGABYTE:
         raise ValueError(f"must be between 1k and 1g, not {text}")
     return value
+
+
+def nanoseconds(text: str) -> int:
+    """Return the nanoseconds of a time such as 500us, 10ms or 1.5s; 0 is none."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match:
+        if text.strip() == "0":
+            return 0
+        raise ValueError(f"must be a time such as 500us, 10ms or 1.5s, not {text!r}")
+    return round(float(match[1]) * _DURATION_UNITS[match[2]])
+
+
+def duration(text: str) -> str:
+    """Accept what `nanoseconds` reads, up to an hour."""
+    if nanoseconds(text) > 3_600_000_000_000:
+        raise ValueError(f"must be at most 3600s, not {text}")
+    return text.strip()
 
 
 class Choice:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from memlite.config.extended import ExtendedOptions
-from memlite.config.parsers import MEGABYTE
+from memlite.config.parsers import MEGABYTE, nanoseconds
 
 __all__ = ["Config", "Settings"]
 
@@ -62,6 +62,7 @@ class Config:
     log_level: str | None = None
     log_format: str = "text"
     stats_interval: float = 0
+    slow_log: str = "0"
     http: str | None = None
     http_token_file: str | None = None
     http_hosts: tuple[str, ...] = ()
@@ -76,6 +77,11 @@ class Config:
     def asks_for_password(self) -> bool:
         """Whether clients have to authenticate."""
         return self.enable_sasl or self.auth_file is not None
+
+    @property
+    def slow_nanoseconds(self) -> int:
+        """How long a command takes that is slow; 0 if nobody wants to know."""
+        return nanoseconds(self.slow_log)
 
 
 class Settings(NamedTuple):

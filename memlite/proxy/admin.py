@@ -13,12 +13,14 @@ from memlite.proxy.discovery import Discovery
 from memlite.proxy.node import Node
 from memlite.proxy.stats_rows import times
 from memlite.proxy.unread import UnreadReplies
+from memlite.server.admin.request import NO_SLOW_LOG
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
 
 if TYPE_CHECKING:
     from memlite.proxy.queue import RequestQueue
     from memlite.proxy.trace import Trace
+    from memlite.telemetry.slow import SlowLog
 
 __all__ = ["ProxyAdmin"]
 
@@ -44,6 +46,7 @@ class ProxyAdmin:
         authenticates: whether clients must authenticate.
         queue: what requests pass on their way; None if they go to the nodes at once.
         trace: the trace; None if there is none.
+        slow: the slow log; None if there is none.
 
     Attributes:
         discovery: tells clients of the nodes.
@@ -61,11 +64,13 @@ class ProxyAdmin:
         authenticates: bool,
         queue: "RequestQueue | None" = None,
         trace: "Trace | None" = None,
+        slow: "SlowLog | None" = None,
     ) -> None:
         self.authenticates = authenticates
         self._cluster = cluster
         self._queue = queue
         self._trace = trace
+        self._slow = slow
         self._counters = counters
         self._register = register
         self._unread_replies = unread_replies
@@ -86,11 +91,15 @@ class ProxyAdmin:
                 return replies.stat_lines(self.stats())
             case b"stats" if words[1] == b"proxy":
                 return replies.stat_lines(self.times())
+            case b"stats" if words[1] == b"slow":
+                return self._slow_requests()
             case b"stats" if words[1] == b"reset":
                 self._counters.reset()
                 self._cluster.reset()
                 if self._queue is not None:
                     self._queue.reset()
+                if self._slow is not None:
+                    self._slow.clear()
                 return replies.RESET
             case word if word == b"stats" or word in _OF_NODES:
                 return _NOT_HERE
@@ -102,6 +111,14 @@ class ProxyAdmin:
             return replies.BAD_FORMAT
         self._set_verbosity(min(level, _MAX_VERBOSITY))
         return replies.OK
+
+    def _slow_requests(self) -> bytes:
+        if self._slow is None:
+            return NO_SLOW_LOG
+        # Imported lazily: most proxies are never asked.
+        from memlite.telemetry import memcached_stats
+
+        return replies.stat_lines(memcached_stats.slow(self._slow.stats(), shows_keys=True))
 
     def times(self) -> Iterator[tuple[str, object]]:
         """Yield the names and values of the group ``stats proxy``."""

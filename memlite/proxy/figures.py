@@ -41,6 +41,7 @@ from memlite.telemetry.snapshot import (
 if TYPE_CHECKING:
     from memlite.proxy.move_watch import MoveWatch
     from memlite.proxy.queue import RequestQueue
+    from memlite.telemetry.slow import SlowLog
 
 __all__ = ["Figures", "unreachable"]
 
@@ -65,6 +66,7 @@ class Figures:
         intake: knows the bytes read whose commands are yet to be carried out.
         unread_replies: what is held for clients that do not read.
         queue: what requests pass on their way; None if they go to the nodes at once.
+        slow: the slow log; None without one.
         event_loop: returns the loop the proxy runs on.
         epoch: returns that of the cluster; None if there is none.
         move_watch: knows how far a move of keys is; None if nobody does.
@@ -85,6 +87,7 @@ class Figures:
         intake: Intake,
         unread_replies: UnreadReplies,
         queue: "RequestQueue | None",
+        slow: "SlowLog | None",
         event_loop: Callable[[], object],
         epoch: Callable[[], int | None],
         move_watch: "MoveWatch | None",
@@ -100,6 +103,7 @@ class Figures:
         self._intake = intake
         self._unread_replies = unread_replies
         self._queue = queue
+        self._slow = slow
         self._event_loop = event_loop
         self._epoch = epoch
         self._move_watch = move_watch
@@ -123,6 +127,7 @@ class Figures:
             operations={},
             evicted=(),
             troubles=tuple(troubles),
+            slow_commands=None if self._slow is None else self._slow.count,
             proxy=self._proxy(),
         )
 

@@ -12,6 +12,7 @@ from memlite.server.http.health import Health
 from memlite.server.http.service import HttpSources
 from memlite.telemetry.hotkeys import HotKeys
 from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
+from memlite.telemetry.slow import SlowLog
 
 if TYPE_CHECKING:
     from memlite.server.connections.tls import Tls
@@ -27,6 +28,7 @@ def assemble(
     cluster: Cluster,
     figures: Figures,
     hot_keys: HotKeys,
+    slow: SlowLog | None,
     draining: Callable[[], bool],
 ) -> Http:
     """Return the HTTP side of a proxy.
@@ -38,6 +40,7 @@ def assemble(
         cluster: the nodes.
         figures: collects what is shown.
         hot_keys: the keys of requests that were sampled.
+        slow: the slow log; None without one.
         draining: returns whether the proxy is about to stop.
 
     Raises:
@@ -48,6 +51,10 @@ def assemble(
         return (*(("draining",) if draining() else ()), *unreachable(cluster))
 
     sources = HttpSources(
-        lambda: figures.snapshot(troubles()), Health(troubles), hot_keys.snapshot, PROXY_METRICS
+        lambda: figures.snapshot(troubles()),
+        Health(troubles),
+        hot_keys.snapshot,
+        lambda: None if slow is None else slow.stats(),
+        PROXY_METRICS,
     )
     return service_of(config, listeners, tls, sources)

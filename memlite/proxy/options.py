@@ -28,8 +28,8 @@ _DEADLINE: Final = 1.0
 _MOST_WORKERS: Final = 16_384
 OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
-    "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "daemon",
-    "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
+    "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "slow-log",
+    "daemon", "pidfile", "user", "loop", "enable-ssl", "extended", "auth-file", "auth-timeout",
     "protocol", "enable-sasl", "otlp", "http", "http-token-file", "http-hosts", "http-keys",
     "http-debug",
 )  # fmt: skip
@@ -39,6 +39,8 @@ _HELP: Final = {
     "extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)",
     "otlp": "export spans of the requests of --trace-sample to an OpenTelemetry receiver, such as"
     " http://localhost:4318; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names",
+    "slow-log": "requests that take this long, such as 10ms, 500us or 1.5s, are shown by "
+    '"stats slow"; 0: none',
 }
 
 

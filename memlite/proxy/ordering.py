@@ -30,9 +30,13 @@ class ForwardingClient(Protocol):
     Attributes:
         out: receives the replies, in order.
         parser: has the bytes of the request that is being carried out.
+        peer: its address.
     """
 
     out: list[Part]
+
+    @property
+    def peer(self) -> str: ...  # noqa: D102 - see the class
 
     @property
     def parser(self) -> _KeepingParser: ...  # noqa: D102 - see the class

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from memlite.server.connections.tls import Tls
     from memlite.server.http.assembly import Http
     from memlite.server.otlp.service import OtlpService
+    from memlite.telemetry.slow import SlowLog
 
 __all__ = ["FORWARDED", "Proxy"]
 
@@ -127,11 +128,20 @@ class Proxy:
         self._trace: Trace | None = None
         self._export: OtlpService | None = None
         tracers: list[Tracer] = []
+        slow = _slow_log(config, clock)
+        if slow is not None:
+            from memlite.proxy.slow import SlowRequests
+
+            tracers.append(SlowRequests(slow))
+        # Whether the queue gets only those requests that are traced.
+        few = in_flight is None and slow is None
         if tracing is not None:
-            self._trace = _trace(tracing, self.cluster, self.scheduler, in_flight)
+            every = 1 if few else tracing.sample.every
+            self._trace = _trace(tracing, self.cluster, self.scheduler, every)
             tracers.append(self._trace)
         if spans is not None:
-            self._export, span_trace = _span_export(config, listeners, spans, in_flight)
+            every = 1 if few else spans.every
+            self._export, span_trace = _span_export(config, listeners, spans, every)
             tracers.append(span_trace)
         sample = spans if tracing is None else tracing.sample
         self._queue = None
@@ -144,7 +154,7 @@ class Proxy:
                 in_flight=in_flight,
                 deadline=access.deadline,
                 tracer=_together(tracers),
-                every=1 if sample is None else sample.every,
+                every=sample.every if few and sample is not None else 1,
             )
         self._auth = _authenticator(config, counters)
         sampler = Sampler()
@@ -172,6 +182,7 @@ class Proxy:
             authenticates=self._auth is not None,
             queue=self._queue,
             trace=self._trace,
+            slow=slow,
         )
         counts: Counts | None = None if config.http is None else defaultdict(int)
         intake = Intake()
@@ -196,7 +207,7 @@ class Proxy:
         self._move_watch: MoveWatch | None = None
         if counts is not None:
             self._http = self._make_http(
-                config, [one for one in listeners if one.http], sampler, hot_keys, counts
+                config, [one for one in listeners if one.http], sampler, hot_keys, slow, counts
             )
         self.lifecycle = Lifecycle(
             listeners=[one for one in listeners if not one.udp and not one.http],
@@ -225,6 +236,7 @@ class Proxy:
         listeners: Sequence[Listener],
         sampler: Sampler,
         hot_keys: HotKeys,
+        slow: "SlowLog | None",
         counts: "Counts",
     ) -> "Http":
         try:
@@ -248,6 +260,7 @@ class Proxy:
             intake=self._services.intake,
             unread_replies=self._unread_replies,
             queue=self._queue,
+            slow=slow,
             event_loop=lambda: self.scheduler.loop,
             epoch=lambda: None if follower is None else follower.epoch,
             move_watch=self._move_watch,
@@ -260,6 +273,7 @@ class Proxy:
             cluster=cluster,
             figures=figures,
             hot_keys=hot_keys,
+            slow=slow,
             draining=lambda: self.lifecycle.draining,
         )
 
@@ -342,16 +356,22 @@ class Proxy:
         return Ticker(clock, self.scheduler, self._register.excuse_pause, duties)
 
 
-def _trace(
-    tracing: "Tracing", cluster: Cluster, scheduler: Scheduler, in_flight: int | None
-) -> "Trace":
+def _slow_log(config: Config, clock: Clock) -> "SlowLog | None":
+    if not config.slow_nanoseconds:
+        return None
+    from memlite.telemetry.slow import SlowLog
+
+    return SlowLog(config.slow_nanoseconds, clock)
+
+
+def _trace(tracing: "Tracing", cluster: Cluster, scheduler: Scheduler, every: int) -> "Trace":
     from memlite.proxy.trace import Trace
 
-    return Trace(tracing, cluster, scheduler, _counted_by_trace(tracing.sample, in_flight))
+    return Trace(tracing, cluster, scheduler, every)
 
 
 def _span_export(
-    config: Config, listeners: Sequence[Listener], sample: "Sample", in_flight: int | None
+    config: Config, listeners: Sequence[Listener], sample: "Sample", every: int
 ) -> "tuple[OtlpService, SpanTrace]":
     try:
         from memlite.server.otlp.assembly import assemble
@@ -363,13 +383,7 @@ def _span_export(
 
     address = next((str(one.port or one.file) for one in listeners), "")
     service, worker = assemble(str(config.otlp), address, None)
-    every = _counted_by_trace(sample, in_flight)
     return service, SpanTrace(worker.put_span, sample, every)
-
-
-def _counted_by_trace(sample: "Sample", in_flight: int | None) -> int:
-    """Return that a trace takes one in so many of the requests that pass the queue."""
-    return 1 if in_flight is None else sample.every  # without a limit the queue counts
 
 
 def _together(tracers: "Sequence[Tracer]") -> "Tracer | None":

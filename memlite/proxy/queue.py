@@ -58,11 +58,13 @@ class Client(Protocol):
     Attributes:
         gone: whether the client has disconnected.
         number: of the connection.
+        peer: the client's address.
         replied: when the last reply was given to the connection, in nanoseconds; 0 for never.
     """
 
     gone: bool
     number: int
+    peer: str
     replied: int
 
 

@@ -1,4 +1,4 @@
-"""Executors whose requests pass the queue, for `--in-flight` and `--trace`."""
+"""Executors whose requests pass the queue: for `--in-flight`, `--trace` and `--slow-log`."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -32,6 +32,7 @@ class _Queued(_Base):
     Attributes:
         gone: whether the client has disconnected.
         number: of the connection, from 1.
+        peer: the client's address; empty before its first request.
         replied: when the last reply was given to the connection, in nanoseconds; 0 for never.
     """
 
@@ -48,6 +49,7 @@ class _Queued(_Base):
         self._requests = queue
         self.gone = False
         self.number = next(_numbers)
+        self.peer = ""
         self.replied = 0
 
     def detach(self) -> None:
@@ -106,6 +108,8 @@ class _Queued(_Base):
 
     def _submit(self, request: Request, sends: Sends) -> None:
         awaited = not self._queue
+        if not self.peer and self._client is not None:
+            self.peer = self._client.peer
         self._begin(request)
         ticket = Ticket(self._requests, self, sends, request.observer, reads=request.reads)
         request.observer = ticket

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from memlite.config.parsers import nanoseconds
 from memlite.core.errors import ConfigError, StartError
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.queue import Ticket
@@ -88,11 +89,9 @@ def parse_sample(text: str) -> Sample:
     if text == "failed":
         return Sample(failed=True)
     kind, _, value = text.partition(":")
-    if kind == "slow":
-        for unit, nanoseconds in (("ms", 1e6), ("us", 1e3), ("s", 1e9)):
-            number = value.removesuffix(unit)
-            if value != number and number.replace(".", "", 1).isdecimal():
-                return Sample(slow=int(float(number) * nanoseconds))
+    if kind == "slow" and value != "0":
+        with contextlib.suppress(ValueError):
+            return Sample(slow=nanoseconds(value))
     one, _, every = text.partition("/")
     if one == "1" and every.isdecimal() and 0 < int(every) <= 10**9:
         return Sample(every=int(every))

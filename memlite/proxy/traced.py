@@ -53,7 +53,7 @@ def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
 
 
 def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
-    """Return the command of a request, and its keys."""
+    """Return the command of a request, and its keys, as the nodes were sent them."""
     keys: list[bytes] = []
     word = b""
     for _, data, _ in ticket.sends:

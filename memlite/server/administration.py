@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memlite.server.admin.stats_collector import StatsCollector
     from memlite.server.admin.watchers import Watchers
     from memlite.server.connections.udp import UdpService
+    from memlite.telemetry.slow import SlowLog
     from memlite.telemetry.snapshot import BackendStats, MemoryStats
 
 __all__ = ["Administration"]
@@ -45,6 +46,7 @@ class Administration:
         prefixes: the counts by key prefix.
         hotkeys: the keys most often asked for.
         operations: how long the store's operations took.
+        slow: the slow log; None if there is none.
         instrumentation: decides which reads are sampled, traced or watched.
         register: the open connections.
         scheduler: runs dumps.
@@ -70,6 +72,7 @@ class Administration:
         prefixes: PrefixStats,
         hotkeys: HotKeys,
         operations: OperationTimes,
+        slow: "SlowLog | None",
         instrumentation: Instrumentation,
         register: Register,
         scheduler: Scheduler,
@@ -90,6 +93,7 @@ class Administration:
         self._prefixes = prefixes
         self._hotkeys = hotkeys
         self._operations = operations
+        self._slow = slow
         self._instrumentation = instrumentation
         self._register = register
         self._scheduler = scheduler
@@ -163,6 +167,7 @@ class Administration:
             latencies=instrumentation.sampler,
             operations=self._operations,
             hot_keys=self._hotkeys,
+            slow=self._slow,
             dumps=self.dumps,
             watchers=self.watchers,
             listeners=self._listeners,
@@ -209,9 +214,14 @@ class Administration:
             connections=self._register.connections,
             watch_commands=self._instrumentation.watch_commands,
             watch_connections=self._watch_connections,
+            watch_slow=None if self._slow is None else self._watch_slow,
             acting=lambda: self._instrumentation.client,
             buffer_bytes=self._config.extended.watcher_logbuf_size,
         )
+
+    def _watch_slow(self, watched: bool) -> None:
+        if self._slow is not None:
+            self._slow.watcher = self.watchers.slow if watched else None
 
     def _watch_connections(self, watched: bool) -> None:
         self._register.watcher = self.watchers if watched else None

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from memlite.server.connections.udp import UdpService
     from memlite.server.http.assembly import Http
     from memlite.server.otlp.service import OtlpService
+    from memlite.telemetry.slow import SlowLog
     from memlite.telemetry.snapshot import Snapshot
     from memlite.telemetry.spans import Span
     from memlite.telemetry.tracing import Tracer
@@ -100,6 +101,7 @@ class Server:
         register: the open connections.
         sampler: records latencies.
         scheduler: schedules work on the event loop.
+        slow: the last slow commands; None without ``--slow-log``.
         table: the items in memory, all of them or some.
         tls: as above.
         udp: the UDP services, one for each socket.
@@ -147,7 +149,8 @@ class Server:
         self.sampler = Sampler(
             self.hotkeys.record, interval, record_changes=self.hotkeys.record_changes
         )
-        self.instrumentation = Instrumentation(self.counters, self.sampler, config.verbose)
+        self.slow = self._make_slow_log()
+        self.instrumentation = self._make_instrumentation()
         self._record_operation = self.operations.record
         self._tracer: Tracer | None = None
         self.otlp = self._make_otlp()
@@ -247,6 +250,27 @@ class Server:
             table, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
 
+    def _make_slow_log(self) -> "SlowLog | None":
+        if not self.config.slow_nanoseconds:
+            return None
+        from memlite.telemetry.slow import SlowLog
+
+        return SlowLog(self.config.slow_nanoseconds, self.clock)
+
+    def _make_instrumentation(self) -> Instrumentation:
+        slow = None
+        if self.slow is not None:
+            from memlite.server.execution.slow_commands import SlowCommands
+
+            slow = partial(SlowCommands, self.slow)
+        return Instrumentation(
+            self.counters,
+            self.sampler,
+            self.config.verbose,
+            slow=slow,
+            fast_path_waits=self.backend is not None,
+        )
+
     def _make_upkeep(self) -> Upkeep:
         duties: list[Callable[[int], None]] = []
         if self.auth is not None:
@@ -333,6 +357,7 @@ class Server:
             prefixes=self.prefixes,
             hotkeys=self.hotkeys,
             operations=self.operations,
+            slow=self.slow,
             instrumentation=self.instrumentation,
             register=self.register,
             scheduler=self.scheduler,

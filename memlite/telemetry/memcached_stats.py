@@ -2,11 +2,11 @@
 
 Fields that count something memlite does not have (slabs, worker threads, extstore) are present with
 the value 0, so that dashboards and exporters expecting them keep working. The groups ``backend``,
-``latency``, ``udp`` and ``hotkeys`` are memlite's own.
+``latency``, ``slow``, ``udp`` and ``hotkeys`` are memlite's own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memlite.config import Config
 from memlite.core.uris import uri_encoded
@@ -26,6 +26,9 @@ from memlite.telemetry.snapshot import (
     UdpStats,
 )
 
+if TYPE_CHECKING:
+    from memlite.telemetry.slow import SlowStats  # for servers with --slow-log
+
 __all__ = [
     "Pairs",
     "general",
@@ -35,6 +38,7 @@ __all__ = [
     "settings",
     "sizes",
     "slabs",
+    "slow",
     "sockets",
     "storage",
     "udp",
@@ -306,7 +310,7 @@ def latency(stats: LatencyStats) -> Iterator[tuple[str, object]]:
             ("mean", mean), ("p50", summary.p50), ("p90", summary.p90), ("p99", summary.p99),
             ("p999", summary.p999), ("max", summary.maximum),
         ):  # fmt: skip
-            yield f"{name}:{label}_us", f"{nanoseconds / 1000:.1f}"
+            yield f"{name}:{label}_us", _microseconds(nanoseconds)
 
 
 def storage(stats: MemoryStats | BackendStats) -> Pairs:
@@ -344,6 +348,29 @@ def hot_keys(stats: HotKeysStats) -> Iterator[tuple[str, object]]:
         yield f"hotkeys:{rank}:error", round(hot.error)
         yield f"hotkeys:{rank}:per_second", f"{hot.per_second:.1f}"
         yield f"hotkeys:{rank}:share", f"{hot.percent:.2f}"
+
+
+def slow(stats: "SlowStats", *, shows_keys: bool) -> Iterator[tuple[str, object]]:
+    """``stats slow``: the last commands that took long, the newest first.
+
+    Args:
+        stats: the slow log.
+        shows_keys: whether to name keys.
+    """
+    yield "slow:threshold_us", _microseconds(stats.threshold)
+    yield "slow:count", stats.count
+    for rank, one in enumerate(stats.commands, 1):
+        yield f"slow:{rank}:time", f"{one.time:.3f}"
+        yield f"slow:{rank}:elapsed_us", _microseconds(one.nanoseconds)
+        yield f"slow:{rank}:command", one.command
+        yield f"slow:{rank}:keys", one.keys
+        if shows_keys and one.key is not None:
+            yield f"slow:{rank}:key", uri_encoded(one.key) + ("..." if one.cut else "")
+        yield f"slow:{rank}:client", one.client
+
+
+def _microseconds(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1000:.1f}"
 
 
 def items(stats: Iterable[ItemClassStats]) -> Iterator[tuple[str, object]]:

@@ -497,6 +497,7 @@ class Snapshot:
         troubles: why the server should get no requests now, in a few words each; empty if it
             should.
         http: those of connections to the HTTP port.
+        slow_commands: how many commands took long; None without a slow log.
     """
 
     build: str
@@ -509,3 +510,4 @@ class Snapshot:
     evicted: tuple[EvictedStats, ...]
     troubles: tuple[str, ...]
     http: HttpStats = HttpStats(0, 0)
+    slow_commands: int | None = None

@@ -1,11 +1,15 @@
 """The form of an administrative command and of the functions that carry one out."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from memlite.server.interfaces import Client
 
-__all__ = ["AdminRequest", "Command", "CommandTable"]
+__all__ = ["NO_SLOW_LOG", "AdminRequest", "Command", "CommandTable"]
+
+NO_SLOW_LOG: Final = (
+    b"CLIENT_ERROR slow commands are not logged; start the server with --slow-log\r\n"
+)
 
 
 class AdminRequest(NamedTuple):

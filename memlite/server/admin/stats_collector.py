@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from memlite.backends import Backend
 from memlite.config import Config
@@ -35,6 +35,9 @@ from memlite.telemetry.snapshot import (
     UdpStats,
     WatchStats,
 )
+
+if TYPE_CHECKING:
+    from memlite.telemetry.slow import SlowLog, SlowStats  # for servers with --slow-log
 
 __all__ = ["CrawlingEngine", "StatsCollector", "backend_stats", "loop_name", "memory_stats"]
 
@@ -127,6 +130,7 @@ class StatsCollector:
         latencies: the latency histograms.
         operations: how long the store's operations took.
         hot_keys: the keys most often asked for.
+        slow: the slow log; None if there is none.
         dumps: the crawler's state.
         watchers: the event log.
         listeners: the sockets that accept connections.
@@ -153,6 +157,7 @@ class StatsCollector:
         latencies: LatencySource,
         operations: OperationTimes,
         hot_keys: HotKeys,
+        slow: "SlowLog | None",
         dumps: Dumps,
         watchers: Watchers,
         listeners: Sequence[ListeningSocket],
@@ -174,6 +179,7 @@ class StatsCollector:
         self._latencies = latencies
         self._operations = operations
         self._hot_keys = hot_keys
+        self._slow = slow
         self._dumps = dumps
         self._watchers = watchers
         self._listeners = listeners
@@ -310,6 +316,7 @@ class StatsCollector:
                 if counts.evicted
             ),
             troubles=tuple(troubles),
+            slow_commands=None if self._slow is None else self._slow.count,
         )
 
     def storage(self) -> MemoryStats | BackendStats:
@@ -319,6 +326,10 @@ class StatsCollector:
     def hot_keys(self) -> HotKeysStats:
         """Return the keys most often asked for."""
         return self._hot_keys.snapshot()
+
+    def slow(self) -> "SlowStats | None":
+        """Return the last commands that took long, and their number; None without a slow log."""
+        return None if self._slow is None else self._slow.stats()
 
     def udp(self) -> UdpStats:
         """Return the statistics of requests over UDP."""
@@ -336,6 +347,8 @@ class StatsCollector:
         self._latencies.reset()
         self._operations.reset()
         self._hot_keys.clear()
+        if self._slow is not None:
+            self._slow.clear()
         self._watchers.reset()
 
 

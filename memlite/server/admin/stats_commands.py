@@ -9,7 +9,7 @@ from memlite.protocol import replies
 from memlite.protocol.numbers import unsigned
 from memlite.server.admin.incremental_reply import IncrementalReply, Scan, finish
 from memlite.server.admin.item_scans import ItemScans
-from memlite.server.admin.request import AdminRequest, CommandTable
+from memlite.server.admin.request import NO_SLOW_LOG, AdminRequest, CommandTable
 from memlite.server.admin.stats_collector import StatsCollector
 from memlite.server.interfaces import Client, ObservableEngine
 from memlite.telemetry import memcached_stats
@@ -157,6 +157,8 @@ class StatsCommands:
                 return self._detail(rest[0] if rest else b"")
             case [b"hotkeys", *_]:
                 return self._hot_keys()
+            case [b"slow", *_]:
+                return self._slow()
             case [b"cachedump", *rest]:
                 return self._cachedump(rest, client)
         return replies.ERROR
@@ -179,6 +181,12 @@ class StatsCommands:
         if not self.may_dump:
             return b"CLIENT_ERROR stats hotkeys not allowed\r\n"
         return replies.stat_lines(memcached_stats.hot_keys(self._collector.hot_keys()))
+
+    def _slow(self) -> bytes:
+        found = self._collector.slow()
+        if found is None:
+            return NO_SLOW_LOG
+        return replies.stat_lines(memcached_stats.slow(found, shows_keys=self.may_dump))
 
     def _cachedump(self, arguments: list[bytes], client: Client) -> bytes:
         if not self.may_dump:

@@ -2,28 +2,34 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memlite.core.clock import Clock
 from memlite.core.uris import uri_encoded
 from memlite.memory import Item
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
+from memlite.server.admin.request import NO_SLOW_LOG
 from memlite.server.interfaces import Client, ObservableEngine
+
+if TYPE_CHECKING:
+    from memlite.telemetry.slow import SlowCommand  # for servers with --slow-log
 
 __all__ = ["STREAMS", "Watchers"]
 
 _EVICTIONS, _FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
 _CONNEVENTS, _DELETIONS = "connevents", "deletions"
+_SLOW = "slow"
 
-# In memcached's order, which decides what an abbreviation stands for. There are no events for
-# streams without a constant above: memlite has no proxy, slabs or LRU threads, and memcached itself
-# has none for rawcmds.
+# In memcached's order, which decides what an abbreviation stands for; the last is memlite's own.
+# There are no events for streams without a constant above: memlite has no proxy, slabs or LRU
+# threads, and memcached itself has none for rawcmds.
 STREAMS: Final = (
     "rawcmds", _EVICTIONS, _FETCHERS, _MUTATIONS, "sysevents", _CONNEVENTS,
-    "proxyreqs", "proxyevents", "proxyuser", _DELETIONS,
+    "proxyreqs", "proxyevents", "proxyuser", _DELETIONS, _SLOW,
 )  # fmt: skip
 _OF_COMMANDS: Final = (_FETCHERS, _MUTATIONS, _DELETIONS)
+_NOT_OF_ENGINE: Final = frozenset((_CONNEVENTS, _SLOW))
 _AT_MOST: Final = 20
 # How long lines wait for others to be sent with, in seconds: a write for each would cost more than
 # the line itself.
@@ -42,6 +48,7 @@ class Watchers:
         connections: the open connections.
         watch_commands: is told whether anybody watches commands, each time that may have changed.
         watch_connections: likewise for connections.
+        watch_slow: likewise for slow commands; None without a slow log.
         acting: returns the file descriptor of the connection whose command is being carried out,
             -1 if the connection is gone.
         buffer_bytes: bytes of lines that are kept for a watcher that does not read.
@@ -61,6 +68,7 @@ class Watchers:
         connections: Collection[Client],
         watch_commands: Callable[[bool], None],
         watch_connections: Callable[[bool], None],
+        watch_slow: Callable[[bool], None] | None,
         acting: Callable[[], int],
         buffer_bytes: int,
     ) -> None:
@@ -69,6 +77,7 @@ class Watchers:
         self._connections = connections
         self._watch_commands = watch_commands
         self._watch_connections = watch_connections
+        self._watch_slow = watch_slow
         self._acting = acting
         self._buffer_bytes = buffer_bytes
         self._watchers: list[_Watcher] = []
@@ -103,6 +112,8 @@ class Watchers:
         kinds = [_stream_named(word.decode("latin-1")) for word in words] or [_FETCHERS]
         if None in kinds:
             return replies.ERROR
+        if _SLOW in kinds and self._watch_slow is None:
+            return NO_SLOW_LOG
         if len(self._watchers) >= _AT_MOST:
             return b"WATCHER_TOO_MANY log watcher limit reached\r\n"
         watcher = _Watcher(
@@ -135,7 +146,10 @@ class Watchers:
             self._endpoints.clear()
         elif not connections_watched:
             self._endpoints = {one: (_endpoint(one), one.number) for one in self._connections}
-        self._engine.observe(self._engine.prefixes, self if self._watchers_of else None)
+        if self._watch_slow is not None:
+            self._watch_slow(_SLOW in self._watchers_of)
+        of_engine = self._watchers_of.keys() - _NOT_OF_ENGINE
+        self._engine.observe(self._engine.prefixes, self if of_engine else None)
 
     # Events reported by the engine
 
@@ -214,6 +228,18 @@ class Watchers:
         if receivers := self._receivers(_CONNEVENTS):
             values = endpoint, client.close_reason, number
             self._log(receivers, "type=conn_close %s reason=%s cfd=%d", values)
+
+    # Events reported by the slow log
+
+    def slow(self, one: "SlowCommand") -> None:
+        """Log a command that took long."""
+        if receivers := self._receivers(_SLOW):
+            key = "-" if one.key is None else uri_encoded(one.key) + ("..." if one.cut else "")
+            self._log(
+                receivers,
+                "type=slow elapsed=%d cmd=%s keys=%d key=%s client=%s",
+                (one.nanoseconds // 1000, one.command, one.keys, key, one.client),
+            )
 
     # Lines
 

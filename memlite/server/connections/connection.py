@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
 
     def handler(self) -> Handler:
         """Return the handler for the read that is being served."""
-        return self._instrumentation.observe(self.executor, self.number)
+        return self._instrumentation.observe(self.executor, self)
 
     # Shown by stats conns
 
@@ -397,7 +397,7 @@ class Connection(asyncio.Protocol):
             return
         counters.until_slow_sample = left = counters.until_slow_sample - 1
         if not left or fast or instrumentation.active:
-            handler = instrumentation.observe(self.executor, self.number, fast=fast)
+            handler = instrumentation.observe(self.executor, self, fast=fast)
         try:
             more = self.parser.receive(data, handler)
         except ProtocolViolation as violation:
@@ -450,7 +450,7 @@ class Connection(asyncio.Protocol):
     def _enter_fast_path(self) -> None:
         """Enable the fast path unless earlier input is waiting or reads are being observed."""
         eligible = self.authenticated and self.dialect.fast
-        if eligible and self._state is _SERVING and not self._instrumentation.active:
+        if eligible and self._state is _SERVING and not self._instrumentation.closes_fast_path:
             if self._waits:
                 self._ready_limit = self._services.execution.longest_ready
             else:

@@ -75,7 +75,7 @@ class Register:
         self.connections.add(connection)
         if self._auth is not None:
             self._auth.add_pending(connection, self._clock.second)
-        if self._instrumentation.active:
+        if self._instrumentation.closes_fast_path:
             connection.leave_fast_path()  # it may have been created before observation began
         if self.watcher is not None:
             self.watcher.opened(connection)

@@ -314,7 +314,7 @@ class _Request:
         handler: Handler = self.executor
         counters.until_slow_sample -= 1
         if not counters.until_slow_sample or instrumentation.active:
-            handler = instrumentation.observe(self.executor, self.number)
+            handler = instrumentation.observe(self.executor, self)
         self._more = False
         try:
             self._more = self._parser.receive(

@@ -7,6 +7,7 @@ observed read go through an `_ObservedExecutor` made for it.
 import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
+from typing import Protocol
 
 from memlite.core import logs
 from memlite.memory import Part
@@ -14,17 +15,36 @@ from memlite.memory.item import key_of
 from memlite.protocol.commands import QUIT, Arguments, Command
 from memlite.protocol.handler import Handler
 from memlite.protocol.magic import MAGIC_OF_REPLIES
-from memlite.protocol.text_table import REJECT, SET, SET_FRAMED
+from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import Executor, ObservableExecutor
 from memlite.telemetry.counters import Counters
 from memlite.telemetry.sampling import Sampler
 
-__all__ = ["Instrumentation"]
+__all__ = ["Instrumentation", "ObservedClient", "Recorder"]
 
 _trace_log = logging.getLogger("memlite.trace")
 
 _HEADS = (b"VALUE ", b"VA ")
 _BINARY_REPLY = bytes([MAGIC_OF_REPLIES])
+
+
+class ObservedClient(Protocol):
+    """A client whose commands may be observed."""
+
+    @property
+    def number(self) -> int:
+        """The socket's file descriptor."""
+
+    @property
+    def peer(self) -> str:
+        """Its address; empty over UDP."""
+
+
+class Recorder(Protocol):
+    """Takes the times of commands."""
+
+    def record(self, command: Command, arguments: Arguments, nanoseconds: int) -> None:
+        """Take a command whose reply is ready."""
 
 
 class Instrumentation:
@@ -34,23 +54,38 @@ class Instrumentation:
         counters: hold the countdowns to the next sampled read.
         sampler: records samples.
         verbosity: the initial log level (``-v``).
+        slow: returns what takes a client's slow commands, by its address; None without
+            ``--slow-log``.
+        fast_path_waits: whether even reads on the fast path may be slow, as a store answers them.
 
     Attributes:
-        active: whether every read must go through `observe`, because commands are being traced or
-            watched.
+        active: whether every read that is parsed must go through `observe`, because commands are
+            being traced or watched, or slow ones are looked for.
         client: the file descriptor of the client whose command is running, for watchers.
-        on_activation: called when `active` becomes true, to take connections off the fast path.
+        closes_fast_path: whether, for that, no read may take the fast path.
+        on_activation: called when that becomes true, to take connections off the fast path.
         sampler: as above.
         tracing: whether all commands are logged (``-vv``).
         verbosity: the log level, as set by ``-v`` or the verbosity command.
         wrap: returns what carries out the commands of a sampled read, for tracers.
     """
 
-    def __init__(self, counters: Counters, sampler: Sampler, verbosity: int = 0) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        sampler: Sampler,
+        verbosity: int = 0,
+        *,
+        slow: Callable[[str], Recorder] | None = None,
+        fast_path_waits: bool = True,
+    ) -> None:
         self._counters = counters
+        self._samples = _Samples(sampler)
+        self._slow = slow
+        self._slow_closes_fast_path = slow is not None and fast_path_waits
         self.sampler = sampler
         self.verbosity = verbosity
-        self.active = self.tracing = self._watched = False
+        self.active = self.closes_fast_path = self.tracing = self._watched = False
         self.client = -1
         self.on_activation: Callable[[], None] = lambda: None
         self.wrap: Callable[[Executor], ObservableExecutor] = lambda executor: executor
@@ -71,28 +106,47 @@ class Instrumentation:
 
     def _update(self) -> None:
         self.tracing = _trace_log.isEnabledFor(logging.DEBUG)
-        self.active = self.tracing or self._watched
-        if self.active:
+        watched = self.tracing or self._watched
+        self.active = watched or self._slow is not None
+        self.closes_fast_path = watched or self._slow_closes_fast_path
+        if self.closes_fast_path:
             self.on_activation()
 
-    def observe(self, executor: Executor, number: int, *, fast: bool = False) -> Handler:
+    def observe(self, executor: Executor, client: ObservedClient, *, fast: bool = False) -> Handler:
         """Return the handler for a sampled read, or for any read while `active`.
 
         Args:
             executor: carries out the commands.
-            number: the client's file descriptor, for the log and for watchers.
+            client: where they come from.
             fast: whether the read is sampled instead of taking the fast path.
         """
-        self.client = number
+        number = self.client = client.number
+        recorders: list[Recorder] = []
         if fast:
             self._counters.sample_after(self.sampler.next_read())
         if not self._counters.until_slow_sample:
             self._counters.until_slow_sample = self.sampler.next_read()
-        elif not (fast or self.tracing):
+            fast = True
+        if fast and not self.tracing:
+            recorders.append(self._samples)
+        if self._slow is not None:
+            # Now, as the client may be gone when a reply is ready.
+            recorders.append(self._slow(client.peer or "udp"))
+        if not (recorders or self.tracing):
             return executor
-        if self.tracing:
-            return _ObservedExecutor(executor, number, None)
-        return _ObservedExecutor(self.wrap(executor), number, self.sampler)
+        executing = self.wrap(executor) if fast and not self.tracing else executor
+        return _ObservedExecutor(executing, number, recorders, traces=self.tracing)
+
+
+class _Samples:
+    """Gives commands to a sampler."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def record(self, command: Command, arguments: Arguments, nanoseconds: int) -> None:
+        """Take a command whose reply is ready."""
+        self._sampler.record(command.latency, nanoseconds, command.keys(arguments))
 
 
 class _Observation:
@@ -102,30 +156,36 @@ class _Observation:
         command: the command's table row.
         arguments: its arguments.
         number: the client's file descriptor, for the log.
-        sampler: records the latency; None to log the reply instead.
+        recorders: take its time.
+        traces: whether to log the reply.
     """
 
-    __slots__ = ("_arguments", "_command", "_number", "_sampler", "_started")
+    __slots__ = ("_arguments", "_command", "_number", "_recorders", "_started", "_traces")
 
     def __init__(
-        self, command: Command, arguments: Arguments, number: int, sampler: Sampler | None
+        self,
+        command: Command,
+        arguments: Arguments,
+        number: int,
+        recorders: Sequence[Recorder],
+        traces: bool,
     ) -> None:
         self._command = command
         self._arguments = arguments
         self._number = number
-        self._sampler = sampler
+        self._recorders = recorders
+        self._traces = traces
         self._started = perf_counter_ns()
 
     def ready(self) -> None:
         """Record the latency."""
-        if self._sampler is not None:
-            elapsed = perf_counter_ns() - self._started
-            keys = self._command.keys(self._arguments)
-            self._sampler.record(self._command.latency, elapsed, keys)
+        elapsed = perf_counter_ns() - self._started
+        for recorder in self._recorders:
+            recorder.record(self._command, self._arguments, elapsed)
 
     def replied(self, replies: Sequence[Part]) -> None:
         """Log the reply."""
-        if self._sampler is None:
+        if self._traces:
             _trace_replies(self._number, replies)
 
 
@@ -137,29 +197,40 @@ class _ObservedExecutor:
     Args:
         executor: carries out the commands.
         number: the client's file descriptor, for the log.
-        sampler: records latencies; None to log commands and replies instead.
+        recorders: take the times of commands.
+        traces: whether to log commands and replies.
     """
 
-    def __init__(self, executor: ObservableExecutor, number: int, sampler: Sampler | None) -> None:
+    def __init__(
+        self,
+        executor: ObservableExecutor,
+        number: int,
+        recorders: Sequence[Recorder],
+        *,
+        traces: bool,
+    ) -> None:
         self._executor = executor
         self._number = number
-        self._sampler = sampler
+        self._recorders = recorders
+        self._traces = traces
 
     def execute(self, command: Command, arguments: Arguments) -> None:
         """Carry out a command."""
-        if self._sampler is None:
+        if self._traces:
             _trace_log.debug("<%d %s", self._number, _describe(command.name, arguments))
-        observation = _Observation(command, arguments, self._number, self._sampler)
+        observation = _Observation(command, arguments, self._number, self._recorders, self._traces)
         self._executor.execute_observed(command, arguments, observation)
 
     def hit(self, line: bytes) -> bool:
         """Answer a get if its reply is ready; return False while tracing, to log the command."""
-        if self._sampler is None:
+        if self._traces:
             return False
         started = perf_counter_ns()
         if not self._executor.hit(line):
             return False
-        self._sampler.record("get", perf_counter_ns() - started, (key_of(line),))
+        elapsed = perf_counter_ns() - started
+        for recorder in self._recorders:
+            recorder.record(GET, ((key_of(line),),), elapsed)
         return True
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:

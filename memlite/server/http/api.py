@@ -13,6 +13,7 @@ from memlite.server.http.history import STEP_SECONDS, Recorder
 from memlite.server.http.site import HEADERS, Page, document_reply, text_reply
 from memlite.telemetry.points import FIGURES, Point
 from memlite.telemetry.proxy import NodeStats, ProxySnapshot, ProxyStats
+from memlite.telemetry.slow import SlowStats
 from memlite.telemetry.snapshot import (
     DURATION_LIMITS,
     BackendStats,
@@ -28,6 +29,7 @@ MOST_STREAMS: Final = 16
 
 _JSON: Final = "application/json"
 _FEW: Final = 5
+_SLOW_SHOWN: Final = 20
 
 
 class Api:
@@ -36,14 +38,21 @@ class Api:
     Args:
         recorder: has the figures.
         hot_keys: returns the keys most often asked for.
+        slow: returns the last slow commands; None without a slow log.
         shows_keys: whether to name them.
     """
 
     def __init__(
-        self, recorder: Recorder, hot_keys: Callable[[], HotKeysStats], *, shows_keys: bool
+        self,
+        recorder: Recorder,
+        hot_keys: Callable[[], HotKeysStats],
+        slow: Callable[[], SlowStats | None],
+        *,
+        shows_keys: bool,
     ) -> None:
         self._recorder = recorder
         self._hot_keys = hot_keys
+        self._slow = slow
         self._shows_keys = shows_keys
         self._now_of: Snapshot | None = None
         self._now_made = Document(b"")
@@ -125,6 +134,7 @@ class Api:
                 ],
                 "hot_keys": self._hottest(),
                 "proxy": _proxy(snapshot.proxy) if isinstance(snapshot, ProxySnapshot) else None,
+                "slow": self._slowest(),
             }
         )
 
@@ -140,6 +150,31 @@ class Api:
             for hot in found.keys
             if hot.requests >= least
         ]
+
+    def _slowest(self) -> dict[str, object] | None:
+        """Return the last slow commands, the newest first; None without a slow log."""
+        found = self._slow()
+        if found is None:
+            return None
+        return {
+            "threshold_seconds": found.threshold / 1e9,
+            "count": found.count,
+            "commands": [
+                {
+                    "time": round(one.time, 3),
+                    "seconds": round(one.nanoseconds / 1e9, 6),
+                    "command": one.command,
+                    "keys": one.keys,
+                    "key": self._shown(one.key, cut=one.cut),
+                }
+                for one in found.commands[:_SLOW_SHOWN]
+            ],
+        }
+
+    def _shown(self, key: bytes | None, *, cut: bool) -> str | None:
+        if key is None or not self._shows_keys:
+            return None
+        return key.decode("utf-8", "backslashreplace") + ("…" if cut else "")
 
 
 def _history_of(points: list[Point]) -> Document:

@@ -83,6 +83,7 @@ def assemble(
         snapshot,
         Health(condition.troubles, condition.unavailable, probe),
         lambda: collector().hot_keys(),
+        lambda: collector().slow(),
         _METRIC_SETS[config.http_metric_names],
     )
     return service_of(config, listeners, tls, sources)

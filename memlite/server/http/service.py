@@ -21,6 +21,7 @@ from memlite.server.http.history import Recorder
 from memlite.server.http.site import Page, Site, document_reply, json_reply, text_reply
 from memlite.telemetry.metrics.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric
+from memlite.telemetry.slow import SlowStats
 from memlite.telemetry.snapshot import HotKeysStats, HttpStats, Snapshot
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ class HttpSources:
         snapshot: returns the server's figures.
         health: says whether it should get requests.
         hot_keys: returns the keys most often asked for.
+        slow: returns the last slow commands; None without a slow log.
         metrics: those that are shown.
     """
 
     snapshot: Callable[[], Snapshot]
     health: Health
     hot_keys: Callable[[], HotKeysStats]
+    slow: Callable[[], SlowStats | None]
     metrics: Sequence[Metric]
 
 
@@ -102,7 +105,7 @@ class HttpService:
             for openmetrics in (False, True)
         }
         self._recorder = Recorder(sources.snapshot)
-        api = Api(self._recorder, sources.hot_keys, shows_keys=shows_keys)
+        api = Api(self._recorder, sources.hot_keys, sources.slow, shows_keys=shows_keys)
         pages: dict[str, Page] = {
             **dashboard(),
             **api.pages(),

@@ -79,6 +79,11 @@ def _storage_errors(snapshot: Snapshot) -> tuple[Sample, ...]:
     return (Sample(storage.errors),) if isinstance(storage, BackendStats) else ()
 
 
+def _slow(snapshot: Snapshot) -> tuple[Sample, ...]:
+    count = snapshot.slow_commands
+    return () if count is None else (Sample(count),)
+
+
 def _requests(snapshot: Snapshot) -> list[Sample]:
     found = snapshot.operations.items()
     return [Sample(times, labels) for labels, times in found if labels != FSYNC]
@@ -295,6 +300,12 @@ _DURATIONS: Final = (
         "gauge",
         "One in this many reads is measured, on average.",
         lambda snapshot: (Sample(snapshot.sample_interval),),
+    ),
+    Metric(
+        "memlite_slow_commands_total",
+        "counter",
+        "Commands that took as long as --slow-log says, or longer.",
+        _slow,
     ),
 )
 

@@ -53,6 +53,7 @@ VALUES = {
     "log-level": ("debug", '"debug"', "debug"),
     "log-format": ("json", '"json"', "json"),
     "stats-interval": ("2.5", "2.5", 2.5),
+    "slow-log": ("10ms", '"10ms"', "10ms"),
     "http": ("0.0.0.0:9150", '"0.0.0.0:9150"', "0.0.0.0:9150"),
     "http-token-file": ("/etc/memlite/token", '"/etc/memlite/token"', "/etc/memlite/token"),
     "http-hosts": ("cache,a.example", '["cache", "a.example"]', ("cache", "a.example")),
@@ -622,3 +623,22 @@ def test_nul_characters_in_paths_are_refused(tmp_path):
     file.write_text('pidfile = "a\\u0000b"\n')
     with pytest.raises(ConfigError, match="must not hold a NUL"):
         load(["--config", str(file)], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("0", 0), ("500us", 500_000), ("10ms", 10_000_000), (" 1.5s ", 1_500_000_000), ("0s", 0)],
+)
+def test_times_of_the_slow_log(text, nanoseconds):
+    assert load(["--slow-log", text], {}).config.slow_nanoseconds == nanoseconds
+
+
+@pytest.mark.parametrize("text", ["10", "ms", "-1ms", "1e3s", "10 ms", "1m", "", "٣ms"])
+def test_times_without_a_unit_are_refused(text):
+    assert refused(["--slow-log", text]) == (
+        f"--slow-log: must be a time such as 500us, 10ms or 1.5s, not {text!r}"
+    )
+
+
+def test_times_of_more_than_an_hour_are_refused():
+    assert refused(["--slow-log", "3601s"]) == "--slow-log: must be at most 3600s, not 3601s"

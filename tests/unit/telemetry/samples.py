@@ -97,6 +97,7 @@ def full_snapshot():
         operations={FSYNC: durations, ("get", "ok"): durations, ("get", "failed"): durations},
         evicted=(EvictedStats(3, 10, 60),),
         troubles=("the store is unavailable",),
+        slow_commands=6,
     )
 
 

@@ -90,6 +90,7 @@ function showNow(now) {
   say("now-latency", duration(percentile(recent, 0.5)));
   say("now-p99", `median; 99 % under ${duration(percentile(recent, 0.99))}, last minute`);
   fill("hot", now.hot_keys.map((hot, index) => [hot.key ?? `no. ${index + 1}`, `${hot.percent} %`, short(hot.per_second)]));
+  showSlow(now.slow);
   if (now.proxy) {
     showProxy(now, before);
     if (now.proxy.queue && !document.querySelector("[data-class=waiting]")) addClass("waiting");
@@ -108,6 +109,18 @@ function showStore(now) {
   find("failures").hidden = now.store.url.startsWith("memory:");
   fill("store", [["address", now.store.url], ...Object.entries(now.store.figures).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? value.toLocaleString("en") : value])]);
   fill("requests", now.operations.map((one) => [one.operation, one.outcome, one.count.toLocaleString("en"), duration(one.mean_seconds)]));
+}
+
+function showSlow(slow) {
+  find("slow-panel").hidden = slow === null;
+  if (slow === null) return;
+  say("slow-note", `${slow.count.toLocaleString("en")} took ${duration(slow.threshold_seconds)} or more; the last of them first.`);
+  fill("slow", slow.commands.map((one) => [
+    one.command,
+    (one.key ?? "") + (one.keys > 1 ? ` ${one.keys} keys` : ""),
+    duration(one.seconds),
+    new Date(one.time * 1000).toLocaleTimeString(),
+  ]));
 }
 
 // Where it comes from

@@ -22,7 +22,7 @@ export function fill(id, rows) {
     });
     return row;
   }));
-  if (!rows.length && id === "hot") {
+  if (!rows.length && (id === "hot" || id === "slow")) {
     const row = body.insertRow();
     row.insertCell().textContent = "none yet";
   }

@@ -10,6 +10,14 @@ from memlite.telemetry.counters import Counters
 from memlite.telemetry.sampling import Sampler
 
 
+class Client:
+    number = 5
+    peer = "tcp:127.0.0.1:50000"
+
+
+CLIENT = Client()
+
+
 class Executor:
     """Records commands; answers hits of one key."""
 
@@ -52,7 +60,7 @@ CALLS = [
 def test_every_handler_method_is_sampled(instrumentation, sampler, method, arguments, command):
     instrumentation._counters.until_slow_sample = 0
     executor = Executor()
-    handler = instrumentation.observe(executor, 5)
+    handler = instrumentation.observe(executor, CLIENT)
     getattr(handler, method)(*arguments)
     assert executor.calls == [(command, arguments)]
     assert sampler.histograms[command.latency].count == 1
@@ -61,13 +69,13 @@ def test_every_handler_method_is_sampled(instrumentation, sampler, method, argum
 def test_a_read_that_is_not_sampled_goes_straight_to_the_executor(instrumentation):
     instrumentation._counters.until_slow_sample = 2
     executor = Executor()
-    assert instrumentation.observe(executor, 5) is executor
+    assert instrumentation.observe(executor, CLIENT) is executor
     assert instrumentation.client == 5
 
 
 def test_only_hits_are_recorded_as_gets(instrumentation, sampler, seen):
     instrumentation._counters.until_slow_sample = 0
-    handler = instrumentation.observe(Executor(), 5)
+    handler = instrumentation.observe(Executor(), CLIENT)
     assert handler.hit(b"get absent\r\n") is False
     assert sampler.histograms["get"].count == 0
     assert handler.hit(b"get there\r\n") is True
@@ -80,7 +88,7 @@ def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
     instrumentation.watch_commands(False)  # reads the log level again
     assert instrumentation.active
     executor = Executor()
-    handler = instrumentation.observe(executor, 5)
+    handler = instrumentation.observe(executor, CLIENT)
     assert handler.hit(b"get there\r\n") is False  # it comes again as a get
     assert executor.calls == []
     handler.set(b"k", 0, 0, b"value", True)
@@ -91,3 +99,38 @@ def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
         "<5 quit",
         ">5 STORED",
     ]
+
+
+class Times:
+    """Takes the times of one client's commands."""
+
+    def __init__(self, client):
+        self.client = client
+        self.taken = []
+        made.append(self)
+
+    def record(self, command, arguments, nanoseconds):
+        assert nanoseconds >= 0
+        self.taken.append((command, command.keys(arguments)))
+
+
+made = []
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_with_a_slow_log_every_parsed_read_is_timed(sampler, waits):
+    made.clear()
+    one = Instrumentation(Counters(), sampler, slow=Times, fast_path_waits=waits)
+    assert one.active
+    assert one.closes_fast_path is waits
+    one._counters.until_slow_sample = 2
+    handler = one.observe(Executor(), CLIENT)
+    assert handler.hit(b"get there\r\n") is True
+    handler.set(b"k", 0, 0, b"value", True)
+    (times,) = made
+    assert times.client == CLIENT.peer
+    assert [(command.name, list(keys)) for command, keys in times.taken] == [
+        ("get", [b"there"]),
+        ("set", [b"k"]),
+    ]
+    assert sampler.histograms["get"].count == 0  # not one of the samples

@@ -29,7 +29,7 @@ async def recorder() -> AsyncIterator[Recorder]:
 
 
 def api_of(recorder: Recorder) -> Api:
-    return Api(recorder, lambda: NO_KEYS, shows_keys=False)
+    return Api(recorder, lambda: NO_KEYS, lambda: None, shows_keys=False)
 
 
 def pass_a_step(recorder: Recorder) -> None:
