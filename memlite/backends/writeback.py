@@ -10,6 +10,7 @@ from memlite.backends.conversion import item_of, record_of
 from memlite.backends.record import Record, Versioned
 from memlite.core.clock import Clock
 from memlite.core.errors import MemliteError, StorageError, UnconfirmedError, VersionConflict
+from memlite.core.logs import failure as log_failure
 from memlite.memory.eviction import cost
 from memlite.memory.item import FullItem, Item, key_of
 
@@ -388,7 +389,7 @@ class WriteBack(Backend):
         except MemliteError as error:
             failure = error
         except Exception as error:  # noqa: BLE001 - a bug in the backend; the item is kept
-            _log.exception("storing a held item failed")
+            _log.exception("storing a held item failed", extra=log_failure("item_not_stored"))
             failure = StorageError("internal error")
             failure.__cause__ = error
         finally:
@@ -426,13 +427,17 @@ class WriteBack(Backend):
         self._failed += 1
         if not self._failing_since:
             self._failing_since = self._clock.now()
-            _log.warning("held items cannot be stored: %s", error)
+            _log.warning("held items cannot be stored: %s", error, extra=log_failure("items_held"))
 
     def _note_unconfirmed(self, error: UnconfirmedError) -> None:
         now = self._clock.now()
         if now >= self._warn_from:
             self._warn_from = now + _WARNING_SECONDS
-            _log.warning("a held item was stored, but may be lost: %s", error)
+            _log.warning(
+                "a held item was stored, but may be lost: %s",
+                error,
+                extra=log_failure("item_unconfirmed"),
+            )
 
     # Housekeeping
 

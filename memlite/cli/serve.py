@@ -131,6 +131,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
     finally:
         for listener in listeners:
             listener.close()
+        logs.report_repeated(everything=True)
     return 0
 
 

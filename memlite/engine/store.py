@@ -13,6 +13,7 @@ from memlite.backends import ANY, UNKNOWN, Anything, Backend, Record
 from memlite.backends.conversion import item_of
 from memlite.core.clock import Clock
 from memlite.core.errors import CommandError, StorageError, VersionConflict
+from memlite.core.logs import failure
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
 from memlite.engine.sizes import SizeClasses
@@ -410,7 +411,7 @@ class StoreEngine(MetaEngine):
         try:
             self.backend.tick()
         except Exception:  # noqa: BLE001 - a backend's bug
-            _log.exception("the backend's tick failed")
+            _log.exception("the backend's tick failed", extra=failure("tick_failed"))
 
     @property
     def flush_pending(self) -> float:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
+from memlite.core.logs import failure
 from memlite.proxy.changes import Changes
 from memlite.proxy.everyone import Everyone
 from memlite.proxy.gutter import Gutter
@@ -346,7 +347,7 @@ class Cluster:
     def suspend(self, reason: str) -> None:
         """Refuse all requests until the topology is known again."""
         if self._refusing is None or self._refusing.reason != reason:
-            _log.warning("no request is forwarded: %s", reason)
+            _log.warning("no request is forwarded: %s", reason, extra=failure("forwarding_stopped"))
         self._refusing = Refusing(reason)
         self.hot.suspend()
         self._forget_all()

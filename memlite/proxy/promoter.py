@@ -17,6 +17,7 @@ from memlite.cluster.membership.member import change_topology
 from memlite.cluster.membership.store import Store, StoreUnavailableError
 from memlite.cluster.topology import Topology
 from memlite.core.errors import ConfigError
+from memlite.core.logs import failure
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.loads import Load, hot, loads_of, worth_it
 from memlite.proxy.node import Access, Node
@@ -171,7 +172,7 @@ def _changed(
     try:
         return promote(listed, new, epoch, automatic=True)
     except ConfigError as error:
-        _log.warning("no hot key is promoted: %s", error)
+        _log.warning("no hot key is promoted: %s", error, extra=failure("promotion_failed"))
         return listed
 
 

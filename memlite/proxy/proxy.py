@@ -13,6 +13,7 @@ from memlite.cluster.topology import Topology
 from memlite.config import Config
 from memlite.core.clock import Clock
 from memlite.core.errors import StartError
+from memlite.core.logs import report_repeated
 from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
@@ -345,7 +346,10 @@ class Proxy:
         self._certificates_read = self._clock.now()
 
     def _ticker(self, clock: Clock, config: Config) -> Ticker:
-        duties: list[Callable[[int], None]] = [lambda _second: self.cluster.hot.tick()]
+        duties: list[Callable[[int], None]] = [
+            lambda _second: report_repeated(),
+            lambda _second: self.cluster.hot.tick(),
+        ]
         if self._file is not None:
             duties.append(self._file.read_if_changed)
         if self._auth is not None:

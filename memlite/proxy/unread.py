@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from memlite.core.logs import failure
+
 __all__ = ["UNREAD_LIMIT", "UnreadReplies"]
 
 UNREAD_LIMIT: Final = 256 * 1024 * 1024
@@ -81,6 +83,7 @@ class UnreadReplies:
                 client.number,
                 held >> 20,
                 (self.size + held) >> 20,
+                extra=failure("client_does_not_read"),
             )
             client.abort()
         self._look_beyond = self._next_look()

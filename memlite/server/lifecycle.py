@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from memlite.backends import Backend
 from memlite.core.errors import MemliteError
+from memlite.core.logs import failure
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.register import Register
 from memlite.server.scheduler import Scheduler
@@ -29,7 +30,6 @@ _GRACEFUL_SECONDS = 10.0
 _ACCEPT_AT_ONCE = 32
 # Errors of accept() that last until some other resource is released.
 _RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_WARN_EVERY_SECONDS = 5.0
 
 
 class Reloader:
@@ -116,7 +116,6 @@ class Lifecycle:
         self._owns_process = owns_process
         self._stop: asyncio.Future[float] | None = None
         self._leaving: asyncio.Task[None] | None = None
-        self._next_warning = 0.0
 
     @property
     def draining(self) -> bool:
@@ -250,13 +249,16 @@ class Lifecycle:
                 loop.add_signal_handler(getattr(signal, name), action)
 
     def _report_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log exceptions caught by the event loop; warn of failed accepts at a limited rate."""
+        """Log exceptions caught by the event loop, and failed accepts in one line."""
         error = context.get("exception")
         if not (isinstance(error, OSError) and error.errno in _RESOURCE_ERRORS):
             loop.default_exception_handler(context)
-        elif loop.time() >= self._next_warning:
-            self._next_warning = loop.time() + _WARN_EVERY_SECONDS
-            _log.warning("cannot accept connections for now: %s", error.strerror)
+        else:
+            _log.warning(
+                "cannot accept connections for now: %s",
+                error.strerror,
+                extra=failure("accept_failed"),
+            )
 
     async def _drain(self, patience: float) -> None:
         """Wait for connections to finish work in progress, then close them."""

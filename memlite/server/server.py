@@ -10,6 +10,7 @@ from memlite.backends import Backend
 from memlite.config import MEGABYTE, Config
 from memlite.core.clock import Clock
 from memlite.core.errors import ConfigError, StartError
+from memlite.core.logs import report_repeated
 from memlite.engine import MemoryEngine
 from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
@@ -272,7 +273,7 @@ class Server:
         )
 
     def _make_upkeep(self) -> Upkeep:
-        duties: list[Callable[[int], None]] = []
+        duties: list[Callable[[int], None]] = [lambda _second: report_repeated()]
         if self.auth is not None:
             duties.append(self.auth.close_overdue)
         timeout = self.config.extended.idle_timeout

@@ -24,6 +24,7 @@ from memlite.backends.remote.breaker import Breaker
 from memlite.backends.remote.call import Call
 from memlite.backends.remote.epoch import Epoch
 from memlite.core.errors import StartError, StorageError, VersionConflict
+from memlite.core.logs import failure
 
 __all__ = ["GcsBackend", "make"]
 
@@ -154,7 +155,11 @@ class GcsBackend(Backend):
         try:
             return await self.get(key)
         except DamagedObjectError as error:
-            _log.warning("passed over the object %s: it is damaged, or not memlite's", error.name)
+            _log.warning(
+                "passed over the object %s: it is damaged, or not memlite's",
+                error.name,
+                extra=failure("object_damaged", object=error.name),
+            )
             return None
 
     # Writing

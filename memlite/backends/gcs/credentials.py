@@ -11,6 +11,8 @@ from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import Request
 
+from memlite.core.logs import failure
+
 __all__ = ["Authorization", "NoTokenError"]
 
 _log = logging.getLogger("memlite")
@@ -91,7 +93,11 @@ class Authorization:
         try:
             lifetime = await asyncio.to_thread(self._fetch)
         except GoogleAuthError as error:
-            _log.warning("no access token for the bucket: %s", " ".join(str(error).split()))
+            _log.warning(
+                "no access token for the bucket: %s",
+                " ".join(str(error).split()),
+                extra=failure("no_access_token"),
+            )
             self.renew_at = min(self.clock() + _RETRY_SECONDS, self._valid_until)
         else:
             now = self.clock()

@@ -27,6 +27,7 @@ from memlite.core.errors import (
     StorageError,
     VersionConflict,
 )
+from memlite.core.logs import failure
 from memlite.memory.eviction import POLICIES, cost
 from memlite.memory.item import FullItem, Item, key_of, line_of
 from memlite.memory.table import Contents, ItemTable
@@ -377,7 +378,11 @@ class FileBackend(Backend):
     def _tell_of_recovery(self) -> None:
         if self._complained:
             self._complained = False
-            _log.warning("%s: is written again", self.path)
+            _log.warning(
+                "%s: is written again",
+                self.path,
+                extra=failure("file_written", file=str(self.path)),
+            )
 
     def _undo_all(self, changes: list[Change]) -> None:
         """Undo changes that are not written, and never will be."""
@@ -394,7 +399,12 @@ class FileBackend(Backend):
         self._undone += 1
         if not self._complained:  # once, no matter how many writes fail
             self._complained = True
-            _log.error("%s: %s", self.path, self._journal.failure)
+            _log.error(
+                "%s: %s",
+                self.path,
+                self._journal.failure,
+                extra=failure("file_not_written", file=str(self.path)),
+            )
 
     # Flushing
 
@@ -441,10 +451,20 @@ class FileBackend(Backend):
         try:
             await self._compact()
         except _AbandonedError as reason:
-            _log.info("%s: the journal is not compacted now: %s", self.path, reason)
+            _log.info(
+                "%s: the journal is not compacted now: %s",
+                self.path,
+                reason,
+                extra=failure("file_not_compacted", file=str(self.path)),
+            )
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         except (OSError, StartError) as error:
-            _log.error("%s: the journal could not be compacted: %s", self.path, _plain(error))
+            _log.error(
+                "%s: the journal could not be compacted: %s",
+                self.path,
+                _plain(error),
+                extra=failure("file_not_compacted", file=str(self.path)),
+            )
             self._next_compaction = self._clock.now() + _RETRY_SECONDS
         finally:
             self._compaction = None
@@ -545,11 +565,14 @@ class FileBackend(Backend):
                 _log.error(
                     "%s was removed or changed while the server runs; all items are written again",
                     changed,
+                    extra=failure("file_changed", file=str(changed)),
                 )
         except (OSError, StartError) as error:
             trouble = _plain(error)
         if trouble and trouble != self._lock_trouble:
-            _log.error("%s: %s", self.path, trouble)
+            _log.error(
+                "%s: %s", self.path, trouble, extra=failure("file_lost", file=str(self.path))
+            )
         self._lock_trouble = trouble
 
     def _changed_file(self) -> Path | None:

@@ -4,6 +4,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from memlite.core.logs import failure
+
 __all__ = ["Breaker"]
 
 _log = logging.getLogger("memlite")
@@ -65,7 +67,12 @@ class Breaker:
         self.recent_failures = 0
         if self.is_open:
             self.is_open = False
-            _log.warning("%s is back after %.1f s", self._name, self._clock() - self._since)
+            _log.warning(
+                "%s is back after %.1f s",
+                self._name,
+                self._clock() - self._since,
+                extra=failure("store_available", store=self._name),
+            )
 
     def failed(self) -> None:
         """Report a request without a response, or with a server error."""
@@ -83,4 +90,5 @@ class Breaker:
                 self._name,
                 self.recent_failures,
                 now - self._since,
+                extra=failure("store_unavailable", store=self._name),
             )

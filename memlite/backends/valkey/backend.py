@@ -30,6 +30,7 @@ from memlite.backends.valkey.topology import Topology
 from memlite.backends.valkey.tracking import Tracking
 from memlite.backends.valkey.writer import Writer
 from memlite.core.errors import StartError, StorageError, VersionConflict
+from memlite.core.logs import failure
 
 __all__ = ["ValkeyBackend", "make"]
 
@@ -239,7 +240,7 @@ class ValkeyBackend(Backend):
                 return await self.get(key)
             return self._shown(self._items.parsed(key, reply))
         except StorageError as error:
-            _log.warning("passed over a key: %s", error)
+            _log.warning("passed over a key: %s", error, extra=failure("key_damaged"))
             return None
 
     # Writing

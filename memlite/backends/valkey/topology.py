@@ -14,6 +14,7 @@ from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from memlite.backends.valkey.node import Address, LostError, Node, NotSentError
+from memlite.core.logs import failure
 
 __all__ = ["SLOTS", "Topology", "slots_of"]
 
@@ -99,7 +100,9 @@ class Topology:
     async def _refresh(self) -> None:
         self.looks += 1
         if not await self.look():
-            _log.warning("nobody tells which servers the store has now")
+            _log.warning(
+                "nobody tells which servers the store has now", extra=failure("topology_unknown")
+            )
 
     async def discover(self) -> None:
         """Ask the server in the URL for the slots of the cluster.

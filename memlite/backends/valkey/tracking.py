@@ -16,6 +16,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import RedisError, ResponseError
 
 from memlite.backends.valkey.node import Address
+from memlite.core.logs import failure
 
 __all__ = ["Tracking"]
 
@@ -100,7 +101,9 @@ class Tracking:
             except _FAILURES:
                 pass
             except Exception:  # noqa: BLE001 - a bug must not end this for good
-                _log.exception("following changes of the store failed")
+                _log.exception(
+                    "following changes of the store failed", extra=failure("tracking_failed")
+                )
                 pause = _LONG_PAUSE
             finally:
                 if address in self._open:

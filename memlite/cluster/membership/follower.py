@@ -11,6 +11,7 @@ from memlite.cluster.membership.encoding import DocumentError
 from memlite.cluster.membership.lease import LEASE, READING, Lease
 from memlite.cluster.membership.store import Store, StoreUnavailableError
 from memlite.cluster.topology import Topology
+from memlite.core.logs import failure
 
 __all__ = ["FOLLOWS_WITHIN", "Follower"]
 
@@ -96,7 +97,9 @@ class Follower:
 
     def _note_trouble(self, text: str) -> None:
         if not self._trouble:
-            _log.warning("cannot read the cluster's store: %s", text)
+            _log.warning(
+                "cannot read the cluster's store: %s", text, extra=failure("cluster_unreadable")
+            )
         self._trouble = text
         if self._clock() - self._read_at >= LEASE:
             self._lose_track(f"the cluster's store cannot be read: {text}")

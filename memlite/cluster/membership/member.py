@@ -11,6 +11,7 @@ from memlite.cluster.membership.lease import LEASE, Lease
 from memlite.cluster.membership.registration import Registration, Standing, registration_name
 from memlite.cluster.membership.store import Conflict, Store, Stored
 from memlite.core.errors import MemliteError
+from memlite.core.logs import failure
 
 __all__ = ["Identity", "KeysMoveError", "Member", "NameTakenError", "change_topology"]
 
@@ -256,7 +257,11 @@ class Member:
     def _fence(self, reason: str) -> None:
         self._lease.end()
         self.joined = False
-        _log.warning("no longer in the cluster: %s; joining again, without items", reason)
+        _log.warning(
+            "no longer in the cluster: %s; joining again, without items",
+            reason,
+            extra=failure("left_cluster"),
+        )
 
     # The store
 

@@ -13,6 +13,7 @@ from memlite.cluster.membership.member import Identity, KeysMoveError, Member, N
 from memlite.cluster.membership.store import Conflict, Store, StoreUnavailableError
 from memlite.cluster.membership.warden import Warden
 from memlite.core.errors import StartError, StorageError
+from memlite.core.logs import failure
 
 __all__ = ["Membership"]
 
@@ -127,5 +128,5 @@ class Membership:
         if text != self._trouble:
             left = max(0.0, self._lease.until - self._lease.now())
             serving = f"served for {left:.0f} s more" if left else "no client is served"
-            _log.warning("--join: %s; %s", text, serving)
+            _log.warning("--join: %s; %s", text, serving, extra=failure("lease_not_renewed"))
         self._trouble = text

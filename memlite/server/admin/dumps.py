@@ -10,6 +10,7 @@ from memlite.backends import Backend
 from memlite.backends.conversion import item_of
 from memlite.core.clock import Clock
 from memlite.core.errors import CommandError, StorageError
+from memlite.core.logs import failure
 from memlite.core.uris import uri_encoded
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable
@@ -217,7 +218,7 @@ class _Dump:
         except CommandError as error:
             self._lines.append(replies.error_line(error))
         except Exception:  # noqa: BLE001 - whatever it is, the peer must not wait forever
-            _log.exception("a dump failed")
+            _log.exception("a dump failed", extra=failure("dump_failed"))
             self._lines.append(replies.error_line(StorageError("internal error")))
         if not self._lost:
             self._client.send(b"".join(self._lines))

@@ -4,6 +4,7 @@ import logging
 from time import monotonic
 from typing import Protocol
 
+from memlite.core.logs import failure
 from memlite.memory import Part
 from memlite.protocol import Handler
 from memlite.protocol.login import Attempt, Credentials, Farewell, LoginReader
@@ -87,7 +88,11 @@ class Authenticator:
         since = second - self._timeout
         for connection in [one for one, opened in self._pending.items() if opened < since]:
             self.forget(connection)
-            _log.info("<%d connection closed: not authenticated in time", connection.number)
+            _log.info(
+                "<%d connection closed: not authenticated in time",
+                connection.number,
+                extra=failure("authentication_overdue", client=connection.peer),
+            )
             connection.kick()
 
     # Attempts
@@ -118,7 +123,12 @@ class Authenticator:
             return True
         self._counters.auth_errors += 1
         # The user name is not logged: it may be a mistyped password.
-        _log.info("<%d authentication failed, from %s", connection.number, connection.peer)
+        _log.info(
+            "<%d authentication failed, from %s",
+            connection.number,
+            connection.peer,
+            extra=failure("authentication_failed", client=connection.peer),
+        )
         return False
 
 

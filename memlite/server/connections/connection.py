@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from memlite.core.clock import Clock
 from memlite.core.errors import ProtocolViolation
+from memlite.core.logs import failure
 from memlite.memory import Item, ItemTable, Part
 from memlite.memory.usage import MASK
 from memlite.protocol import Handler, Limits, replies
@@ -401,7 +402,12 @@ class Connection(asyncio.Protocol):
         try:
             more = self.parser.receive(data, handler)
         except ProtocolViolation as violation:
-            _log.info("<%d connection closed: %s", self.number, violation)
+            _log.info(
+                "<%d connection closed: %s",
+                self.number,
+                violation,
+                extra=failure("protocol_violated", client=self.peer),
+            )
             self.close_reason = "error"
             self.executor.quit()
             return

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from memlite.core.logs import failure
 from memlite.protocol import replies
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import address_label
@@ -195,7 +196,13 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         """
         if self._leave_handshakes():
             self._counters.ssl_handshake_errors += 1
-            _log.info("<%d TLS handshake with %s failed: %s", self.number, self.peer, reason)
+            _log.info(
+                "<%d TLS handshake with %s failed: %s",
+                self.number,
+                self.peer,
+                reason,
+                extra=failure("tls_handshake_failed", client=self.peer),
+            )
             self._closing = True
             self._socket.close()
 
@@ -234,7 +241,13 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     def _fail(self, error: ssl.SSLError) -> None:
         self._counters.ssl_proto_errors += 1
-        _log.info("<%d TLS connection with %s failed: %s", self.number, self.peer, error)
+        _log.info(
+            "<%d TLS connection with %s failed: %s",
+            self.number,
+            self.peer,
+            error,
+            extra=failure("tls_failed", client=self.peer),
+        )
         self._closing = True
         self._send()  # the alert
         self._socket.close()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from memlite.core.clock import Clock
 from memlite.core.errors import ProtocolViolation
+from memlite.core.logs import failure
 from memlite.memory import Part
 from memlite.protocol import Handler, Limits, frames, replies
 from memlite.protocol.commands import Arguments, Command
@@ -328,7 +329,7 @@ class _Request:
             self.end()
             return
         except Exception:  # noqa: BLE001 - a bug triggered by one datagram must not affect others
-            _log.exception("a request over UDP failed")
+            _log.exception("a request over UDP failed", extra=failure("udp_request_failed"))
             self.end()
             return
         counters.udp_refused += refused

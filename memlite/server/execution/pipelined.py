@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from memlite.core.errors import CommandError, OutOfMemoryError, StorageError, VersionConflict
+from memlite.core.logs import failure
 from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
 from memlite.protocol.commands import QUIT, Access, Arguments, Command
@@ -422,7 +423,12 @@ class PipelinedExecutor:
         """Count a failed command, and return its reply."""
         command, arguments = request.command, request.arguments
         if not isinstance(error, CommandError):
-            _log.error("%s failed", command.name, exc_info=error)
+            _log.error(
+                "%s failed",
+                command.name,
+                exc_info=error,
+                extra=failure("command_failed", command=command.name),
+            )
             error = StorageError("internal error")
         counters = self._engine.counters
         if isinstance(error, StorageError):

@@ -8,6 +8,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
+from memlite.core.logs import failure
 from memlite.server.http.access import Access
 from memlite.server.http.documents import Document
 
@@ -62,7 +63,11 @@ class Site:
         except ConnectionError:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the client must get a reply
-            _log.exception("HTTP request for %s failed", request.path)
+            _log.exception(
+                "HTTP request for %s failed",
+                request.path,
+                extra=failure("http_request_failed", path=request.path),
+            )
             return text_reply("failed; the server's log says why", 500)
 
     def _refusal(self, request: web.BaseRequest) -> web.Response | None:

@@ -256,6 +256,7 @@ def test_passwords_are_not_logged(users: Path) -> None:
         with server.connect() as wire:
             assert ask(wire, AUTH, b"PLAIN", b"\0foo\0hunter2")[0] == AUTH_ERROR
             assert ask(wire, AUTH, b"PLAIN", b"\0foo\0bar")[0] == 0
+        assert server.stop() == 0  # or the second failure would be told of later
         log = server.log.read_text()
     assert "get k" in log
     assert log.count("authentication failed, from tcp:127.0.0.1:") == 2

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -119,12 +120,11 @@ def test_a_full_disk(durability):
             assert store(wire, b"key0", b"x" * 900_000).startswith(b"SERVER_ERROR")
             for key, value in expected.items():
                 assert value_of(wire, key) == value
-            assert server.log.read_text() == (
-                f"memlite: error: {path}: No space left on device\n"
-                f"memlite: warning: {path}: is written again\n"
-            ) * server.log.read_text().count("again") + (
-                f"memlite: error: {path}: No space left on device\n"
-            )
+            # Each is said once in a while, however often it changes.
+            lines = re.sub(r" \(and \d+ more .*\)", "", server.log.read_text()).splitlines()
+            assert lines[0] == f"memlite: error: {path}: No space left on device"
+            assert set(lines[1:]) <= {lines[0], f"memlite: warning: {path}: is written again"}
+            assert len(lines) < refused
             server.process.kill()
             server.process.wait()
         # A server can start on a full disk, and serves the stored items.
