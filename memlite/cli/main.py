@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load(arguments, os.environ)
         return _print_answer(settings) if settings.actions else _serve(settings)
     except (ConfigError, StartError) as error:
-        sys.stderr.write(f"memlite: {_one_line(str(error))}\n")
+        _say_why(error, arguments or ())
         return error.exit_code
     except KeyboardInterrupt:  # only where signals cannot be held, see memlite.core.signals
         return 0
@@ -42,6 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _say_why(error: ConfigError | StartError, arguments: Sequence[str]) -> None:
+    """Write why the program ends, in the format of the log."""
+    from memlite.core import logs  # a server that starts has imported it for itself
+
+    json = logs.is_json()
+    if json is None:
+        from memlite.config.log_format import asks_for_json
+
+        is_proxy = list(arguments[:1]) == ["proxy"]  # which reads no variables
+        is_server = not arguments or arguments[0] not in SUBCOMMANDS
+        json = (is_proxy or is_server) and asks_for_json(arguments, os.environ if is_server else {})
+    logs.write_end(_one_line(str(error)), error.exit_code, json=json)
 
 
 def _one_line(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memlite.config import EXTENDED, OPTIONS, Config, Settings
 from memlite.config.service_links import is_service_link
+from memlite.core import logs
 from memlite.server.connections.listeners import Listener, is_loopback
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
 
 def announce(text: str) -> None:
     """Tell a person at a terminal, not a log file, what the server does and how to stop it."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not logs.is_json():
         sys.stderr.write(f"memlite: {text}; stop it with Ctrl+C\n")
 
 
