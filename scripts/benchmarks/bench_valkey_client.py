@@ -3,11 +3,15 @@
     python scripts/benchmarks/bench_valkey_client.py
 
 Each client sets and gets the same keys (100-byte values), several at a time; the server is a
-separate process, which this script starts, or the one at ``--port``. Prints this process's CPU time
-per operation, user and system, with that of all its threads, and operations per second: medians of
-interleaved rounds, so that other load on the machine affects all of them. Needs
-``memlite-cache[valkey]`` and valkey-server or redis-server; rows of clients that are not installed
-are skipped, with a message.
+separate process, which this script starts. Prints this process's CPU time per operation, user and
+system, with that of all its threads, as a ratio to that of redis-py's pipelines in the same round,
+and operations per second: medians of interleaved rounds, so that other load on the machine affects
+all of them. Needs ``memlite-cache[valkey]`` and valkey-server or redis-server; rows of clients that
+are not installed are skipped, with a message.
+
+With ``--through``, it measures a memlite server in front of the store instead, with as many clients
+of its own protocol, and redis-py as a client of the store: operations for each second of CPU time
+of memlite's process and of redis-py's. Needs Linux and a C compiler.
 """
 
 import argparse
@@ -21,18 +25,24 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import uvloop
+from harness.processes import compile_loadgen, cpu_seconds, load, running
 
 from memlite.backends import Record
 from memlite.backends.registry import Context, make_backend, parse_url
 
 KEYS: Final = [b"key-%d" % number for number in range(1000)]
 VALUE: Final = b"v" * 100
+OPERATIONS: Final = ("set", "get")
+PEER: Final = "redis-py, pipelines of"
+CLIENT: Final = "redis.asyncio:Redis"
 
 
 class Way(ABC):
@@ -56,16 +66,16 @@ class Way(ABC):
         yield
 
     @abstractmethod
-    async def get(self, key: bytes) -> object:
+    def get(self, key: bytes) -> Awaitable[object]:
         """Get a key."""
 
     @abstractmethod
-    async def set(self, key: bytes) -> object:
+    def set(self, key: bytes) -> Awaitable[object]:
         """Set a key."""
 
     async def run(self, operation: str, count: int) -> None:
         """Carry out an operation `count` times, `at_once` at a time."""
-        one = getattr(self, operation)
+        one: Callable[[bytes], Awaitable[object]] = getattr(self, operation)
         keys = itertools.islice(itertools.cycle(KEYS), count)
 
         async def work() -> None:
@@ -89,13 +99,13 @@ class Memlite(Way):
         yield
         await self._backend.close()
 
-    async def get(self, key: bytes) -> object:
+    def get(self, key: bytes) -> Awaitable[object]:
         """Get an item."""
-        return await self._backend.get(key)
+        return self._backend.get(key)
 
-    async def set(self, key: bytes) -> object:
+    def set(self, key: bytes) -> Awaitable[object]:
         """Store an item."""
-        return await self._backend.put(Record(key, VALUE))
+        return self._backend.put(Record(key, VALUE))
 
 
 class RedisPy(Way):
@@ -182,11 +192,11 @@ class Glide(Coredis):
 def ways(port: int, at_once: int) -> list[Way]:
     """Return those whose package is installed, and report the others."""
     found: list[Way] = []
-    redis, valkey = "redis.asyncio:Redis", "valkey.asyncio:Valkey"
+    redis, valkey = CLIENT, "valkey.asyncio:Valkey"
     for way in (
         Memlite(port, at_once),
-        Pipelines(port, at_once, "redis", redis, f"redis-py, pipelines of {at_once}"),
-        RedisPy(port, at_once, "redis", redis, "redis-py"),
+        Pipelines(port, at_once, "redis", redis, f"{PEER} {at_once}"),
+        RedisPy(port, at_once, "redis", redis, "redis-py, single commands"),
         RedisPy(port, at_once, "valkey", valkey, "valkey-py"),
         Coredis(port, at_once),
         Glide(port, at_once),
@@ -208,24 +218,77 @@ async def measure(port: int, rounds: int, count: int, at_once: int) -> None:
         for way in clients:
             await stack.enter_async_context(way.ready())
             await way.run("set", len(KEYS) + at_once)
-        for _ in range(rounds):
-            for way in clients:
-                for operation in ("set", "get"):
-                    cpu, started = time.process_time(), time.perf_counter()
-                    await way.run(operation, count)
-                    row = way.title, operation
-                    cost = (time.process_time() - cpu) / count * 1e6
-                    costs.setdefault(row, []).append(cost)
-                    rate = count / (time.perf_counter() - started)
-                    rates.setdefault(row, []).append(rate)
+        for turn in range(rounds):
+            for way in reversed(clients) if turn % 2 else clients:
+                for operation in OPERATIONS:
+                    cost, rate = await once(way, operation, count)
+                    costs.setdefault((way.title, operation), []).append(cost)
+                    rates.setdefault((way.title, operation), []).append(rate)
     print(
-        "| | CPU time per operation, µs: median (min) | operations per second: median (max) |\n"
-        "| --- | --- | --- |"
+        "| | CPU time per operation, µs: median (min) | ratio | operations per second: median "
+        "(max) |\n| --- | --- | --- | --- |"
     )
-    for row, found in costs.items():
+    for (title, operation), found in sorted(costs.items(), key=lambda row: row[0][1]):
+        peer = costs[f"{PEER} {at_once}", operation]
+        ratio = statistics.median(one / other for one, other in zip(found, peer, strict=True))
+        speed = rates[title, operation]
         print(
-            f"| {row[0]}, {row[1]} | {statistics.median(found):.0f} ({min(found):.0f}) "
-            f"| {statistics.median(rates[row]):,.0f} ({max(rates[row]):,.0f}) |"
+            f"| {title}, {operation} | {statistics.median(found):.1f} ({min(found):.1f}) "
+            f"| {ratio:.2f} | {statistics.median(speed):,.0f} ({max(speed):,.0f}) |"
+        )
+
+
+async def once(way: Way, operation: str, count: int) -> tuple[float, float]:
+    """Carry out an operation; return CPU microseconds for each, and how many a second."""
+    cpu, started = time.process_time(), time.perf_counter()
+    await way.run(operation, count)
+    cost = (time.process_time() - cpu) / count * 1e6
+    return cost, count / (time.perf_counter() - started)
+
+
+def measure_through(port: int, rounds: int, count: int, at_once: int) -> None:
+    """Print the table of a server in front of the store, beside the client used likewise."""
+    rates: dict[tuple[str, str], list[float]] = {}
+
+    async def directly(way: Way, operation: str) -> float:
+        async with way.ready():
+            await way.run("set", len(KEYS) + at_once)
+            return 1e6 / (await once(way, operation, count))[0]
+
+    by_library = {
+        "pipelines": Pipelines(port, at_once, "redis", CLIENT, f"{PEER} {at_once}"),
+        "connections": RedisPy(port, at_once, "redis", CLIENT, "redis-py, single commands"),
+    }
+    by_memlite = {
+        "pipelines": (f"memlite, pipelines of {at_once}", ["--connections=1"]),
+        "connections": (f"memlite, {at_once} connections", [f"--connections={at_once}"]),
+    }
+    by_memlite["pipelines"][1].append(f"--pipeline={at_once}")
+    command = [sys.executable, "-m", "memlite", "--backend", f"valkey://127.0.0.1:{port}/bench"]
+    with tempfile.TemporaryDirectory() as folder, running("memlite", command, 0) as (pid, own):
+        loadgen = compile_loadgen(Path(folder))
+        common = [f"--keys={len(KEYS)}", f"--operations={count}"]
+        load(loadgen, own, 0, [*common, "--gets=0", "--sets=1"])
+        for _, operation, kind in itertools.product(range(rounds), OPERATIONS, by_library):
+            way = by_library[kind]
+            direct = uvloop.run(directly(way, operation))
+            title, options = by_memlite[kind]
+            mix = [f"--gets={operation == 'get':d}", f"--sets={operation == 'set':d}"]
+            before = cpu_seconds(pid)
+            done = load(loadgen, own, 0, [*common, *options, *mix])["operations"]
+            used = cpu_seconds(pid).since(before).total
+            rates.setdefault((way.title, operation), []).append(direct)
+            rates.setdefault((title, operation), []).append(done / used)
+    print("| | operations for each second of CPU: median | of the client by itself |")
+    print("| --- | --- | --- |")
+    for operation, kind in itertools.product(OPERATIONS, by_library):
+        direct_rates = rates[by_library[kind].title, operation]
+        rates_through = rates[by_memlite[kind][0], operation]
+        shares = [one / other for one, other in zip(rates_through, direct_rates, strict=True)]
+        print(
+            f"| {by_library[kind].title}, {operation} | {statistics.median(direct_rates):,.0f} | |"
+            f"\n| {by_memlite[kind][0]}, {operation} | {statistics.median(rates_through):,.0f} "
+            f"| {statistics.median(shares):.0%} |"
         )
 
 
@@ -259,10 +322,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--count", type=int, default=6400, help="operations of a kind a round")
     parser.add_argument("--at-once", type=int, default=64, help="operations in flight")
+    parser.add_argument("--through", action="store_true", help="measure a server in front of it")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     with server() as port:
-        uvloop.run(measure(port, options.rounds, options.count, options.at_once))
+        if options.through:
+            measure_through(port, options.rounds, options.count, options.at_once)
+        else:
+            uvloop.run(measure(port, options.rounds, options.count, options.at_once))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Coroutine
 from time import monotonic
 from typing import Any, TypeVar
@@ -77,6 +78,8 @@ class Call:
 class Turns:
     """Lets a number of requests be in progress at once; others wait until their time is over.
 
+    A turn that is given back goes to whoever has waited longest, so none is free while some wait.
+
     Args:
         at_once: the number.
 
@@ -86,12 +89,15 @@ class Turns:
 
     def __init__(self, at_once: int) -> None:
         self.taken = 0
-        self._turns = asyncio.Semaphore(at_once)
+        self._at_once = at_once
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
-    @property
-    def free(self) -> bool:
-        """Whether the next `take` does not wait."""
-        return not self._turns.locked()
+    def take_free(self) -> bool:
+        """Take a turn, which must be given back, if there is a free one; return whether."""
+        if self.taken < self._at_once:
+            self.taken += 1
+            return True
+        return False
 
     async def take(self, call: Call) -> None:
         """Wait for a turn, which must be given back.
@@ -99,23 +105,29 @@ class Turns:
         Raises:
             StorageError: the call's time is over.
         """
-        if self._turns.locked():
-            await self._wait(call)
-        else:
-            await self._turns.acquire()
-        self.taken += 1
-
-    async def _wait(self, call: Call) -> None:
+        if self.taken < self._at_once:  # `take_free`, inlined
+            self.taken += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
             async with asyncio.timeout(call.due - monotonic()):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise call.error("too many requests wait for a turn") from None
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():  # it came too late
+                self.give_back()
+            if isinstance(error, TimeoutError):
+                raise call.error("too many requests wait for a turn") from None
+            raise
 
     def give_back(self) -> None:
         """Let another request have the turn."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
         self.taken -= 1
-        self._turns.release()
 
 
 class TimeLimits:

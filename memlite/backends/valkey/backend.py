@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from redis.exceptions import ResponseError
@@ -22,7 +22,7 @@ from memlite.backends.valkey.connections import (
     tracking_connection_of,
 )
 from memlite.backends.valkey.epoch_key import EpochKey
-from memlite.backends.valkey.items import Found, Items
+from memlite.backends.valkey.items import Items
 from memlite.backends.valkey.node import Address, Confirmation, LostError, Node, NotSentError
 from memlite.backends.valkey.options import Options, parse_options
 from memlite.backends.valkey.sentinel import SentinelTopology
@@ -36,7 +36,6 @@ __all__ = ["ValkeyBackend", "make"]
 
 _log = logging.getLogger("memlite")
 
-_LONG_AGO = 1.0
 # Keys that one SCAN looks at.
 _SCANNED_AT_ONCE = 512
 
@@ -89,8 +88,8 @@ class ValkeyBackend(Backend):
             confirmed=options.wait > 0,
         )
         self._commands.record = self._record
-        self._items = Items(self._commands, options.prefix, self._clock)
         self._epoch = Epoch(EpochKey(self._commands, options.prefix), self._clock)
+        self._items = Items(self._commands, options.prefix, self._clock, self._epoch)
         self._writer = Writer(self._commands, self._items, self._epoch)
         try:
             await startup.check(options, self._topology)
@@ -176,17 +175,9 @@ class ValkeyBackend(Backend):
         Raises:
             StorageError: also if the content is not memlite's.
         """
-        return self._shown(await self._items.read(call or self._commands.call(), key))
+        return await self._items.read(call or self._commands.call(), key)
 
     get_cached = get
-
-    def _shown(self, found: Found | None) -> Record | None:
-        if found is None:
-            return None
-        record, origin = found
-        as_of = self._epoch.now(origin.epoch)
-        expires = _LONG_AGO if origin.epoch < as_of else record.expires
-        return record._replace(expires=expires, token=origin._replace(as_of=as_of))
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
         """Return the records of `keys`; those on one server are read in one round trip."""
@@ -197,7 +188,7 @@ class ValkeyBackend(Backend):
             if reply is LOST or isinstance(reply, Exception):  # a redirection, or a failure
                 records.append(await self.get(key))
             else:
-                records.append(self._shown(self._items.parsed(key, reply)))
+                records.append(self._items.parsed(key, reply))
         return records
 
     async def scan(self) -> AsyncIterator[Record]:
@@ -238,20 +229,23 @@ class ValkeyBackend(Backend):
         try:
             if reply is LOST or isinstance(reply, Exception):
                 return await self.get(key)
-            return self._shown(self._items.parsed(key, reply))
+            return self._items.parsed(key, reply)
         except StorageError as error:
             _log.warning("passed over a key: %s", error, extra=failure("key_damaged"))
             return None
 
     # Writing
 
-    async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
+    def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> Awaitable[int]:
         """Store a record; see `Backend.put`. `ANY` also replaces what is not memlite's."""
         call = self._commands.call()
         if replacing is ANY:
-            return await self._writer.set(call, record)
+            return self._writer.set(call, record)
         if replacing is None:
-            return await self._writer.add(call, record)
+            return self._writer.add(call, record)
+        return self._replace(call, record, replacing)
+
+    async def _replace(self, call: Call, record: Record, replacing: Versioned) -> int:
         before, origin = await self._as_read(call, record.key, replacing)
         return await self._writer.replace(call, record, before, origin)
 

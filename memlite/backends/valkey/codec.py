@@ -25,6 +25,7 @@ import re
 from typing import NamedTuple
 
 from memlite.backends.record import Record
+from memlite.backends.remote.epoch import Epoch
 from memlite.core.meta_flags import MetaFlags
 
 __all__ = ["VERSION_AT", "DamagedError", "Origin", "decode", "encode", "versions_in"]
@@ -34,6 +35,7 @@ VERSION_AT = (3, 18)
 
 _LAYOUT = b"m1"
 _FIELDS = 8
+_LONG_AGO = 1.0
 # The head has far fewer bytes: a value without a line break must not be searched to its end.
 _LONGEST_HEAD = 400
 _TRAIL_BYTES = 8 * 17 - 1
@@ -55,7 +57,7 @@ class Origin(NamedTuple):
 
     epoch: int
     trail: bytes
-    as_of: int = 0
+    as_of: int
 
     def followed(self, version: int) -> bytes:
         """Return the trail of the state that replaces this one, whose version is given."""
@@ -84,8 +86,13 @@ def encode(record: Record, version: int, epoch: int, trail: bytes = b"-") -> byt
     return head + record.value
 
 
-def decode(key: bytes, content: bytes) -> tuple[Record, Origin]:
-    """Return the record in a content, and its origin (without `as_of`).
+def decode(key: bytes, content: bytes, epoch: Epoch) -> Record:
+    """Return the record in a content, with its `Origin` as the token.
+
+    Args:
+        key: its key.
+        content: the content.
+        epoch: tells whether it was flushed; it has expired then.
 
     Raises:
         DamagedError: the content is not that of a record.
@@ -94,21 +101,23 @@ def decode(key: bytes, content: bytes) -> tuple[Record, Origin]:
     fields = content[:end].split(b" ")
     if end < 0 or len(fields) != _FIELDS or fields[0] != _LAYOUT:
         raise DamagedError
-    _, version, flags, expires, stored, epoch, meta, trail = fields
+    _, version, flags, expires, stored, stored_in, meta, trail = fields
     try:
-        record = Record(
-            key,
-            content[end + 1 :],
-            int(flags),
-            float(expires),
-            int(version, 16),
-            int(stored),
-            False,
-            None if meta == b"-" else _meta_flags(meta),
-        )
-        return record, Origin(int(epoch), trail)
+        # A record is made once, with everything: `_replace` costs as much as all the rest.
+        until = 0.0 if expires == b"0" else float(expires)
+        numbers = int(flags), int(version, 16), int(stored), int(stored_in)
+        meta_flags = None if meta == b"-" else _meta_flags(meta)
     except ValueError:
         raise DamagedError from None
+    client_flags, number, accessed, stored_in_epoch = numbers
+    as_of = epoch.known
+    if as_of < stored_in_epoch:
+        as_of = epoch.now(stored_in_epoch)
+    if stored_in_epoch < as_of:
+        until = _LONG_AGO
+    origin = Origin(stored_in_epoch, trail, as_of)
+    value = content[end + 1 :]
+    return Record(key, value, client_flags, until, number, accessed, False, meta_flags, origin)
 
 
 def _meta_text(meta: MetaFlags) -> bytes:

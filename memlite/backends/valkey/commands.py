@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
 
 from redis.exceptions import (
@@ -20,13 +20,8 @@ from redis.exceptions import (
 from redis.exceptions import OutOfMemoryError as StoreFullError
 
 from memlite.backends.remote.call import Call, Turns
-from memlite.backends.valkey.node import (
-    Arguments,
-    LostError,
-    Node,
-    NotSentError,
-    Reply,
-)
+from memlite.backends.valkey.exchange import Arguments, Reply
+from memlite.backends.valkey.node import LostError, Node, NotSentError
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
 from memlite.core.errors import OutOfMemoryError, StorageError, UnconfirmedError
@@ -91,7 +86,8 @@ class Commands:
         Raises:
             StorageError: the store refuses it, or there is no reply within the call's time.
         """
-        await self.turns.take(call)
+        if not self.turns.take_free():
+            await self.turns.take(call)
         try:
             while True:
                 reply = await self._attempt(call, name, arguments)
@@ -112,7 +108,8 @@ class Commands:
             UnconfirmedError: too few replicas have confirmed the change.
             StorageError: as for `read`.
         """
-        await self.turns.take(call)
+        if not self.turns.take_free():
+            await self.turns.take(call)
         try:
             reply = await self._attempt(call, name, arguments, change=True)
         finally:
@@ -160,8 +157,7 @@ class Commands:
             await self.turns.take(call)
             taken = 1
             # Only turns that are free: to hold some and wait for more could go on for ever.
-            while taken < len(names) - len(replies) and self.turns.free:
-                await self.turns.take(call)
+            while taken < len(names) - len(replies) and self.turns.take_free():
                 taken += 1
             try:
                 some = names[len(replies) : len(replies) + taken]
@@ -176,9 +172,7 @@ class Commands:
         self.counts["commands"] += 1
         node = self._topology.node_of(name)
         if node is None or not node.breaker.lets_through():
-            future = asyncio.get_running_loop().create_future()
-            future.set_result(LOST)
-            return future
+            return _resolved(LOST)
         return node.send(arguments)
 
     async def _attempt(
@@ -189,10 +183,20 @@ class Commands:
         asking = False
         redirections = 0
         while True:
-            reply = await self._send(call, node, arguments, asking=asking, change=change)
-            asking = False
+            try:
+                reply = await self._sent(call, node, arguments, asking, change)
+            except UnconfirmedError as error:
+                raise self._unconfirmed(call, str(error)) from None
+            except NotSentError as error:
+                self._note_failure()
+                reply = error
+            except LostError as error:
+                self._note_failure()
+                call.trouble = str(error)
+                return LOST
             if not isinstance(reply, Exception) or isinstance(reply, NoScriptError):
                 return reply
+            asking = False
             if isinstance(reply, AskError) and redirections < _REDIRECTIONS:
                 redirections += 1
                 node = self._redirected(reply, node)
@@ -204,41 +208,34 @@ class Commands:
             await self._pause(call)
             node = self._topology.node_of(name)
 
-    async def _send(
-        self, call: Call, node: Node | None, arguments: Arguments, *, asking: bool, change: bool
-    ) -> Reply:
-        """Send a command once.
-
-        Returns:
-            The reply, `LOST`, an error that the store replied, or a `NotSentError`.
-        """
+    def _sent(
+        self, call: Call, node: Node | None, arguments: Arguments, asking: bool, change: bool
+    ) -> Awaitable[Reply]:
+        """Send a command once, and return what to await for its reply; see `Node.send`."""
         self.counts["commands"] += 1
         if node is None:
-            return ClusterDownError("no server has this slot")
+            return _resolved(ClusterDownError("no server has this slot"))
         breaker = node.breaker
         if breaker.is_open and not breaker.lets_through():
             self._topology.suspect()
             raise call.error("unavailable")
-        began = perf_counter_ns() if self.record is not None else 0
+        reply = node.send(arguments, asking, change)
+        return reply if self.record is None else self._timed(str(arguments[0]).lower(), reply)
+
+    async def _timed(self, command: str, reply: Awaitable[Reply]) -> Reply:
+        assert self.record is not None  # noqa: S101 - otherwise nobody wants to know
+        began = perf_counter_ns()
         outcome = "failed"
         try:
-            reply = await node.send(arguments, asking=asking, change=change)
+            found = await reply
             outcome = "ok"
-            return reply
-        except UnconfirmedError as error:
-            raise self._unconfirmed(call, str(error)) from None
-        except NotSentError as error:
-            self.counts["failures"] += 1
-            self._topology.suspect()
-            return error
-        except LostError as error:
-            self.counts["failures"] += 1
-            self._topology.suspect()
-            call.trouble = str(error)
-            return LOST
+            return found
         finally:
-            if self.record is not None:
-                self.record(str(arguments[0]).lower(), outcome, perf_counter_ns() - began)
+            self.record(command, outcome, perf_counter_ns() - began)
+
+    def _note_failure(self) -> None:
+        self.counts["failures"] += 1
+        self._topology.suspect()
 
     def _unconfirmed(self, call: Call, text: str) -> UnconfirmedError:
         self.counts["unconfirmed"] += 1
@@ -275,6 +272,12 @@ class Commands:
         if isinstance(error, NoPermissionError):
             return call.error(f"not permitted: {_text(error)}")
         return call.error(_text(error))
+
+
+def _resolved(reply: Reply) -> "asyncio.Future[Reply]":
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(reply)
+    return future
 
 
 def _text(error: Exception) -> str:

@@ -7,14 +7,13 @@ from os import urandom
 
 from memlite.backends.record import Record
 from memlite.backends.remote.call import Call
-from memlite.backends.valkey.codec import DamagedError, Origin, decode
+from memlite.backends.remote.epoch import Epoch
+from memlite.backends.valkey.codec import DamagedError, decode
 from memlite.backends.valkey.commands import Commands
 from memlite.core.clock import Clock
 from memlite.core.errors import StorageError
 
-__all__ = ["Found", "Items"]
-
-Found = tuple[Record, Origin]
+__all__ = ["Items"]
 
 # What means something in a pattern.
 _SPECIAL = re.compile(rb"[\\*?\[\]^]")
@@ -27,12 +26,14 @@ class Items:
         commands: gives access to them.
         prefix: begins their names.
         clock: tells how long a record has until it expires.
+        epoch: tells which records were flushed.
     """
 
-    def __init__(self, commands: Commands, prefix: str, clock: Clock) -> None:
+    def __init__(self, commands: Commands, prefix: str, clock: Clock, epoch: Epoch) -> None:
         self._commands = commands
         self._start = f"{prefix}:".encode()
         self._clock = clock
+        self._epoch = epoch
         self._versions = random.Random(urandom(16))  # noqa: S311 - no secret
 
     def name_of(self, key: bytes) -> bytes:
@@ -68,8 +69,8 @@ class Items:
             return ()
         return (max(1, math.ceil((record.expires - self._clock.now()) * 1000)),)
 
-    async def read(self, call: Call, key: bytes) -> Found | None:
-        """Return the record of a key and its origin, or None if it has none.
+    async def read(self, call: Call, key: bytes) -> Record | None:
+        """Return the record of a key, or None if it has none.
 
         Raises:
             StorageError: the store cannot be read, or the content is not memlite's.
@@ -77,8 +78,8 @@ class Items:
         name = self._start + key
         return self.parsed(key, await self._commands.read(call, name, "GET", name))
 
-    def parsed(self, key: bytes, content: object) -> Found | None:
-        """Return the record in the reply to a GET.
+    def parsed(self, key: bytes, content: object) -> Record | None:
+        """Return the record in the reply to a GET; its token is its `Origin`.
 
         Raises:
             StorageError: the content is not memlite's.
@@ -87,7 +88,7 @@ class Items:
             return None
         assert isinstance(content, bytes)  # noqa: S101 - as GET returns it
         try:
-            return decode(key, content)
+            return decode(key, content, self._epoch)
         except DamagedError:
             name = self.name_of(key).decode(errors="backslashreplace")
             raise StorageError(f"store: the key {name!r} is not memlite's") from None

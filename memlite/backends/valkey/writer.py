@@ -9,12 +9,14 @@ stays unknown, and the client gets an error that says so: a request that a pause
 received may be carried out later, so a write without such a condition is never repeated.
 """
 
+from collections.abc import Awaitable
+
 from memlite.backends.record import Record
 from memlite.backends.remote.call import Call
 from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey.codec import VERSION_AT, Origin, encode, versions_in
 from memlite.backends.valkey.commands import LOST, Commands
-from memlite.backends.valkey.items import Found, Items
+from memlite.backends.valkey.items import Items
 from memlite.backends.valkey.scripts import REPLACE
 from memlite.core.errors import VersionConflict
 
@@ -38,19 +40,20 @@ class Writer:
         self._items = items
         self._epoch = epoch
 
-    async def set(self, call: Call, record: Record) -> int:
-        """Store a record whatever there is, and return its version."""
-        return await self._store(call, record)
-
-    async def add(self, call: Call, record: Record) -> int:
+    def add(self, call: Call, record: Record) -> Awaitable[int]:
         """Store a record if there is none, and return its version.
 
         Raises:
             VersionConflict: there is one.
         """
-        return await self._store(call, record, "NX")
+        return self.set(call, record, "NX")
 
-    async def _store(self, call: Call, record: Record, *condition: str) -> int:
+    async def set(self, call: Call, record: Record, *condition: str) -> int:
+        """Store a record whatever there is, or on a condition of SET; return its version.
+
+        Raises:
+            VersionConflict: the condition does not hold.
+        """
         version = self._items.new_version()
         name = self._items.name_of(record.key)
         content = encode(record, version, self._epoch.now())
@@ -103,7 +106,7 @@ class Writer:
                 return
             await call.pause()
 
-    def _settled(self, call: Call, found: Found | None, before: int, version: int) -> bool:
+    def _settled(self, call: Call, found: Record | None, before: int, version: int) -> bool:
         """Return whether a write was carried out; False if it has to be repeated.
 
         Raises:
@@ -113,9 +116,9 @@ class Writer:
             self._commands.carried_out(call)
             return True
         if found is not None:
-            if found[0].version == before:
+            if found.version == before:
                 return False
-            if before in versions_in(found[1].trail):
+            if before in _replaced(found):
                 call.uncertain = False
                 raise VersionConflict
         raise call.error("there was no reply, and the item has changed since")
@@ -126,7 +129,7 @@ class Writer:
         if await self._commands.change(call, name, "DEL", name) is LOST:
             raise call.error(call.trouble)
 
-    async def _look(self, call: Call, key: bytes) -> Found | None:
+    async def _look(self, call: Call, key: bytes) -> Record | None:
         trouble = call.trouble
         try:
             return await self._items.read(call, key)
@@ -134,9 +137,12 @@ class Writer:
             call.trouble = trouble
 
 
-def _contains(found: Found | None, version: int) -> bool:
+def _contains(found: Record | None, version: int) -> bool:
     """Return whether a state has a version, or follows the one that has."""
-    if found is None:
-        return False
-    record, origin = found
-    return record.version == version or version in versions_in(origin.trail)
+    return found is not None and (found.version == version or version in _replaced(found))
+
+
+def _replaced(found: Record) -> list[int]:
+    """Return the versions that a state has replaced, newest first."""
+    assert isinstance(found.token, Origin)  # noqa: S101 - as it was read
+    return versions_in(found.token.trail)

@@ -261,6 +261,12 @@ class PipelinedExecutor:
         attempt = None
         if not before and (self._engine.peeks or not access.reads):
             attempt = self._attempt(request)
+        elif not before and command is GET and len(keys) == 1 and self._observer is None:
+            self._queue.append(request)
+            self._keys += 1
+            self._last[keys[0]] = request
+            self._scheduler.spawn(self._get(request, keys[0]))
+            return
         self._submit(request, before, attempt)
 
     def _submit(
@@ -356,15 +362,9 @@ class PipelinedExecutor:
             if reply is None:
                 run = partial(self._run_again if request.counted else self._run, request)
                 reply = await engine.carry_out(request.access, request.keys, run)
-                while not self._fits(request, reply):
-                    size = sum(map(len, reply[0]))
-                    reply = _NOTHING  # the values are not kept
-                    await self._room.wait(request, size)
-                    again = partial(self._run_again, request)
-                    try:
-                        reply = await engine.carry_out(request.access, request.keys, again)
-                    finally:
-                        self._room.kept(size)
+                if not self._fits(request, reply):
+                    size, reply = _size(reply), _NOTHING  # the values are not kept
+                    reply = await self._when_it_fits(request, size)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         for key in request.keys:
@@ -372,15 +372,33 @@ class PipelinedExecutor:
                 del self._last[key]
         self._finish(request, reply)
 
+    async def _when_it_fits(self, request: _Request, size: int) -> _Reply:
+        """Read again, as often as necessary, once there is room for a reply of that size."""
+        again = partial(self._run_again, request)
+        while True:
+            await self._room.wait(request, size)
+            try:
+                reply = await self._engine.carry_out(request.access, request.keys, again)
+            finally:
+                self._room.kept(size)
+            if self._fits(request, reply):
+                return reply
+            size, reply = _size(reply), _NOTHING
+
     async def _get(self, request: _Request, key: bytes) -> None:
         """Carry out ``get`` for one key, which has nothing to wait for except its read."""
         try:
-            reply = await self._engine.get(key, partial(self._run, request))
+            found = await self._engine.get(key, partial(self._run, request))
+            reply: _Reply = ([found], None) if isinstance(found, bytes) else found
+            del found
+            if len(self._queue) > 1 and not self._fits(request, reply):
+                size, reply = _size(reply), _NOTHING  # the value is not kept
+                reply = await self._when_it_fits(request, size)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         if self._last.get(key) is request:
             del self._last[key]
-        self._finish(request, ([reply], None) if isinstance(reply, bytes) else reply)
+        self._finish(request, reply)
 
     def _fits(self, request: _Request, reply: _Reply) -> bool:
         """Return whether there is room for the reply to a read; others have to be kept."""
@@ -388,7 +406,7 @@ class PipelinedExecutor:
         if sink is None or not access.cached or access.conditional:
             return True
         first = self._queue[0] is request
-        return self._room.fits(sum(map(len, reply[0])), sink.unread, first=first)
+        return self._room.fits(_size(reply), sink.unread, first=first)
 
     def _submit_alone(self, request: _Request) -> None:
         self.ended = self.ended or request.command is QUIT
@@ -480,3 +498,7 @@ class PipelinedExecutor:
             sink.settle()
         if self._room.short:
             self.peer_has_read()  # or replies before those that wait are gone
+
+
+def _size(reply: _Reply) -> int:
+    return sum(map(len, reply[0]))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
 
 from memlite.backends import MetaFlags, Record
+from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey.codec import (
     VERSION_AT,
     DamagedError,
@@ -15,6 +16,7 @@ from memlite.backends.valkey.codec import (
     encode,
     versions_in,
 )
+from memlite.core.clock import Clock
 
 META = st.builds(
     MetaFlags,
@@ -44,13 +46,41 @@ def test_the_content_is_readable():
 def test_what_is_encoded_is_decoded(value, flags, expires, version, meta, replaced):
     trail = b"-"
     for one in replaced:
-        trail = Origin(1, trail).followed(one)
+        trail = Origin(1, trail, 1).followed(one)
     record = Record(b"k", value, flags, expires, 0, 5, False, meta)
-    found, origin = decode(b"k", encode(record, version, 4, trail))
+    found = decode(b"k", encode(record, version, 4, trail), in_epoch(4))
     shown = None if meta == MetaFlags() else meta
-    assert found == record._replace(version=version, meta_flags=shown)
-    assert origin.epoch == 4
-    assert versions_in(origin.trail) == replaced[::-1][:8]
+    assert found._replace(token=None) == record._replace(version=version, meta_flags=shown)
+    assert (found.token.epoch, found.token.as_of) == (4, 4)
+    assert versions_in(found.token.trail) == replaced[::-1][:8]
+
+
+def in_epoch(number):
+    """Return what a server knows that has seen this epoch."""
+    epoch = Epoch(None, Clock())
+    epoch.now(number)
+    return epoch
+
+
+def test_a_record_of_an_earlier_epoch_has_expired():
+    content = encode(Record(b"k", b"hello"), 1, 3)
+    found = decode(b"k", content, in_epoch(5))
+    assert found.expires == 1.0
+    assert (found.token.epoch, found.token.as_of) == (3, 5)
+
+
+def test_a_record_of_a_later_epoch_tells_of_it():
+    epoch = in_epoch(3)
+    found = decode(b"k", encode(Record(b"k", b"hello"), 1, 5), epoch)
+    assert found.expires == 0.0
+    assert epoch.now() == 5
+
+
+def test_other_content_tells_of_no_epoch():
+    epoch = in_epoch(3)
+    with pytest.raises(DamagedError):
+        decode(b"k", b"m1 5f2e01a9c0ffee42 7 x 0 9 - -\nhello", epoch)
+    assert epoch.now() == 3
 
 
 @pytest.mark.parametrize(
@@ -67,4 +97,4 @@ def test_what_is_encoded_is_decoded(value, flags, expires, version, meta, replac
 )
 def test_other_content(content):
     with pytest.raises(DamagedError):
-        decode(b"k", content)
+        decode(b"k", content, in_epoch(3))
