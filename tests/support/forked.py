@@ -8,8 +8,10 @@ itself start one as usual.
 
 import contextlib
 import functools
+import importlib
 import multiprocessing
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +28,11 @@ __all__ = ["COMMAND", "ForkedProcess", "fork_process", "run_memlite"]
 
 COMMAND = [sys.executable, "-P", "-m", "memlite"]
 """How this memlite is started."""
-# Not what reads the environment when it is imported, such as memlite.cluster.membership.lease.
+
+# What servers, proxies and short commands import, some of it only when it is needed. Not what
+# derives further constants from those of memlite.cluster.membership.lease.
+_PACKAGES = ["memlite.engine", "memlite.protocol", "memlite.proxy", "memlite.server"]
+_WITHOUT = "memlite.server.http"  # few servers have it, and aiohttp is large
 _PRELOADED = [
     "memlite.cli.main",
     "memlite.cli.proxy",
@@ -34,8 +40,16 @@ _PRELOADED = [
     "memlite.shell.command",
     "memlite.backends.jsonfile.backend",
     "memlite.backends.gcs.backend",
-    "tests.support.forked",
+    "memlite.backends.memory",
+    "memlite.backends.nearcache",
+    "memlite.backends.writeback",
+    "memlite.cluster.membership.memcached_store",
+    "memlite.cluster.membership.memcached_url",
+    "memlite.cluster.membership.node",
+    "memlite.cluster.membership.url",
 ]
+_LAST = "tests.support.preloaded"
+_LEASE = "MEMLITE_TEST_LEASE_SECONDS"
 
 
 def fork_process(
@@ -67,7 +81,13 @@ def _is_alike(environment: Mapping[str, str]) -> bool:
 @functools.cache
 def _fork_server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    found = [
+        module.name
+        for package in map(importlib.import_module, _PACKAGES)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not module.name.startswith(_WITHOUT)
+    ]
+    context.set_forkserver_preload([*_PRELOADED, *found, __name__, _LAST])
     return context
 
 
@@ -132,10 +152,24 @@ def _run(descriptors: Sequence[int], arguments: list[str], environment: dict[str
         os.dup2(source, target)
     os.closerange(3, 1 << 16)
     sys.stdin = os.fdopen(0, closefd=False)  # the fork server has closed its own
+    lease = os.environ.get(_LEASE)
     os.environ.clear()
     os.environ.update(environment)
+    if os.environ.get(_LEASE) != lease:
+        _read_lease_again()
     sys.argv = ["memlite", *arguments]
     sys.exit(main())
+
+
+def _read_lease_again() -> None:
+    """Adopt the lease of this environment, which modules took from the fork server's."""
+    lease = sys.modules["memlite.cluster.membership.lease"]
+    before = {name: getattr(lease, name) for name in lease.__all__ if name.isupper()}
+    importlib.reload(lease)
+    for module in [module for name, module in sys.modules.items() if name.startswith("memlite.")]:
+        for name, value in before.items():
+            if getattr(module, name, None) is value:
+                setattr(module, name, getattr(lease, name))
 
 
 def run_memlite(
