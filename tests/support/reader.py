@@ -53,12 +53,15 @@ _ABSENT = ("sudo", "docker", "gcloud", "kubectl", "helm", "terraform", "tofu", "
 
 # Stands for the Python of a virtual environment in which everything is installed already. Its loads
 # are short and few, and need few keys, which may be stored in an emulated bucket: what they measure
-# is not compared with anything.
+# is not compared with anything. Of a page's comparisons, the first draws its report.
 _SHORT = "--duration 200ms --warm-up 50ms --keys 100"
 _PYTHON = f"""#!/bin/sh
 case "$1 $2" in "-m pip" | "-m venv") exit 0 ;; esac
 case "$1 $2 $3 $4" in
-    "-m memlite bench compare") set -- "$@" {_SHORT} --clients 2,8 --repetitions 1 ;;
+    "-m memlite bench compare")
+        set -- "$@" {_SHORT} --clients 2,8 --repetitions 1 $(cat .drawn 2>/dev/null || true)
+        echo --no-report >.drawn
+        ;;
     "-m memlite bench run") set -- "$@" {_SHORT} --repetitions 1 --no-report ;;
     "-m memlite bench factorial") set -- "$@" {_SHORT} --repetitions 2 --no-report ;;
     "scripts/benchmarks/bench_commands.py --rounds "*) set -- "$@" --rounds 2 ;;
