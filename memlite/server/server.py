@@ -451,7 +451,8 @@ class Server:
         from memlite.telemetry.tracing import Tracer
 
         share = self.sampler.interval / self._traced_one_in
-        tracer = Tracer(take, share, self.config.backend.partition("?")[0])
+        store = self.config.backend.partition("?")[0]
+        tracer = Tracer(take, share, store, lambda: self.sampler.exemplars)
         self._tracer = tracer
         self.instrumentation.wrap = partial(traced, tracer)
 

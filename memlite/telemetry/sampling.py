@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from memlite.telemetry.counters import COMMAND_CLASSES, LatencyHistogram
+
+if TYPE_CHECKING:
+    from memlite.telemetry.snapshot import Exemplar
 
 __all__ = ["Sampler"]
 
@@ -20,6 +24,8 @@ class Sampler:
         interval: as above.
         histograms: latencies by command class, in nanoseconds from the end of parsing until the
             reply is ready.
+        exemplars: of the samples that were traced, the last of each class of durations, by command
+            class; see `memlite.telemetry.snapshot.Durations`.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class Sampler:
     def reset(self) -> None:
         """Discard all samples (``stats reset``)."""
         self.histograms = {name: LatencyHistogram() for name in COMMAND_CLASSES}
+        self.exemplars: dict[str, dict[int, Exemplar]] = {}
 
     def next_read(self) -> int:
         """Return the random number of reads until the next sample, `interval` on average.

@@ -7,10 +7,12 @@ Units are raw: seconds, bytes and counts. Renderers (`memlite.telemetry.memcache
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Self
 
 from memlite.config import Config
 from memlite.telemetry.counters import Counters, LatencyHistogram
+from memlite.telemetry.spans import SpanName
 
 __all__ = [
     "DURATION_LIMITS",
@@ -19,6 +21,7 @@ __all__ = [
     "CounterValues",
     "Durations",
     "EvictedStats",
+    "Exemplar",
     "GeneralStats",
     "HotKey",
     "HotKeysStats",
@@ -434,6 +437,20 @@ DURATION_LIMITS: Final = tuple(1 << power for power in range(10, 35))
 """Upper limits of the classes in which `Durations` counts, in nanoseconds: 1 µs to 17 s."""
 
 
+class Exemplar(NamedTuple):
+    """The last request of a class of durations that was traced.
+
+    Attributes:
+        span: its span.
+        nanoseconds: how long it took.
+        time: unix time of its end in nanoseconds.
+    """
+
+    span: SpanName
+    nanoseconds: int
+    time: int
+
+
 class Durations(NamedTuple):
     """How long things took, counted in classes.
 
@@ -441,16 +458,22 @@ class Durations(NamedTuple):
         samples: how many were measured.
         total: their sum in nanoseconds.
         below: how many of them were below each of `DURATION_LIMITS`.
+        exemplars: by class, where 0 stands for below the first limit, 1 for below the second, and
+            so on.
     """
 
     samples: int
     total: int
     below: tuple[int, ...]
+    exemplars: Mapping[int, Exemplar] = MappingProxyType({})
 
     @classmethod
-    def read(cls, histogram: LatencyHistogram) -> Self:
+    def read(
+        cls, histogram: LatencyHistogram, exemplars: Mapping[int, Exemplar] | None = None
+    ) -> Self:
         """Return what a histogram has by now."""
-        return cls(histogram.count, histogram.total, tuple(histogram.below(DURATION_LIMITS)))
+        below = tuple(histogram.below(DURATION_LIMITS))
+        return cls(histogram.count, histogram.total, below, dict(exemplars or {}))
 
 
 class EvictedStats(NamedTuple):

@@ -1,12 +1,13 @@
 """Spans of sampled requests, and of what a store did in their course."""
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from contextvars import ContextVar
 from random import Random
 from typing import Final
 
-from memlite.telemetry.snapshot import FSYNC
+from memlite.telemetry.snapshot import DURATION_LIMITS, FSYNC, Exemplar
 from memlite.telemetry.spans import Span, SpanName
 
 __all__ = ["Request", "Tracer", "new_name"]
@@ -31,6 +32,7 @@ class Request:
         parent: the client's span, if it is known.
         keys: how many keys it has.
         changes: whether it may change something.
+        measured: the class of commands in which it is measured; empty if it is not.
 
     Attributes:
         itself: the name of its span.
@@ -39,12 +41,22 @@ class Request:
         over: whether its reply is ready.
     """
 
-    __slots__ = ("_began", "_keys", "_name", "_parent", "_took", "_tracer", "changes", "itself",
-                 "over", "start")  # fmt: skip
+    __slots__ = (
+        "_began", "_keys", "_measured", "_name", "_parent", "_took", "_tracer", "changes",
+        "itself", "over", "start",
+    )  # fmt: skip
 
     def __init__(
-        self, tracer: "Tracer", name: str, parent: SpanName | None, keys: int, *, changes: bool
+        self,
+        tracer: "Tracer",
+        name: str,
+        parent: SpanName | None,
+        keys: int,
+        *,
+        changes: bool,
+        measured: str,
     ) -> None:
+        self._measured = measured
         self._tracer = tracer
         self._name = name
         self._parent = parent
@@ -77,6 +89,9 @@ class Request:
             result: the reply's first word.
             failed: whether that means a failure of the server.
         """
+        end = self.start + self._took
+        if self._measured:
+            self._tracer.measured(self._measured, Exemplar(self.itself, self._took, end))
         attributes: dict[str, str | int] = {**_SYSTEM, "db.operation.name": self._name}
         if self._keys > 1:
             attributes["db.operation.batch.size"] = self._keys
@@ -89,7 +104,7 @@ class Request:
                 self._parent,
                 "server",
                 self.start,
-                self.start + self._took,
+                end,
                 attributes,
                 result if failed else "",
             )
@@ -106,13 +121,22 @@ class Tracer:
         take: takes spans that are over; any thread may call it.
         share: which share of the measured reads is traced, up to 1.
         store: the store, as spans name it.
+        exemplars: returns where to put what measured requests took; see
+            `memlite.telemetry.sampling.Sampler`.
 
     Attributes:
         take: as above.
     """
 
-    def __init__(self, take: Callable[[Span], None], share: float, store: str) -> None:
+    def __init__(
+        self,
+        take: Callable[[Span], None],
+        share: float,
+        store: str,
+        exemplars: Callable[[], dict[str, dict[int, Exemplar]]],
+    ) -> None:
         self.take = take
+        self._exemplars = exemplars
         self._share = share
         self._store = store
         self._open: set[Request] = set()
@@ -122,16 +146,27 @@ class Tracer:
         return self._share >= 1 or _random.random() < self._share
 
     def begin(
-        self, name: str, parent: SpanName | None = None, keys: int = 1, *, changes: bool
+        self,
+        name: str,
+        parent: SpanName | None = None,
+        keys: int = 1,
+        *,
+        changes: bool,
+        measured: str = "",
     ) -> Request:
         """Return a request that begins now; see `Request`."""
-        request = Request(self, name, parent, keys, changes=changes)
+        request = Request(self, name, parent, keys, changes=changes, measured=measured)
         self._open.add(request)
         return request
 
     def forget(self, request: Request) -> None:
         """Forget a request: it is over, or was none."""
         self._open.discard(request)
+
+    def measured(self, command_class: str, exemplar: Exemplar) -> None:
+        """Keep what a measured request took, in place of one before it."""
+        of_class = self._exemplars().setdefault(command_class, {})
+        of_class[bisect_right(DURATION_LIMITS, exemplar.nanoseconds)] = exemplar
 
     def operation(self, operation: str, outcome: str, nanoseconds: int) -> None:
         """Take an operation of the store that is over; see `memlite.backends.Backend.measure`.

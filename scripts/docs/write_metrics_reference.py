@@ -30,8 +30,8 @@ Counters start again from zero with the server, and most of them after `stats re
 counted in {count} classes, whose limits are powers of two from {low} µs to {high} s. Those of
 commands are sampled; hits from memory on the fast path, for instance, one in 256.
 
-The text is Prometheus's format 0.0.4 or, for scrapers that accept it, OpenMetrics 1.0.0. There are
-no exemplars and no native histograms.
+The text is Prometheus's format 0.0.4 or, for scrapers that accept it, OpenMetrics 1.0.0, which has
+exemplars of commands that were traced (`--trace-sample`). There are no native histograms.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |

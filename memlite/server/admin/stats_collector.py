@@ -23,6 +23,7 @@ from memlite.telemetry.snapshot import (
     CounterValues,
     Durations,
     EvictedStats,
+    Exemplar,
     GeneralStats,
     HotKeysStats,
     LatencyStats,
@@ -68,10 +69,12 @@ class LatencySource(Protocol):
     Attributes:
         interval: one in this many reads is measured, on average.
         histograms: durations in nanoseconds, by class of commands.
+        exemplars: some of them, by class of commands and of durations; see `Durations`.
     """
 
     interval: int
     histograms: dict[str, LatencyHistogram]
+    exemplars: dict[str, dict[int, Exemplar]]
 
     def reset(self) -> None:
         """Discard all measurements."""
@@ -306,7 +309,10 @@ class StatsCollector:
             storage=self.storage(),
             udp=self.udp(),
             sample_interval=source.interval,
-            commands={name: Durations.read(one) for name, one in source.histograms.items()},
+            commands={
+                name: Durations.read(one, source.exemplars.get(name))
+                for name, one in source.histograms.items()
+            },
             operations={
                 name: Durations.read(one) for name, one in self._operations.histograms.items()
             },

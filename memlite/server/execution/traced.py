@@ -55,7 +55,7 @@ class NamedExecutor:
     def __init__(self, tracer: Tracer, inner: Executor) -> None:
         self._inner = inner
         self._execute = inner.execute
-        self._traced = TracedExecutor(tracer, inner, all_commands=False)
+        self._traced = TracedExecutor(tracer, inner, all_commands=False, measured=False)
         self.hit = inner.hit
         self.set = inner.set
         self.set_framed = inner.set_framed
@@ -96,7 +96,7 @@ class NamedExecutor:
 
 def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
     """Return what carries out the commands of a sampled read, and has them traced."""
-    return TracedExecutor(tracer, executor, all_commands=tracer.chooses())
+    return TracedExecutor(tracer, executor, all_commands=tracer.chooses(), measured=True)
 
 
 class TracedExecutor:
@@ -106,9 +106,13 @@ class TracedExecutor:
         tracer: makes the spans.
         executor: carries out the commands.
         all_commands: whether to trace commands that name no span of their client's, too.
+        measured: whether the sampler measures them.
     """
 
-    def __init__(self, tracer: Tracer, executor: Executor, *, all_commands: bool) -> None:
+    def __init__(
+        self, tracer: Tracer, executor: Executor, *, all_commands: bool, measured: bool
+    ) -> None:
+        self._measured = measured
         self._tracer = tracer
         self._executor = executor
         self._all = all_commands
@@ -117,7 +121,7 @@ class TracedExecutor:
         """Answer a get if its reply is ready."""
         if not self._all:
             return self._executor.hit(line)
-        request = self._tracer.begin("get", changes=False)
+        request = self._tracer.begin("get", changes=False, measured="get")
         if not self._executor.hit(line):
             self._tracer.forget(request)
             return False
@@ -134,7 +138,10 @@ class TracedExecutor:
             self._executor.execute_observed(command, arguments, observer)
             return
         keys, changes = len(command.keys(arguments)), command.name not in _READS
-        request = self._tracer.begin(_name_of(command), parent, keys, changes=changes)
+        measured = command.latency if self._measured else ""
+        request = self._tracer.begin(
+            _name_of(command), parent, keys, changes=changes, measured=measured
+        )
         watching = _Watching(observer, request)
         work = partial(self._executor.execute_observed, command, arguments, watching)
         try:

@@ -8,6 +8,7 @@ spans that are over, by the thread that exports.
 from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
+from opentelemetry.sdk.metrics import Exemplar as ExemplarPoint
 from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -103,6 +104,10 @@ class Cumulative:
             _EDGES,
             _UNKNOWN,
             _UNKNOWN,
+            [
+                ExemplarPoint({}, one.nanoseconds / 1e9, one.time, one.span.span, one.span.trace)
+                for one in durations.exemplars.values()
+            ],
         )
 
     def _start(self, metric: Metric, sample: Sample, value: float, begun: int) -> int:

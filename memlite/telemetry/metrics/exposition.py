@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from memlite.telemetry.metrics.metric import Metric, Value
-from memlite.telemetry.snapshot import DURATION_LIMITS, Durations, Snapshot
+from memlite.telemetry.snapshot import DURATION_LIMITS, Durations, Exemplar, Snapshot
 
 __all__ = ["OPENMETRICS", "TEXT", "render", "wants_openmetrics"]
 
@@ -46,7 +46,7 @@ def render(metrics: Iterable[Metric], snapshot: Snapshot, *, openmetrics: bool) 
             continue
         lines += _head(metric, openmetrics)
         for value, labels in samples:
-            lines += _lines(metric, value, labels)
+            lines += _lines(metric, value, labels, exemplars=openmetrics)
     if openmetrics:
         lines.append("# EOF")
     return ("\n".join(lines) + "\n").encode()
@@ -68,16 +68,26 @@ def _head(metric: Metric, openmetrics: bool) -> tuple[str, ...]:
     return f"# TYPE {family} {known}", *units, f"# HELP {family} {meaning}"
 
 
-def _lines(metric: Metric, value: Value, labels: tuple[str, ...]) -> Iterator[str]:
+def _lines(
+    metric: Metric, value: Value, labels: tuple[str, ...], *, exemplars: bool
+) -> Iterator[str]:
     if not isinstance(value, Durations):
         yield f"{_series(metric.name, metric.labels, labels)} {value!r}"
         return
-    for start, below in zip(
-        _buckets(metric.name, metric.labels, labels), (*value.below, value.samples), strict=True
-    ):
-        yield f"{start} {below}"
+    starts = _buckets(metric.name, metric.labels, labels)
+    shown = value.exemplars if exemplars else {}
+    for index, (start, below) in enumerate(zip(starts, (*value.below, value.samples), strict=True)):
+        exemplar = shown.get(index) if shown else None
+        yield f"{start} {below}" if exemplar is None else f"{start} {below}{_as_text(exemplar)}"
     yield f"{_series(metric.name + '_sum', metric.labels, labels)} {value.total / 1e9!r}"
     yield f"{_series(metric.name + '_count', metric.labels, labels)} {value.samples}"
+
+
+def _as_text(exemplar: Exemplar) -> str:
+    """Return an exemplar as OpenMetrics has it, behind a bucket's value."""
+    span = exemplar.span
+    named = f'{{trace_id="{span.trace:032x}",span_id="{span.span:016x}"}}'
+    return f" # {named} {exemplar.nanoseconds / 1e9!r} {exemplar.time / 1e9:.3f}"
 
 
 # Labels have few values, all known beforehand; what is written of them is kept.

@@ -1,8 +1,10 @@
 """Export of metrics and spans to a receiver of OpenTelemetry's protocol."""
 
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -148,6 +150,25 @@ def test_reads_are_traced_on_the_fast_path_and_off_it(receiver: OtlpServer) -> N
     assert stored.kind == 2  # server
     assert 0 < stored.start_time_unix_nano <= stored.end_time_unix_nano
     assert all(b"key" not in span.SerializeToString() for span in spans)
+
+
+def test_openmetrics_has_exemplars_of_what_was_traced(receiver: OtlpServer) -> None:
+    arguments = ("--otlp", receiver.url, "--trace-sample", "1/1", "--http", "0")
+    with running("memlite", *arguments, environment=SELDOM) as server:
+        use(server)
+        url = f"http://127.0.0.1:{server.http_port}/metrics"
+        asked = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
+        with urllib.request.urlopen(asked) as reply:
+            text = reply.read().decode()
+        server.stop()
+    exemplars = re.findall(r'_bucket\{class="(\w+)".* # \{trace_id="(\w+)",span_id="(\w+)"\}', text)
+    spans = {span.span_id.hex(): span for span in receiver.spans()}
+    assert {name for name, _, _ in exemplars} >= {"get", "store"}
+    for _, trace, span in exemplars:
+        assert spans[span].trace_id.hex() == trace
+    received = receiver.series()["memlite_command_duration_seconds"][(("class", "get"),)]
+    assert {one.span_id.hex() for one in received.exemplars} <= spans.keys()
+    assert received.exemplars
 
 
 def test_a_share_is_traced(receiver: OtlpServer) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 
+from memlite.telemetry.snapshot import DURATION_LIMITS, Exemplar
 from memlite.telemetry.spans import Span, SpanName
 from memlite.telemetry.tracing import Tracer
 
 
 def tracer(share: float = 1.0) -> tuple[Tracer, list[Span]]:
     spans: list[Span] = []
-    return Tracer(spans.append, share, "gs://bucket"), spans
+    return Tracer(spans.append, share, "gs://bucket", dict), spans
 
 
 def test_an_operation_belongs_to_the_request_in_whose_course_it_happens() -> None:
@@ -68,3 +69,21 @@ def test_a_share_is_chosen() -> None:
     tracing, _ = tracer(0.25)
     # 250 are expected, with a deviation of 14.
     assert 150 < sum(tracing.chooses() for _ in range(1000)) < 350
+
+
+def test_the_last_measured_request_of_each_class_of_durations_is_kept() -> None:
+    kept: dict[str, dict[int, Exemplar]] = {}
+    tracing = Tracer([].append, 1.0, "memory://", lambda: kept)
+    for nanoseconds, index in ((1, 0), (1023, 0), (1024, 1), (2**40, len(DURATION_LIMITS))):
+        exemplar = Exemplar(SpanName(1, nanoseconds), nanoseconds, 5)
+        tracing.measured("get", exemplar)
+        assert kept["get"][index] == exemplar
+    request = tracing.begin("set", changes=True, measured="store")
+    request.ready()
+    request.end("STORED", failed=False)
+    (found,) = kept["store"].values()
+    assert found.span == request.itself
+    asked_for = tracing.begin("mg", SpanName(1, 2), changes=False)
+    asked_for.ready()
+    asked_for.end("HD", failed=False)
+    assert kept.keys() == {"get", "store"}

@@ -9,7 +9,7 @@ from opentelemetry.sdk.resources import Resource
 
 from memlite.server.otlp.data import Cumulative, readable
 from memlite.telemetry.metrics.definitions import METRICS
-from memlite.telemetry.snapshot import DURATION_LIMITS, Durations
+from memlite.telemetry.snapshot import DURATION_LIMITS, Durations, Exemplar
 from memlite.telemetry.spans import Span, SpanName
 from tests.unit.telemetry.samples import snapshot
 
@@ -47,7 +47,8 @@ def test_each_metric_is_exported_with_its_kind_unit_and_meaning() -> None:
 
 def test_a_histogram_has_the_durations_of_each_class() -> None:
     below = tuple(min(index, 3) for index in range(len(DURATION_LIMITS)))
-    durations = Durations(5, 7_000_000_000, below)
+    exemplar = Exemplar(SpanName(8, 9), 1500, 77)
+    durations = Durations(5, 7_000_000_000, below, {1: exemplar})
     found = metrics(Cumulative(METRICS, RESOURCE), commands={"get": durations})
     (point,) = found["memlite_command_duration_seconds"].data.data_points
     assert (point.count, point.sum) == (5, 7.0)
@@ -56,6 +57,8 @@ def test_a_histogram_has_the_durations_of_each_class() -> None:
     assert point.bucket_counts[-1] == 2
     assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
     assert point.explicit_bounds[0] == pytest.approx(1.024e-6)
+    (one,) = point.exemplars
+    assert (one.trace_id, one.span_id, one.value, one.time_unix_nano) == (8, 9, 1.5e-6, 77)
 
 
 def test_a_sum_that_was_reset_has_a_new_start() -> None:

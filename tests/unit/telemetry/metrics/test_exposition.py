@@ -11,6 +11,8 @@ from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.exposition import render, wants_openmetrics
 from memlite.telemetry.metrics.metric import Metric, Sample
 from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
+from memlite.telemetry.snapshot import DURATION_LIMITS, Durations, Exemplar
+from memlite.telemetry.spans import SpanName
 from tests.unit.telemetry.samples import full_proxy_snapshot, full_snapshot, snapshot
 
 PROMTOOL = shutil.which("promtool")
@@ -58,6 +60,18 @@ def test_histograms():
         f"{name}_sum {(500 + 1023 + 1024 + 80_000 + 2**40) / 1e9!r}",
         f"{name}_count 5",
     ]
+
+
+def test_exemplars_are_for_openmetrics_alone():
+    exemplar = Exemplar(SpanName(0xAB, 0xCD), 1500, 1_800_000_000_123_000_000)
+    durations = Durations(1, 1500, (0, *(1,) * (len(DURATION_LIMITS) - 1)), {1: exemplar})
+    found = snapshot(commands={"get": durations})
+    start = 'memlite_command_duration_seconds_bucket{class="get",le="2.048e-06"} 1'
+    named = f'trace_id="{0xAB:032x}",span_id="{0xCD:016x}"'
+    lines = text(METRICS, found, openmetrics=True).splitlines()
+    assert f"{start} # {{{named}}} 1.5e-06 1800000000.123" in lines
+    assert sum(" # {" in line for line in lines) == 1
+    assert start in text(METRICS, found).splitlines()
 
 
 def test_openmetrics_names_families_and_units():
