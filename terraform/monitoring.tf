@@ -1,4 +1,5 @@
-# The Ops Agent on servers, and alerts: that a VM is down, that memlite does not answer, that it failed.
+# The Ops Agent on servers, and alerts: that a VM is down, that memlite does not answer, that it failed. With
+# monitoring.metrics, memlite's own metrics, a dashboard, and alerts on them.
 
 locals {
   agent = var.monitoring.agent ? var.monitoring.agent_version : ""
@@ -6,10 +7,18 @@ locals {
   # The agent's receiver knows neither passwords nor TLS.
   statistics = var.secrets.users == null && !local.tls
 
-  agent_config = templatefile("${path.module}/startup_agent.yaml.tftpl", {
+  # Loopback alone, and without TLS.
+  http_port = 9150
+  http      = "${local.tls ? "notls:" : ""}127.0.0.1:${local.http_port}"
+
+  # Proxies and load generators have no metrics of their own.
+  agent_config = { for vm, metrics in { server = var.monitoring.metrics, other = false } : vm => trimspace(templatefile("${path.module}/startup_agent.yaml.tftpl", {
+    name       = var.name
     port       = var.port
+    http_port  = local.http_port
     statistics = local.statistics
-  })
+    metrics    = metrics
+  })) }
 
   alerts = var.monitoring.enabled && var.desired_status == "RUNNING"
 
@@ -138,6 +147,49 @@ resource "google_monitoring_alert_policy" "failed" {
   documentation {
     mime_type = "text/markdown"
     content   = "The VM's log: `journalctl -u memlite`. systemd restarts memlite within seconds, unless its settings are invalid."
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+# Both files are written by scripts/docs/write_monitoring.py from the definitions of the metrics.
+
+resource "google_monitoring_dashboard" "memlite" {
+  count = var.monitoring.metrics ? 1 : 0
+
+  project        = var.project
+  dashboard_json = replace(file("${path.module}/monitoring_dashboard.json"), "DEPLOYMENT", var.name)
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_monitoring_alert_policy" "metric" {
+  for_each = { for name, alert in jsondecode(file("${path.module}/monitoring_alerts.json")) : name => alert if local.alerts && var.monitoring.metrics }
+
+  project               = var.project
+  display_name          = "${var.name}: ${each.key}"
+  combiner              = "OR"
+  severity              = each.value.severity
+  notification_channels = var.monitoring.notification_channels
+  user_labels           = local.labels
+
+  conditions {
+    display_name = each.key
+
+    condition_prometheus_query_language {
+      query               = replace(each.value.query, "DEPLOYMENT", var.name)
+      duration            = each.value.duration
+      evaluation_interval = "60s"
+      rule_group          = "memlite"
+      alert_rule          = each.key
+      # Metrics of what no server has yet do not exist.
+      disable_metric_validation = true
+    }
+  }
+
+  documentation {
+    mime_type = "text/markdown"
+    content   = each.value.documentation
   }
 
   depends_on = [google_project_service.apis]

@@ -18,6 +18,7 @@ locals {
   # The environment file of each group.
   environments = { for group, settings in merge(var.servers, local.nodes) : group => join("\n", [
     for option, value in merge(
+      var.monitoring.metrics ? { HTTP = local.http } : {},
       { for option, value in settings.options : upper(replace(option, "-", "_")) => value },
       {
         BACKEND      = local.backends[settings.backend]
@@ -43,7 +44,7 @@ locals {
     secrets_unit  = trimspace(file("${path.module}/startup_secrets.service"))
     secrets_timer = trimspace(file("${path.module}/startup_secrets.timer"))
     agent_script  = trimspace(file("${path.module}/startup_agent.sh"))
-    agent_config  = trimspace(local.agent_config)
+    agent_config  = local.agent_config.other
   }
 }
 
@@ -57,6 +58,7 @@ locals {
       environment  = try(local.environments[group], "")
       secrets_list = local.secrets_list
       agent        = local.agent
+      agent_config = local.agent_config[contains(keys(local.environments), group) ? "server" : "other"]
     }, try(local.cluster_startup[group], {})))
   } }
 }

@@ -21,6 +21,7 @@ if [ "$(dpkg-query -W -f '${Status} ${Package}=${Version}' google-cloud-ops-agen
     apt-get "${patient[@]}" update
     apt-get "${patient[@]}" install -y --allow-downgrades "$package" >/dev/null
 fi
+sed -i "s/HOSTNAME/$(uname -n)/" "$wanted"
 if ! cmp -s "$wanted" $config; then
     install -D -m 644 "$wanted" $config
     systemctl restart google-cloud-ops-agent

@@ -588,12 +588,14 @@ variable "monitoring" {
   description = <<-END
     `agent`: the Ops Agent on servers, in `agent_version`, sends logs and statistics to Google. `enabled`: alerts that a VM is
     down, that fewer memlite answer than there should be, and that memlite failed, sent to channels such as
-    `projects/<project>/notificationChannels/<number>`.
+    `projects/<project>/notificationChannels/<number>`. `metrics`: servers and nodes serve memlite's own metrics on
+    loopback (`--http`), the agent sends them, there is a dashboard and, with `enabled`, there are alerts on them.
   END
   type = object({
     agent                 = optional(bool, true)
     agent_version         = optional(string, "2.70.0")
     enabled               = optional(bool, false)
+    metrics               = optional(bool, false)
     notification_channels = optional(list(string), [])
   })
   default  = {}
@@ -602,5 +604,10 @@ variable "monitoring" {
   validation {
     condition     = can(regex("^2\\.[0-9]+\\.[0-9]+$", var.monitoring.agent_version))
     error_message = "agent_version must be a single version of the Ops Agent such as 2.70.0."
+  }
+
+  validation {
+    condition     = var.monitoring.agent || !var.monitoring.metrics
+    error_message = "metrics are sent by the agent; leave out agent = false."
   }
 }

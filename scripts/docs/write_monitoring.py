@@ -1,10 +1,13 @@
-"""Write Prometheus' alerts and Grafana's board from the definitions of the metrics.
+"""Write alerts and boards from the definitions of the metrics.
 
-They are deploy/monitoring/alerts.yaml and grafana.json. ``--check`` says whether they are new. Run
-it after changing a metric: ``.venv/bin/python scripts/docs/write_monitoring.py``.
+They are deploy/monitoring/alerts.yaml for Prometheus and grafana.json for Grafana, and
+terraform/monitoring_alerts.json and monitoring_dashboard.json for Cloud Monitoring. ``--check``
+says whether they are new. Run it after changing a metric:
+``.venv/bin/python scripts/docs/write_monitoring.py``.
 """
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.proxy_metrics import PROXY_ONLY
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+MODULE = Path(__file__).parents[2] / "terraform"
 BY_NAME = {metric.name: metric for metric in (*METRICS, *PROXY_ONLY)}
 
 HEAD = """\
@@ -407,6 +411,17 @@ PANELS = (
 )
 
 
+CLOUD_UNITS = {
+    "short": "1",
+    "ops": "1/s",
+    "percentunit": "10^2.%",
+    "s": "s",
+    "bytes": "By",
+    "Bps": "By/s",
+}
+"""Units of panels, as Cloud Monitoring writes them (UCUM)."""
+
+
 def alerts() -> str:
     """Return Prometheus' rules."""
     rules = [
@@ -483,9 +498,79 @@ def board() -> str:
     return json.dumps(found, indent=2) + "\n"
 
 
+def in_the_cloud(query: str) -> str:
+    """Return a query as Cloud Monitoring needs it, about one deployment of the Terraform module.
+
+    The Ops Agent scrapes loopback, so the module has it set labels: the deployment, and the VM in
+    place of the instance. Terraform replaces DEPLOYMENT.
+    """
+    query = re.sub(r"\binstance\b", "vm", query.replace(",CHOSEN", "").replace("{CHOSEN}", ""))
+    query = query.replace("$__rate_interval", "5m")
+    chosen = 'deployment="DEPLOYMENT"'
+    query = re.sub(r"(memlite_\w+)(?![\w{])", rf"\1{{{chosen}}}", query)
+    return re.sub(r"(memlite_\w+){(?!deployment)", rf"\1{{{chosen},", query)
+
+
+def cloud_alerts() -> str:
+    """Return the alerts for Cloud Monitoring, without that of servers that are down.
+
+    The module has one of its own, which knows how many there should be.
+    """
+    found = {
+        one.name: {
+            "query": in_the_cloud(one.query.replace("{}", BY_NAME[one.metric].name)),
+            "duration": f"{int(one.lasting[:-1]) * {'m': 60, 'h': 3600}[one.lasting[-1]]}s",
+            "severity": one.severity.upper(),
+            "documentation": f"{one.cure} {one.metric}: {BY_NAME[one.metric].meaning}",
+        }
+        for one in ALERTS
+        if one.name != "MemliteDown"
+    }
+    return json.dumps(found, indent=2) + "\n"
+
+
+def cloud_dashboard() -> str:
+    """Return the dashboard for Cloud Monitoring."""
+    tiles = [
+        {
+            "xPos": 24 * (number % 2),
+            "yPos": 16 * (number // 2),
+            "width": 24,
+            "height": 16,
+            "widget": {
+                "title": one.title,
+                "xyChart": {
+                    "dataSets": [
+                        {
+                            "plotType": "LINE",
+                            "targetAxis": "Y1",
+                            "timeSeriesQuery": {
+                                "prometheusQuery": in_the_cloud(
+                                    query.replace("{}", BY_NAME[one.metric].name)
+                                ),
+                                "unitOverride": CLOUD_UNITS[one.unit],
+                            },
+                        }
+                        for query, _ in one.queries
+                    ],
+                    "yAxis": {"scale": "LINEAR"},
+                },
+            },
+        }
+        for number, one in enumerate(PANELS)
+    ]
+    found = {"displayName": "memlite: DEPLOYMENT", "mosaicLayout": {"columns": 48, "tiles": tiles}}
+    return json.dumps(found, indent=2) + "\n"
+
+
 def files() -> dict[Path, str]:
     """Return what the files should contain."""
-    return {FOLDER / "alerts.yaml": alerts(), FOLDER / "grafana.json": board()}
+    return {
+        FOLDER / "alerts.yaml": alerts(),
+        FOLDER / "grafana.json": board(),
+        MODULE / "monitoring_alerts.json": cloud_alerts(),
+        MODULE / "monitoring_dashboard.json": cloud_dashboard(),
+    }
 
 
 def main() -> int:

@@ -104,6 +104,52 @@ run "with_passwords_the_process_is_watched" {
   }
 }
 
+run "metrics" {
+  command = plan
+
+  variables {
+    monitoring = { metrics = true, enabled = true }
+  }
+
+  assert {
+    condition = alltrue([for script in [google_compute_instance.server["pages-1"].metadata.startup-script, google_compute_instance_template.server["bucket"].metadata.startup-script] :
+      strcontains(script, "\nMEMLITE_HTTP=\"127.0.0.1:9150\"\n") && strcontains(script, "targets: [\"127.0.0.1:9150\"]") && strcontains(script, "deployment: memlite\n")
+    ])
+    error_message = "memlite does not serve its metrics, or the agent does not ask for them."
+  }
+
+  assert {
+    condition     = length(google_monitoring_dashboard.memlite) == 1 && !strcontains(google_monitoring_dashboard.memlite[0].dashboard_json, "DEPLOYMENT")
+    error_message = "There is no dashboard, or it is about no deployment."
+  }
+
+  assert {
+    condition = length(google_monitoring_alert_policy.metric) > 5 && alltrue([for policy in values(google_monitoring_alert_policy.metric) :
+      strcontains(one(one(policy.conditions).condition_prometheus_query_language).query, "deployment=\"memlite\"")
+    ])
+    error_message = "There are no alerts on metrics, or they are about other deployments."
+  }
+}
+
+run "no_metrics_by_default" {
+  command = plan
+
+  assert {
+    condition     = !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "MEMLITE_HTTP") && !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "type: prometheus") && length(google_monitoring_dashboard.memlite) == 0
+    error_message = "Metrics are sent, and billed, without having been asked for."
+  }
+}
+
+run "metrics_without_the_agent" {
+  command = plan
+
+  variables {
+    monitoring = { metrics = true, agent = false }
+  }
+
+  expect_failures = [var.monitoring]
+}
+
 run "agent_version_that_is_a_range" {
   command = plan
 

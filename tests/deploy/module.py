@@ -68,9 +68,12 @@ def agent_version() -> str:
 
 
 def agent_config() -> str:
-    """Return the settings of the Ops Agent on servers without passwords."""
+    """Return the settings of the Ops Agent on servers without passwords, with metrics."""
     lines = (MODULE / "startup_agent.yaml.tftpl").read_text().splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("%{")).replace("${port}", "11211")
+    text = "".join(line for line in lines if not line.startswith("%{"))
+    for name, value in (("port", "11211"), ("http_port", "9150"), ("name", "memlite")):
+        text = text.replace(f"${{{name}}}", value)
+    return text
 
 
 def node_script() -> str:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from memlite.config import load
 from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.proxy_metrics import PROXY_ONLY
+from tests.deploy.module import MODULE, agent_config
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "deploy" / "monitoring"
@@ -33,6 +35,27 @@ def queries() -> list[str]:
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
+def cloud_alerts() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads((MODULE / "monitoring_alerts.json").read_text())
+    return found
+
+
+def cloud_tiles() -> list[dict[str, Any]]:
+    dashboard = json.loads((MODULE / "monitoring_dashboard.json").read_text())
+    return list(dashboard["mosaicLayout"]["tiles"])
+
+
+def cloud_queries() -> list[str]:
+    return [
+        *(alert["query"] for alert in cloud_alerts().values()),
+        *(
+            part["timeSeriesQuery"]["prometheusQuery"]
+            for tile in cloud_tiles()
+            for part in tile["widget"]["xyChart"]["dataSets"]
+        ),
+    ]
+
+
 def promtool(*arguments: str | Path) -> None:
     assert PROMTOOL is not None
     done = subprocess.run(
@@ -47,11 +70,16 @@ def test_the_files_are_up_to_date() -> None:
         assert path.read_text() == text, "run scripts/docs/write_monitoring.py"
 
 
-@pytest.mark.parametrize("query", [*(rule["expr"] for rule in rules()), *queries()])
+@pytest.mark.parametrize(
+    "query", [*(rule["expr"] for rule in rules()), *queries(), *cloud_queries()]
+)
 def test_queries_are_about_metrics_and_labels_that_exist(query: str) -> None:
     found = re.findall(r"memlite_\w+", query)
     assert found
     known = {"job", "instance", "le"}
+    if query in cloud_queries():
+        known = {"deployment", "vm", "le"}  # which the Ops Agent sets
+        assert len(re.findall(r'memlite_\w+{deployment="DEPLOYMENT"', query)) == len(found)
     for name in found:
         base = name.removesuffix("_bucket")
         assert base in BY_NAME
@@ -73,6 +101,36 @@ def test_the_boards_panels_do_not_overlap() -> None:
         assert panel["description"]
 
 
+def test_the_cloud_has_the_same_alerts_and_panels() -> None:
+    # The module has another alert for servers that are down.
+    assert cloud_alerts().keys() == {rule["alert"] for rule in rules()} - {"MemliteDown"}
+    for alert in cloud_alerts().values():
+        assert re.fullmatch(r"\d+s", alert["duration"])
+        assert alert["severity"] in ("CRITICAL", "WARNING")
+    tiles = cloud_tiles()
+    panels = json.loads(BOARD.read_text())["panels"]
+    assert [tile["widget"]["title"] for tile in tiles] == [panel["title"] for panel in panels]
+    places = {(tile["xPos"], tile["yPos"]) for tile in tiles}
+    assert len(places) == len(tiles)
+    assert all(tile["xPos"] % tile["width"] == tile["yPos"] % tile["height"] == 0 for tile in tiles)
+    assert all(tile["xPos"] + tile["width"] <= 48 for tile in tiles)
+
+
+def test_the_agent_asks_where_servers_answer() -> None:
+    (scraped,) = yaml.safe_load(agent_config())["metrics"]["receivers"]["memlite_metrics"][
+        "config"
+    ]["scrape_configs"]
+    (target,) = scraped["static_configs"]
+    assert target["targets"] == ["127.0.0.1:9150"]
+    assert target["labels"] == {"deployment": "memlite", "vm": "HOSTNAME"}
+    text = (MODULE / "monitoring.tf").read_text()
+    assert "http_port = 9150\n" in text
+    assert load(["--http", "127.0.0.1:9150"], {}).config.http == "127.0.0.1:9150"
+    # Of a deployment with TLS, the agent is asked without it.
+    assert '"${local.tls ? "notls:" : ""}127.0.0.1:${local.http_port}"' in text
+    assert load(["--http", "notls:127.0.0.1:9150"], {}).config.http == "notls:127.0.0.1:9150"
+
+
 @needs_promtool
 def test_promtool_accepts_the_alerts_and_the_boards_queries(tmp_path: Path) -> None:
     promtool("check", "rules", ALERTS)
@@ -81,7 +139,7 @@ def test_promtool_accepts_the_alerts_and_the_boards_queries(tmp_path: Path) -> N
             "record": f"panel:{number}",
             "expr": query.replace("$__rate_interval", "5m").replace("$instance", ".*"),
         }
-        for number, query in enumerate(queries())
+        for number, query in enumerate((*queries(), *cloud_queries()))
     ]
     file = tmp_path / "board.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": recorded}]}))
