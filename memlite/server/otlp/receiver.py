@@ -1,5 +1,6 @@
 """A receiver of OTLP over HTTP, as the SDK's exporters talk to it."""
 
+import encodings.idna  # noqa: F401 - names of hosts need it, when files may be out of reach (-u)
 import logging
 import threading
 import time

@@ -1,6 +1,5 @@
 """Export of metrics and spans to a receiver of OpenTelemetry's protocol."""
 
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,9 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs memlite-cache[otel]")
 
+from memlite.config import Config, load
+from memlite.core.errors import ConfigError, StartError
+from memlite.server.server import Server
 from memlite.telemetry.metrics.definitions import METRICS
 from tests.support.otlp import OtlpServer, attributes, otlp_server
 from tests.support.servers import RunningServer, running
@@ -98,7 +100,9 @@ def test_a_stop_does_not_wait_for_a_receiver_that_hangs(receiver: OtlpServer) ->
         assert "the last export was given up" in server.log.read_text()
 
 
-@pytest.mark.parametrize("trouble", ["unreachable", "refuses", "endless"])
+@pytest.mark.parametrize(
+    "trouble", ["unreachable", "endless", pytest.param("refuses", marks=pytest.mark.slow)]
+)
 def test_a_receiver_that_fails_harms_no_client(receiver: OtlpServer, trouble: str) -> None:
     url = receiver.url
     if trouble == "unreachable":
@@ -197,6 +201,7 @@ def test_an_fsync_belongs_to_the_change_that_waits_for_it(receiver: OtlpServer) 
     assert attributes(sync)["memlite.store"].startswith("file://")
 
 
+@pytest.mark.slow
 def test_requests_to_a_bucket_belong_to_the_command(receiver: OtlpServer) -> None:
     pytest.importorskip("google.cloud.storage", reason="needs memlite-cache[gcs]")
     from memlite.testing.gcs_emulator import emulator_thread
@@ -217,29 +222,31 @@ def test_requests_to_a_bucket_belong_to_the_command(receiver: OtlpServer) -> Non
     assert all(attributes(span)["memlite.store"] == "gs://bucket/p" for span in asked)
 
 
-def start(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "memlite", "-p", "0", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **variables},
-    )
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--otlp", "localhost:4318"], "such as http://localhost:4318"),
+        (["--otlp", "env", "--trace-sample", "5"], "a share such as 1/100"),
+        (["--otlp", "env", "--trace-sample", "1/0"], "a share such as 1/100"),
+        (["--trace-sample", "1/10"], "--otlp, which is not given"),
+    ],
+)
+def test_settings_that_cannot_be(arguments: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Server(load(arguments, {}).config, [])
 
 
-def test_what_is_wrong_is_said() -> None:
-    for code, arguments, variables, text in (
-        (64, ("--otlp", "localhost:4318"), {}, "such as http://localhost:4318"),
-        (64, ("--trace-sample", "1/10"), {}, "--otlp, which is not given"),
-        (64, ("--otlp", "env", "--trace-sample", "5"), {}, "a share such as 1/100"),
-        (71, ("--otlp", "env"), {"OTEL_METRIC_EXPORT_INTERVAL": "1s"}, "milliseconds"),
-        (71, ("--otlp", "env"), {"OTEL_TRACES_SAMPLER": "xray"}, "traceidratio"),
-    ):
-        found = start(*arguments, **variables)
-        assert found.returncode == code, found.stderr
-        assert text in found.stderr
-        assert "Traceback" not in found.stderr
+def test_an_environment_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1s")
+    with pytest.raises(StartError, match="OTEL_METRIC_EXPORT_INTERVAL: must be milliseconds"):
+        Server(Config(otlp="env"), [])
+
+
+def test_the_packages_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "memlite.server.otlp.assembly", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    with pytest.raises(StartError, match=r"is not installed: pip install 'memlite-cache\[otel\]'"):
+        Server(Config(otlp="env"), [])
 
 
 def test_nothing_is_imported_without_it() -> None:

@@ -520,8 +520,15 @@ def test_commands_on_the_page_are_valid(scripts):
         assert scripts(name).parse(arguments)
     assert {
         "bench_server", "bench_memory", "bench_stalls", "bench_commands", "bench_proxy",
-        "bench_scaling",
+        "bench_scaling", "bench_telemetry",
     } <= named  # fmt: skip
+
+
+def test_what_metrics_and_traces_cost() -> None:
+    text = run("bench_telemetry.py", *NO_MEMCACHED, "--rounds", 1, "--seconds", 0.5)
+    for name in ("off", "http", "otlp", "1/1000", "1/1", "scraped"):
+        assert re.search(rf"^{name} +\d+\.\d\d", text, re.MULTILINE)
+    assert re.search(r"a scrape takes \d+\.\d ms", text)
 
 
 def test_the_page_lists_every_scenario_and_situation(scripts):
