@@ -405,6 +405,10 @@ class Cluster:
         self.remember(line, node)
         return node
 
+    def shares(self) -> list[float]:
+        """Return the share of all hashes that each node of the topology has; none if not known."""
+        return [] if self.topology is None else self._router.shares()
+
     def _found(self, key: bytes) -> Node | ReplicaSet:
         """Return the node that has a key, without the memory of earlier requests."""
         hot = self.hot.of(key)

@@ -3,7 +3,6 @@
 What is counted is what clients get, so that it does not matter how many nodes a request passes.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -28,6 +27,7 @@ __all__ = [
 ]
 
 _GET: Final = b"get"
+_SET: Final = b"set"
 _HIT: Final = b"VAL"
 _MISS: Final = b"END"
 _STORED: Final = b"STO"
@@ -35,6 +35,7 @@ _PLAIN: Final = frozenset((_HIT, _MISS, _STORED))
 """What most replies begin with; `head_of` returns the same."""
 _ITEMS: Final = (b"VALUE ", lines.END)
 _first_three: Final = itemgetter(slice(3))
+_answer: Final = ProxyExecutor.answer  # `super` takes longer
 
 if TYPE_CHECKING:
     _Base = ProxyExecutor
@@ -53,22 +54,30 @@ class _Counted(_Base):
     def __init__(self, counts: Counts, *others: object) -> None:
         super().__init__(*others)  # type: ignore[arg-type]
         self._counts = counts
-        self._lone = b""  # the first bytes of the request that has no object of its own
+        self._gets = counts[_GET]
+        # The first bytes of the request that has no object of its own, unless it is a usual one.
+        self._lone = b""
         self._kind = b""  # of the request that is being forwarded
         self._keys: Sequence[bytes] = ()  # of the same, if it is a retrieval of several
         self._observers: dict[bytes, CommandObserver] = {}
 
-    def take(self, data: bytes) -> int:
-        """Forward requests of the usual kinds; see `ProxyExecutor`."""
-        if not (self._queue or self._alone):
-            self._lone = data[:3]
-        return super().take(data)
+    def _take_others(self, data: bytes) -> int:
+        if self._queue or self._alone:
+            return super()._take_others(data)
+        self._lone = data[:3]
+        taken = super()._take_others(data)
+        if not self._alone:
+            self._lone = b""
+        return taken
 
     def answer(self, reply: bytes) -> None:
         """Take the reply to a request that came alone; see `OrderedReplies`."""
-        head = reply[:3]
-        self._counts[self._lone, head if head in _PLAIN else head_of(reply)] += 1
-        super().answer(reply)
+        if self._lone or not self.reads:
+            self._counts[self._lone or _SET][head_of(reply)] += 1
+            self._lone = b""
+        else:  # known by its line
+            self._gets[reply[:3]] += 1
+        _answer(self, reply)
 
     def _forward(self, node: Target, data: bytes, request: Request) -> None:
         self._kind = b"set" if type(request) is Replaced else self._kind_of(data)
@@ -189,7 +198,7 @@ class _One(_Counting):
         self._kind = kind
 
     def _count(self, reply: bytes) -> None:
-        self._counts[self._kind, head_of(reply) if reply else NO_REPLY] += 1
+        self._counts[self._kind][head_of(reply) if reply else NO_REPLY] += 1
 
 
 class _OnePacket(_One):
@@ -198,7 +207,7 @@ class _OnePacket(_One):
     __slots__ = ()
 
     def _count(self, reply: bytes) -> None:
-        self._counts[self._kind, status_of(reply) if reply else QUIET] += 1
+        self._counts[self._kind][status_of(reply) if reply else QUIET] += 1
 
 
 class _OfKeys(_One):
@@ -232,18 +241,18 @@ class _OfKeys(_One):
     def _count(self, reply: bytes) -> None:
         request, self._request = self._request, None  # which refers to this object
         if not reply.startswith(_ITEMS):
-            self._counts[self._kind, head_of(reply)] += len(self._keys)
+            self._counts[self._kind][head_of(reply)] += len(self._keys)
             return
         if isinstance(request, MultiGet):
             missing = request.missing_keys
         else:
             missing = self._merger.items(self._keys, reply)[0].count(b"")
-        self._counts[self._kind, _HIT] += len(self._keys) - missing
-        self._counts[self._kind, _MISS] += missing
+        self._counts[self._kind][_HIT] += len(self._keys) - missing
+        self._counts[self._kind][_MISS] += missing
 
 
-class _OfBatch(_Counting):
-    """Counts several requests that arrived together.
+class _OfBatch:
+    """Counts several requests that arrived together, and observes them for another observer.
 
     Args:
         counts: where.
@@ -253,7 +262,7 @@ class _OfBatch(_Counting):
         inner: another observer.
     """
 
-    __slots__ = ("_kinds", "_nodes", "_parts")
+    __slots__ = ("_counts", "_inner", "_kinds", "_nodes", "_parts")
 
     def __init__(
         self,
@@ -263,30 +272,48 @@ class _OfBatch(_Counting):
         parts: Mapping[object, BatchPart],
         inner: CommandObserver | None,
     ) -> None:
-        super().__init__(counts, inner)
+        self._counts = counts
         self._kinds = kinds
         self._nodes = nodes
         self._parts = parts
+        self._inner = inner
 
-    def _count(self, reply: bytes) -> None:
+    def ready(self) -> None:
+        """See `CommandObserver`."""
+        if self._inner is not None:
+            self._inner.ready()
+
+    def replied(self, replies: Sequence[Part]) -> None:
+        """Count."""
+        if self._inner is not None:
+            self._inner.replied(replies)
         parts, self._parts = self._parts, {}  # they refer to this object
         if self._kinds:
             self._count_others(parts)
             return
-        counts = self._counts
+        gets = self._counts[_GET]
         for part in parts.values():
             if part.bare:
                 missing = part.replies.count(b"")
-                counts[_GET, _HIT] += len(part.replies) - missing
-                counts[_GET, _MISS] += missing
+                gets[_HIT] += len(part.replies) - missing
+                gets[_MISS] += missing
             else:
-                for head, count in Counter(map(head_of, part.replies)).items():
-                    counts[_GET, head] += count
+                for head in map(_first_three, part.replies):
+                    gets[head] += 1
 
     def _count_others(self, parts: Mapping[object, BatchPart]) -> None:
-        for part in parts.values():
+        heads: dict[object, list[bytes]] = {}
+        for node, part in parts.items():
             part.complete()
-        of_nodes = {node: iter(part.replies) for node, part in parts.items()}
-        heads = [head_of(next(of_nodes[node])) for node in self._nodes]
-        for key, count in Counter(zip(self._kinds, heads, strict=True)).items():
-            self._counts[key] += count
+            heads[node] = list(map(_first_three, part.replies))
+        counts = self._counts
+        if all(map(_PLAIN.issuperset, heads.values())):
+            # Mostly: these tell the command as well.
+            for of_node in heads.values():
+                counts[_GET][_HIT] += of_node.count(_HIT)
+                counts[_GET][_MISS] += of_node.count(_MISS)
+                counts[_SET][_STORED] += of_node.count(_STORED)
+            return
+        in_order = {node: map(head_of, part.replies) for node, part in parts.items()}
+        for kind, node in zip(self._kinds, self._nodes, strict=True):
+            counts[kind][next(in_order[node])] += 1

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Final, Literal
 
 from memlite.cluster.topology import Node as TopologyNode
@@ -195,7 +194,7 @@ class Figures:
 
     def _nodes(self) -> tuple[NodeStats, ...]:
         cluster = self._cluster
-        shares, following = self._shares.of(cluster.topology)
+        shares, following = self._shares.of(cluster)
         moving = cluster.moving is not None
         found = [
             _node(
@@ -203,11 +202,15 @@ class Figures:
                 "node",
                 shares.get((node.name, str(node.address)), 0.0),
                 following.get((node.name, str(node.address)), 0.0) if moving else None,
+                timed=index < MOST_NODES,
             )
-            for node in cluster.nodes
+            for index, node in enumerate(cluster.nodes)
         ]
         gutter = () if cluster.gutter is None else cluster.gutter.nodes
-        others = [_node(node, "gutter", 0.0, None) for node in gutter]
+        others = [
+            _node(node, "gutter", 0.0, None, timed=index < MOST_NODES)
+            for index, node in enumerate(gutter)
+        ]
         return (*_few(found), *_few(others))
 
 
@@ -221,15 +224,17 @@ class _Shares:
         self._of: Topology | None = None
         self._found: tuple[_ByNode, _ByNode] = ({}, {})
 
-    def of(self, topology: Topology | None) -> tuple[_ByNode, _ByNode]:
+    def of(self, cluster: Cluster) -> tuple[_ByNode, _ByNode]:
         """Return the present shares, and those after a move, by the nodes' names and addresses."""
+        topology = cluster.topology
         if topology is not None and topology is not self._of:
             self._of = topology
-            following = topology.nodes if topology.move is None else topology.move.nodes
-            self._found = (
-                _named(topology.nodes, topology.router().shares()),
-                _named(following, topology.next_router().shares()),
-            )
+            present = _named(topology.nodes, cluster.shares())
+            if topology.move is None:
+                self._found = present, present
+            else:
+                after = topology.next_router().shares()
+                self._found = present, _named(topology.move.nodes, after)
         return self._found
 
 
@@ -240,7 +245,12 @@ def _named(nodes: Iterable[TopologyNode], shares: Iterable[float]) -> _ByNode:
 
 
 def _node(
-    node: Node, role: Literal["node", "gutter"], share: float, following: float | None
+    node: Node,
+    role: Literal["node", "gutter"],
+    share: float,
+    following: float | None,
+    *,
+    timed: bool,
 ) -> NodeStats:
     return NodeStats(
         name=node.name,
@@ -259,7 +269,7 @@ def _node(
         pending=node.pending,
         share=share,
         next_share=following,
-        service=Durations.read(node.service),
+        service=Durations.read(node.service) if timed else None,
     )
 
 
@@ -271,8 +281,6 @@ def _few(nodes: Sequence[NodeStats]) -> list[NodeStats]:
 
 
 def _added(one: NodeStats, other: NodeStats) -> NodeStats:
-    times, more = one.service, other.service
-    below = tuple(map(add, times.below, more.below))
     summed = {name: getattr(one, name) + getattr(other, name) for name in _SUMMED}
     following = None if one.next_share is None else one.next_share + (other.next_share or 0.0)
     return NodeStats(
@@ -282,7 +290,7 @@ def _added(one: NodeStats, other: NodeStats) -> NodeStats:
         state="",
         error="",
         next_share=following,
-        service=Durations(times.samples + more.samples, times.total + more.total, below),
+        service=None,
         **summed,
     )
 

@@ -1,7 +1,6 @@
 """Assembly of the proxy: the server's connections in front of the nodes."""
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -185,7 +184,11 @@ class Proxy:
             trace=self._trace,
             slow=slow,
         )
-        counts: Counts | None = None if config.http is None else defaultdict(int)
+        counts: Counts | None = None
+        if config.http is not None:
+            from memlite.proxy.tally import new_counts
+
+            counts = new_counts()
         intake = Intake()
         limits = Limits(item_size=config.max_item_size, commands_per_read=config.max_reqs_per_event)
         self._services = ConnectionServices(

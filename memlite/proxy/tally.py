@@ -6,10 +6,13 @@ from typing import Final
 
 from memlite.protocol.packets import Status
 
-__all__ = ["NO_REPLY", "QUIET", "Counts", "by_result", "head_of", "status_of"]
+__all__ = ["NO_REPLY", "QUIET", "Counts", "by_result", "head_of", "new_counts", "status_of"]
 
-Counts = defaultdict[tuple[bytes, bytes], int]
-"""How often a command, by its first three bytes, had a reply, by what `head_of` returns."""
+Counts = defaultdict[bytes, defaultdict[bytes, int]]
+"""For commands, by their first three bytes: how often they had a reply, by what `head_of` returns.
+
+The first three bytes of a reply to a get will do as well.
+"""
 
 NO_REPLY: Final = b""
 """Stands for a reply that a text command is not to have: with ``noreply``, or with the flag q."""
@@ -48,6 +51,15 @@ _ALWAYS: Final = (
 )
 
 
+def new_counts() -> Counts:
+    """Return counts of nothing."""
+    return defaultdict(_zeros)
+
+
+def _zeros() -> defaultdict[bytes, int]:
+    return defaultdict(int)
+
+
 def head_of(reply: bytes) -> bytes:
     """Return what tells the result of a text command: few values, whatever is in the reply."""
     head = reply[:3]
@@ -61,7 +73,7 @@ def status_of(packet: bytes) -> bytes:
     return packet[6:8]
 
 
-def by_result(counts: Mapping[tuple[bytes, bytes], int]) -> dict[tuple[str, str], int]:
+def by_result(counts: Mapping[bytes, Mapping[bytes, int]]) -> dict[tuple[str, str], int]:
     """Return the counts by class of commands (`COMMAND_CLASSES`) and result.
 
     The results are ``hit`` and ``miss``; of commands that store ``stored``, ``not_stored``,
@@ -69,10 +81,11 @@ def by_result(counts: Mapping[tuple[bytes, bytes], int]) -> dict[tuple[str, str]
     known, as there is no reply; ``error``. All that can be are there, if only with 0.
     """
     found = {(kind, result): 0 for kind, results in _ALWAYS for result in results}
-    for (command, head), count in counts.items():
+    for command, heads in counts.items():
         kind = _CLASSES.get(command, "other")
-        key = kind, _result(command, kind, head)
-        found[key] = found.get(key, 0) + count
+        for head, count in heads.items():
+            key = kind, _result(command, kind, head)
+            found[key] = found.get(key, 0) + count
     return found
 
 
@@ -88,4 +101,5 @@ def _result(command: bytes, kind: str, head: bytes) -> str:
     if len(head) == 2 and head[0] == 0:
         status = int.from_bytes(head)
         return _OF_STATUS.get(status, "error") if status else success
+    head = head.rstrip()
     return success if head in _SUCCESSES else _RESULTS.get(head, "error")

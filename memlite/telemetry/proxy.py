@@ -45,7 +45,8 @@ class NodeStats:
         share: its share of the hashes of keys, from 0 to 1; those of replicas and of the gutter are
             not counted.
         next_share: the same after the move of keys that is going on; None without one.
-        service: the time from a write to the reply to its last request, of one write at a time.
+        service: the time from a write to the reply to its last request, of one write at a time;
+            None for several, as it would take long to add up.
     """
 
     name: str
@@ -64,7 +65,7 @@ class NodeStats:
     pending: int
     share: float
     next_share: float | None
-    service: Durations
+    service: Durations | None
 
 
 @dataclass(frozen=True, slots=True)

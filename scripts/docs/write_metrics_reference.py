@@ -44,7 +44,7 @@ A proxy with `--http` has of the metrics above {common}.
 
 It also has those below. Labels have the names of nodes, which are their addresses unless a topology
 file or `--name` says otherwise. The first {most} nodes have series of their own; further ones are
-added up in those of `{others}`. The label `role` is `node` or `gutter`.
+added up in those of `{others}`, without durations. The label `role` is `node` or `gutter`.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |

@@ -265,7 +265,7 @@ def _node(node: NodeStats) -> dict[str, object]:
         "pending": node.pending,
         "share": round(node.share, 6),
         "next_share": None if node.next_share is None else round(node.next_share, 6),
-        "service": _summary(node.service),
+        "service": None if node.service is None else _summary(node.service),
     }
 
 

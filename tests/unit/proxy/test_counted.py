@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -14,7 +13,7 @@ from memlite.proxy.cluster import Cluster
 from memlite.proxy.counted import CountedTextExecutor
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.recognizer import Recognizer
-from memlite.proxy.tally import Counts, by_result
+from memlite.proxy.tally import by_result, new_counts
 from tests.unit.proxy.clusters import cluster_of
 
 ITEM = b"VALUE %b 0 1\r\nx\r\n"
@@ -39,7 +38,7 @@ class Parts:
 
     def __init__(self, nodes: int = 2) -> None:
         self.cluster: Cluster = cluster_of(nodes, asyncio.get_running_loop())
-        self.counts: Counts = defaultdict(int)
+        self.counts = new_counts()
         self.client = Client()
         recognizer = Recognizer(self.cluster, Limits())
         self.executor = CountedTextExecutor(

@@ -1,10 +1,8 @@
 """Commands by class and result, from the beginnings of replies."""
 
-from collections import defaultdict
-
 import pytest
 
-from memlite.proxy.tally import NO_REPLY, QUIET, Counts, by_result, head_of, status_of
+from memlite.proxy.tally import NO_REPLY, QUIET, by_result, head_of, new_counts, status_of
 from memlite.telemetry.counters import COMMAND_CLASSES
 
 
@@ -44,8 +42,8 @@ from memlite.telemetry.counters import COMMAND_CLASSES
     ],
 )
 def test_text_commands(command: bytes, reply: bytes, found: tuple[str, str]) -> None:
-    counts: Counts = defaultdict(int)
-    counts[command, head_of(reply) if reply else NO_REPLY] = 3
+    counts = new_counts()
+    counts[command][head_of(reply) if reply else NO_REPLY] = 3
     results = by_result(counts)
     assert results[found] == 3
     assert sum(results.values()) == 3
@@ -69,8 +67,8 @@ def test_text_commands(command: bytes, reply: bytes, found: tuple[str, str]) -> 
 )
 def test_binary_commands(command: bytes, status: int | None, found: tuple[str, str]) -> None:
     packet = b"\x81" + bytes(5) + (status or 0).to_bytes(2) + bytes(16)
-    counts: Counts = defaultdict(int)
-    counts[command, QUIET if status is None else status_of(packet)] = 2
+    counts = new_counts()
+    counts[command][QUIET if status is None else status_of(packet)] = 2
     results = by_result(counts)
     assert results[found] == 2
     assert sum(results.values()) == 2
@@ -80,6 +78,16 @@ def test_whatever_is_in_replies_few_heads_are_counted() -> None:
     assert {head_of(b"%d\r\n" % number) for number in range(5000)} == {b"0"}
     flags = [head_of(b"HD f%d\r\n" % number) for number in range(100)]
     assert set(flags) == {b"HD"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "result"),
+    [(b"VA 1\r\nx\r\n", "hit"), (b"HD\r\n", "hit"), (b"EN\r\n", "miss"), (b"END\r\n", "miss")],
+)
+def test_the_first_three_bytes_of_a_get_will_do(reply: bytes, result: str) -> None:
+    counts = new_counts()
+    counts[b"get"][reply[:3]] += 1
+    assert by_result(counts)["get", result] == 1
 
 
 def test_what_can_be_is_there_before_it_happens() -> None:

@@ -36,7 +36,7 @@ function showNodes(now, before) {
     const rate = seconds > 0 && old !== undefined ? Math.max(0, node.requests - old) / seconds : null;
     const whole = node.count > 1 ? `${node.up} of ${node.count} up` : node.error ? `${node.state}: ${node.error}` : node.state;
     const share = node.role === "gutter" ? "gutter" : `${percent(node.share)}${node.next_share === null ? "" : ` → ${percent(node.next_share)}`}`;
-    return [`${index + 1}. ${node.name}`, whole, share, short(rate), short(node.failures), short(node.pending), node.service.count ? duration(node.service.mean_seconds) : "–"];
+    return [`${index + 1}. ${node.name}`, whole, share, short(rate), short(node.failures), short(node.pending), node.service?.count ? duration(node.service.mean_seconds) : "–"];
   });
   fill("nodes", rows);
   now.proxy.nodes.forEach((node, index) => find("nodes").tBodies[0].rows[index].cells[1].classList.toggle("down", node.up < node.count));
