@@ -303,7 +303,7 @@ class _Run:
                     timeout=plan.timeout,
                     login=target.login,
                     tls=target.tls,
-                    lite=target.lite,
+                    dialect=target.dialect,
                     topology=target.topology,
                     asks=target.asks,
                     others=tuple(others),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from memlite.client.login import TextLogin
 from memlite.client.tls import TlsSettings
 from memlite.cluster.topology import Topology
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.workload import Workload
 
 __all__ = ["Failed", "MeasurementEnded", "MeasurementStarted", "ProgressUpdate", "Ready", "Task"]
@@ -29,7 +30,7 @@ class Task:
         preload: store the keys, and measure nothing.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
-        lite: whether to speak the lite dialect.
+        dialect: what clients speak.
         topology: the nodes, for clients that know them; None for clients of one server.
         asks: whether clients ask the server at `address` for the nodes when they connect.
         others: further addresses; the connections are spread over all of them.
@@ -48,7 +49,7 @@ class Task:
     preload: bool = False
     login: TextLogin | None = None
     tls: TlsSettings | None = None
-    lite: bool = False
+    dialect: Dialect = Dialect.MEMCACHED
     topology: Topology | None = None
     asks: bool = False
     others: tuple[tuple[str, int] | str, ...] = ()

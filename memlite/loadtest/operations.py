@@ -12,9 +12,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.keys import key_chooser
 from memlite.loadtest.lite import lite_set
 from memlite.loadtest.requests import command_request, storage_request
+from memlite.loadtest.resp import resp_get, resp_set
 from memlite.loadtest.values import ValueSource
 from memlite.loadtest.workload import OPERATIONS, Workload
 
@@ -100,7 +102,8 @@ class Operations(Iterator[Operation]):
         clients: the number of clients.
         verify: whether values are generated so that `check` can check them.
         inserted: number of keys this client inserted in an earlier run; it does not repeat them.
-        lite: whether requests use the lite dialect; the workload must contain only get and set.
+        dialect: that of the requests; but for memcached's own, the workload must contain only get
+            and set of one key.
 
     Raises:
         ConfigError: the file of sizes cannot be read or is malformed.
@@ -115,10 +118,10 @@ class Operations(Iterator[Operation]):
         clients: int,
         verify: bool = False,
         inserted: int = 0,
-        lite: bool = False,
+        dialect: Dialect = Dialect.MEMCACHED,
     ) -> None:
         self._workload = workload
-        self._lite = lite
+        self._dialect = dialect
         self._seed = seed
         self._client = client
         self._clients = clients
@@ -203,8 +206,10 @@ class Operations(Iterator[Operation]):
                     values[_GROWING_MARK] = self._content(number, size)
                 for mark, value in values.items():
                     key = self._key(number, mark)
-                    if self._lite:
+                    if self._dialect is Dialect.LITE:
                         request = lite_set(key, value)
+                    elif self._dialect is Dialect.RESP:
+                        request = resp_set(key, value)
                     else:
                         request = storage_request(b"set", key, value, exptime=exptime)
                     yield Operation(request, "set", 0, 1, None)
@@ -289,6 +294,8 @@ class Operations(Iterator[Operation]):
     # Building: each method returns the builder of one kind of operation.
 
     def _builder(self, kind: str) -> _Build:
+        if self._dialect is Dialect.RESP:
+            return self._in_resp(kind)
         if kind in ("get", "gets"):
             return self._retrieval(kind) if self._multiget == 1 else self._multiget_retrieval(kind)
         if kind in ("set", "add", "replace"):
@@ -310,6 +317,16 @@ class Operations(Iterator[Operation]):
         if kind == "touch":
             return self._command(kind, b" %d" % self._workload.ttl, b"")
         return self._command(kind, b"", b"")
+
+    def _in_resp(self, kind: str) -> _Build:
+        def read(number: int, size: int) -> Operation:
+            return _new(Operation, (resp_get(self._key(number)), kind, 1, 1, None))
+
+        def store(number: int, size: int) -> Operation:
+            request = resp_set(self._key(number), self._content(number, size))
+            return _new(Operation, (request, kind, 0, 1, None))
+
+        return read if kind == "get" else store
 
     def _retrieval(self, kind: str) -> _Build:
         line = b"%b%b\r\n" % (kind.encode(), self._key_format())
@@ -342,7 +359,7 @@ class Operations(Iterator[Operation]):
     def _storage(self, command: str, kind: str, mark: bytes) -> _Build:
         end, replies = self._line_end()
         key = self._key_format(mark)
-        if self._lite:
+        if self._dialect is Dialect.LITE:
             line = b"set%b %%d\r\n" % key
         else:
             line = b"%b%b 0 %d %%d%b\r\n" % (command.encode(), key, self._workload.ttl, end)

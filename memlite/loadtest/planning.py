@@ -13,6 +13,8 @@ from memlite.client.tls import TlsSettings
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.clusters import clusters
 from memlite.loadtest.defaults import PROXIED
+from memlite.loadtest.dialects import Dialect
+from memlite.loadtest.direct import DirectTarget
 from memlite.loadtest.experiment import Plan
 from memlite.loadtest.knee import KneeSearch
 from memlite.loadtest.levels import Level
@@ -21,6 +23,7 @@ from memlite.loadtest.options import PASSWORD_VARIABLE
 from memlite.loadtest.places import HERE, Place
 from memlite.loadtest.pool import default_workers
 from memlite.loadtest.remote.machine import Access, RemoteMachine
+from memlite.loadtest.resp import DIRECT, refuse_what_direct_lacks
 from memlite.loadtest.targets import (
     LaunchSettings,
     Target,
@@ -71,12 +74,15 @@ def plan_of(
         refuse_what_it_cannot(workload, options.rate)
         if options.command == "compare" and options.cluster:
             _refuse_cluster_of_pymemcache(options)
-    if options.dialect == "lite":
+    if options.dialect == Dialect.LITE:
         refuse_what_lite_lacks(options, workload)
+    targets = _targets(options, folder, machines)
+    if any(target.dialect is Dialect.RESP for target in targets):
+        refuse_what_direct_lacks(options, workload)
     return Plan(
         title=options.title or _title(options, workload),
         workload=workload,
-        targets=_targets(options, folder, machines),
+        targets=targets,
         levels=_levels(options, workload),
         workers=options.workers or default_workers(),
         seed=options.seed,
@@ -238,9 +244,9 @@ def _targets(
     login = read_login(prefix, options.user, options.password_file, PASSWORD_VARIABLE, os.environ)
     files = (options.tls_ca_cert, options.tls_cert, options.tls_key)
     tls = read_tls(prefix, options.tls, TlsSettings(*files, verify=not options.tls_skip_verify))
-    lite = options.dialect == "lite"
+    dialect = Dialect(options.dialect)
     if options.command == "run":
-        return [parse_address(options.address, tls=tls, login=login, lite=lite)]
+        return [parse_address(options.address, tls=tls, login=login, dialect=dialect)]
     places = _places(options, machines)
     settings = LaunchSettings(
         options.data_dir or folder,
@@ -263,11 +269,20 @@ def _targets(
             places,
         )
     else:
-        targets = [parse_backend(text, settings) for text in options.backends]
-    targets += [parse_address(text, tls=tls, login=login, lite=lite) for text in options.target]
+        targets = [_backend(text, settings) for text in options.backends]
+    targets += [
+        parse_address(text, tls=tls, login=login, dialect=dialect) for text in options.target
+    ]
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
         raise ConfigError("bench: two targets have the same name; rename one: HOST:PORT=name")
     if not targets:
         raise ConfigError("bench: nothing to compare: --backends and --target name no server")
     return targets
+
+
+def _backend(text: str, settings: LaunchSettings) -> Target:
+    backend, _, name = text.partition("=")
+    if backend == DIRECT:
+        return DirectTarget(name or backend, settings.folder)
+    return parse_backend(text, settings)

@@ -4,12 +4,14 @@
 
     machine = price per hour / operations per hour × 1,000,000
     disk    = price per GiB and month × GiB / 730 hours / operations per hour × 1,000,000
+    store   = price per hour of the store's machine / operations per hour × 1,000,000
     reads   = share of reads × price of a class B operation × 1,000,000
     writes  = share of writes × price of a class A operation × 1,000,000
 
 A cluster has a machine for each node and one for its proxy.
-``memory``, ``valkey`` and other servers incur the cost of the machine, ``file`` that of the machine
-and the disk, and ``gcs`` that of the machine, reads and writes.
+``memory`` and other servers incur the cost of the machine, ``file`` that of the machine and the
+disk, ``valkey`` that of the machine and the store, ``redis-direct`` that of the store alone, and
+``gcs`` that of the machine, reads and writes.
 """
 
 import math
@@ -23,12 +25,14 @@ from typing import Any
 from memlite.core.errors import ConfigError
 from memlite.loadtest import selection, units
 from memlite.loadtest.defaults import WITH_PROXY
+from memlite.loadtest.resp import DIRECT
 from memlite.loadtest.results import Point, Results, TargetInfo
 
 __all__ = ["Cost", "Prices", "assumptions", "costs", "load"]
 
 _MILLION = 1_000_000
 _HOURS_PER_MONTH = 730
+_WITH_STORE = {"valkey", DIRECT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Prices:
         bucket: the bucket's storage class.
         class_a: price of 1,000 class A (write) operations.
         class_b: price of 1,000 class B (read) operations.
+        store: the machine type of a Valkey or Redis; empty for the same machine.
+        store_hour: price of that machine per hour; None for that of the machine.
     """
 
     name: str
@@ -60,6 +66,8 @@ class Prices:
     bucket: str
     class_a: float
     class_b: float
+    store: str = ""
+    store_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +79,11 @@ class Cost:
         clients: number of clients at the load the estimate is based on.
         rate: for an open loop, operations per second at that load; 0 for a closed loop.
         throughput: throughput at that load, in operations per second.
-        machine: cost of the machine.
+        machine: cost of the machine; 0 without a memlite.
         disk: cost of the disk; 0 if there is none.
         reads: cost of class B operations; 0 without a bucket.
         writes: cost of class A operations; 0 without a bucket.
+        store: cost of the machine of a Valkey or Redis; 0 without one.
     """
 
     target: str
@@ -85,11 +94,12 @@ class Cost:
     disk: float = 0.0
     reads: float = 0.0
     writes: float = 0.0
+    store: float = 0.0
 
     @property
     def total(self) -> float:
         """The total cost."""
-        return self.machine + self.disk + self.reads + self.writes
+        return self.machine + self.disk + self.store + self.reads + self.writes
 
 
 def load(path: Path | None = None) -> Prices:
@@ -110,6 +120,7 @@ def load(path: Path | None = None) -> Prices:
     except ValueError as error:  # not TOML, or not even UTF-8
         raise ConfigError(f"{where} is not a TOML file: {error}") from None
     reader = _TableReader(where, table)
+    has_store = "store" in table  # older tables have none
     return Prices(
         name=reader.text("name"),
         date=reader.text("date"),
@@ -122,6 +133,8 @@ def load(path: Path | None = None) -> Prices:
         bucket=reader.text("bucket.name"),
         class_a=reader.price("bucket.class-a"),
         class_b=reader.price("bucket.class-b"),
+        store=reader.text("store.name") if has_store else "",
+        store_hour=reader.price("store.hour") if has_store else None,
     )
 
 
@@ -179,10 +192,12 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
             f"The file backend has a {prices.disk} of {units.grouped(prices.disk_gib)} GiB at "
             f"{money(prices.disk_gib_month)} per GiB and month of {_HOURS_PER_MONTH} hours."
         )
-    if "valkey" in used:
+    if used & _WITH_STORE:
         sentences.append(
-            "Valkey's own machines, which all servers share, are not included; where it ran on the "
-            "server's machine, a server alone is faster."
+            f"Valkey or Redis has a machine of its own ({prices.store or prices.machine}, "
+            f"{money(_store_hour(prices))} an hour), which serves this load alone and has no "
+            "replica. Here it shared the server's machine, which makes memlite in front of it "
+            "slower; and a store has room for several memlite servers."
         )
     if "gcs" in used:
         sentences.append(
@@ -213,11 +228,16 @@ def _cost(point: Point, target: TargetInfo | None, prices: Prices) -> Cost | Non
         clients=point.clients,
         rate=point.rate,
         throughput=throughput,
-        machine=hours * prices.machine_hour * machines,
+        machine=0.0 if kind == DIRECT else hours * prices.machine_hour * machines,
         disk=hours * month / _HOURS_PER_MONTH if kind == "file" else 0.0,
         reads=reads * prices.class_b * _MILLION / 1000 if in_bucket else 0.0,
         writes=writes * prices.class_a * _MILLION / 1000 if in_bucket else 0.0,
+        store=hours * _store_hour(prices) if kind in _WITH_STORE else 0.0,
     )
+
+
+def _store_hour(prices: Prices) -> float:
+    return prices.machine_hour if prices.store_hour is None else prices.store_hour
 
 
 def _shares(point: Point) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from itertools import islice
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.clients.pacing import arrivals
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.plain import PlainOperations, is_plain
 from memlite.loadtest.trace import Trace
@@ -31,7 +32,7 @@ class Supply:
         workers: the number of workers.
         seed: the seed of all randomness.
         verify: whether values are generated so that they can be checked.
-        lite: whether requests use the lite dialect.
+        dialect: that of the requests.
 
     Attributes:
         check: returns whether a value was stored under a key; None to skip the check.
@@ -51,7 +52,7 @@ class Supply:
         workers: int,
         seed: int,
         verify: bool,
-        lite: bool = False,
+        dialect: Dialect = Dialect.MEMCACHED,
     ) -> None:
         load = workload.load
         self.keep_values = (
@@ -70,7 +71,12 @@ class Supply:
             if load.operations:
                 self._count = load.operations // workers + (worker < load.operations % workers)
             source = stream = Operations(
-                workload, seed=seed, client=worker, clients=workers, verify=verify, lite=lite
+                workload,
+                seed=seed,
+                client=worker,
+                clients=workers,
+                verify=verify,
+                dialect=dialect,
             )
             self._next_operations = stream.take
             if load.rate:

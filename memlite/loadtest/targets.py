@@ -21,6 +21,7 @@ from memlite.cluster.topology import Topology
 from memlite.config.parsers import MEGABYTE
 from memlite.core.errors import ConfigError, StartError
 from memlite.loadtest.defaults import READ_LATENCY, WRITE_LATENCY
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.launching import FILE, MEMCACHED, Launch, last_line
 from memlite.loadtest.limits import (
     ClientRefusedError,
@@ -28,6 +29,7 @@ from memlite.loadtest.limits import (
     too_many_clients,
 )
 from memlite.loadtest.places import HERE, Place, Started, started
+from memlite.loadtest.resp import DIRECT
 from memlite.loadtest.results import TargetInfo
 from memlite.loadtest.server_options import Given, memcached_flags, server_flags
 from memlite.loadtest.tls import tls_context
@@ -46,8 +48,9 @@ __all__ = [
     "parse_backend",
 ]
 
-BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED)
-"""Backends that can be selected by name alone, without a URL, and memcached in place of memlite."""
+BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED, DIRECT)
+"""Backends that can be selected by name alone, without a URL, memcached in place of memlite, and a
+store without memlite."""
 
 _STOP_SECONDS = 30.0
 # What an item takes besides its value, so that values of a megabyte can be measured.
@@ -76,12 +79,12 @@ class Target:
         asks: whether clients ask the server at `address` for the nodes.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
-        lite: whether to speak the lite dialect.
+        dialect: what it speaks.
     """
 
     login: TextLogin | None = None
     tls: TlsSettings | None = None
-    lite: bool = False
+    dialect: Dialect = Dialect.MEMCACHED
     topology: Topology | None = None
     asks: bool = False
 
@@ -141,7 +144,7 @@ class Target:
                 f"bench: {self.name} requires a password: use --user and --password-file"
             )
         known = reply.startswith(b"VERSION ")
-        if self.lite:
+        if self.dialect is Dialect.LITE:
             if known:
                 raise StartError(f"bench: {self.name} does not speak the lite dialect")
             return "memcached-lite"  # the lite dialect has no version command
@@ -165,7 +168,7 @@ class Target:
                 self.login.check(lines.readline(1000))
             connection.sendall(b"version\r\n")
             line = lines.readline(1000)
-            if line.startswith(b"VERSION ") and not self.lite:
+            if line.startswith(b"VERSION ") and self.dialect is not Dialect.LITE:
                 self.connection_limit = _connection_limit(connection, lines)
         if not line:
             raise ConnectionResetError
@@ -211,7 +214,7 @@ class RunningServer(Target):
         address: host and port, or the path of a UNIX socket.
         login: see `Target`.
         tls: see `Target`.
-        lite: see `Target`.
+        dialect: see `Target`.
     """
 
     def __init__(
@@ -221,12 +224,12 @@ class RunningServer(Target):
         *,
         login: TextLogin | None = None,
         tls: TlsSettings | None = None,
-        lite: bool = False,
+        dialect: Dialect = Dialect.MEMCACHED,
     ) -> None:
         super().__init__(name, "server")
         self.login = login
-        self.lite = lite
-        if lite:
+        self.dialect = dialect
+        if dialect is Dialect.LITE:
             self.details["dialect"] = "lite"
         self.address = address
         self.tls = tls
@@ -424,7 +427,11 @@ def _connection_limit(connection: socket.socket, lines: BinaryIO) -> int | None:
 
 
 def parse_address(
-    text: str, *, tls: TlsSettings | None = None, login: TextLogin | None = None, lite: bool = False
+    text: str,
+    *,
+    tls: TlsSettings | None = None,
+    login: TextLogin | None = None,
+    dialect: Dialect = Dialect.MEMCACHED,
 ) -> RunningServer:
     """Parse ``HOST:PORT`` or the path of a UNIX socket, optionally followed by ``=NAME``.
 
@@ -432,7 +439,7 @@ def parse_address(
         text: the text to parse.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
-        lite: whether to speak the lite dialect.
+        dialect: what it speaks.
 
     Raises:
         ConfigError: the text is malformed, or TLS was requested for a UNIX socket.
@@ -441,7 +448,7 @@ def parse_address(
     if address.startswith("/"):
         if tls:
             raise ConfigError(f"bench: --tls is for HOST:PORT, not for a UNIX socket: {address}")
-        return RunningServer(name or address, address, login=login, lite=lite)
+        return RunningServer(name or address, address, login=login, dialect=dialect)
     try:
         where = addresses.parse_address(address, default_port=None)
         if where.path:
@@ -450,7 +457,9 @@ def parse_address(
         raise ConfigError(
             f"bench: --target must be HOST:PORT or HOST:PORT=name, not {text!r}"
         ) from None
-    return RunningServer(name or address, (where.host, where.port), login=login, tls=tls, lite=lite)
+    return RunningServer(
+        name or address, (where.host, where.port), login=login, tls=tls, dialect=dialect
+    )
 
 
 def parse_backend(text: str, settings: LaunchSettings) -> LaunchedServer:

@@ -43,7 +43,7 @@ def program() -> str:
         if path := shutil.which(name):
             return path
     raise ConfigError(
-        "bench: --backends valkey: there is neither valkey-server nor redis-server on the PATH "
+        "bench: --backends: there is neither valkey-server nor redis-server on the PATH "
         "(apt install redis-server)"
     )
 

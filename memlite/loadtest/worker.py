@@ -137,7 +137,7 @@ class _Measurement:
             client=client,
             clients=clients,
             verify=task.verify,
-            lite=task.lite,
+            dialect=task.dialect,
         )
 
     async def _preload(self) -> Recording:
@@ -154,7 +154,7 @@ class _Measurement:
             timeout=task.timeout,
             login=task.login,
             tls=self._tls,
-            lite=task.lite,
+            dialect=task.dialect,
         )
         clients = self._clients(settings, take)
         await clients.connect()
@@ -189,7 +189,7 @@ class _Measurement:
             recorder=self._recorder,
             login=task.login,
             tls=self._tls,
-            lite=task.lite,
+            dialect=task.dialect,
         )
         return self._end(cpu)
 
@@ -214,7 +214,7 @@ class _Measurement:
             workers=task.workers,
             seed=task.seed,
             verify=task.verify,
-            lite=task.lite,
+            dialect=task.dialect,
         )
         settings = Settings(
             task.address,
@@ -226,7 +226,7 @@ class _Measurement:
             supply.keep_values,
             login=task.login,
             tls=self._tls,
-            lite=task.lite,
+            dialect=task.dialect,
             others=task.others,
         )
         clients = self._clients(settings, supply.take, supply.plain)

@@ -3,12 +3,18 @@
 from dataclasses import dataclass
 
 from memlite.client.login import TextLogin
+from memlite.loadtest.dialects import Dialect
+from memlite.loadtest.resp import PING
 from memlite.protocol import replies
 
 __all__ = ["Admission", "RefusedError"]
 
 # Nobody stores this key: it only has to bring a reply.
-_FIRST_GET = b"get memlite-bench-admission\r\n"
+_FIRST = {
+    Dialect.MEMCACHED: b"version\r\n",
+    Dialect.LITE: b"get memlite-bench-admission\r\n",
+    Dialect.RESP: PING,
+}
 _LONGEST = 2000
 
 
@@ -25,17 +31,17 @@ class Admission:
 
     Attributes:
         login: comes first; None for none.
-        lite: whether to speak the lite dialect, which has no ``version``.
+        dialect: what the server speaks; only memcached's own has ``version``.
     """
 
     login: TextLogin | None = None
-    lite: bool = False
+    dialect: Dialect = Dialect.MEMCACHED
 
     @property
     def request(self) -> bytes:
         """The bytes to send."""
         login = self.login.request if self.login is not None else b""
-        return login + (_FIRST_GET if self.lite else b"version\r\n")
+        return login + _FIRST[self.dialect]
 
     def complete(self, received: bytes) -> bool:
         """Return whether `received` contains a line for each request, or a refusal."""

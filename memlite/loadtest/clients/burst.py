@@ -11,8 +11,11 @@ from memlite.client.connection import Connection
 from memlite.client.errors import ConnectionLostError
 from memlite.client.login import TextLogin
 from memlite.client.replies import Reply, ReplyError, Shape
+from memlite.client.scanner import Outcome
 from memlite.client.transport import open_transport
 from memlite.loadtest.clients.admission import RefusedError
+from memlite.loadtest.clients.resp_burst import run_resp_client
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.limits import what_failed
 from memlite.loadtest.recorder import Recorder
 from memlite.protocol import replies
@@ -31,7 +34,7 @@ async def burst(
     recorder: Recorder,
     login: TextLogin | None = None,
     tls: ssl.SSLContext | None = None,
-    lite: bool = False,
+    dialect: Dialect = Dialect.MEMCACHED,
 ) -> None:
     """Run a client for each element of `requests`, and return when all have disconnected.
 
@@ -42,7 +45,7 @@ async def burst(
         recorder: takes the measurements: ``connect``, ``set`` and ``get``.
         login: comes first, as a part of ``connect``; None for none.
         tls: encrypts connections; None for plain text.
-        lite: whether to speak the lite dialect.
+        dialect: what the server speaks.
 
     Raises:
         RefusedError: the server does not serve all of them.
@@ -50,10 +53,14 @@ async def burst(
     refused: list[RefusedError] = []
 
     async def one(store: "Operation", read: "Operation") -> None:
-        client = _Client(recorder, lite)
+        client = _Client(recorder, dialect)
         try:
             async with asyncio.timeout(patience):
-                await client.run(address_of(store.request), tls, login, store.request, read.request)
+                where = address_of(store.request)
+                if dialect is Dialect.RESP:
+                    await client.run_directly(where, store.request, read.request)
+                else:
+                    await client.run(where, tls, login, store.request, read.request)
         except ConnectionLostError as error:
             unreadable = isinstance(error.cause, ReplyError)
             client.failed(str(error.cause) if unreadable else "connection reset")
@@ -68,9 +75,9 @@ async def burst(
 
 
 class _Client:
-    def __init__(self, recorder: Recorder, lite: bool) -> None:
+    def __init__(self, recorder: Recorder, dialect: Dialect) -> None:
         self._recorder = recorder
-        self._items = Shape.ITEM if lite else Shape.ITEMS
+        self._items = Shape.ITEM if dialect is Dialect.LITE else Shape.ITEMS
 
     async def run(
         self,
@@ -107,6 +114,30 @@ class _Client:
             counts.received += connection.received
             connection.abort()
 
+    async def run_directly(self, address: Address, store: bytes, read: bytes) -> None:
+        """Run a client of a store that has no memlite in front of it."""
+        counts = self._recorder.counts
+
+        def note(kind: str, began: int) -> None:
+            self._note(kind, began, perf_counter_ns())
+            counts.operations += kind != "connect"
+
+        try:
+            (stored, found), received = await run_resp_client(address, (store, read), note)
+        except ReplyError as error:
+            self.failed(str(error))
+            return
+        counts.sent += len(store) + len(read)
+        counts.received += received
+        if stored != b"STORED":
+            self.failed(_shown(stored))
+        if found == 1:
+            counts.hits += 1
+        elif found == 0:
+            counts.misses += 1
+        else:
+            self.failed(_shown(found))
+
     async def _ask(self, connection: Connection, kind: str, request: bytes, shape: Shape) -> Reply:
         began = perf_counter_ns()
         reply = await connection.send(request, shape)
@@ -126,3 +157,7 @@ class _Client:
         errors = self._recorder.counts.errors
         errors[kind] = errors.get(kind, 0) + 1
         self._recorder.last = perf_counter_ns()
+
+
+def _shown(outcome: Outcome) -> str:
+    return outcome.decode("latin-1")[:100] if isinstance(outcome, bytes) else "an unexpected value"

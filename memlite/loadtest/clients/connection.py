@@ -6,10 +6,11 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from memlite.client.replies import END, FENCE, Item, ReplyError, ReplyReader, Shape
-from memlite.client.scanner import ReplyScanner
 from memlite.loadtest.clients.measured import MeasuredConnection, Owner
+from memlite.loadtest.clients.scanners import scanner_of
 from memlite.loadtest.clients.settings import Check
 from memlite.loadtest.clients.thinking import Thinking
+from memlite.loadtest.dialects import Dialect
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
@@ -112,9 +113,10 @@ class TextConnection(MeasuredConnection):
         self._check = owner.settings.check
         self._pipeline = owner.settings.pipeline
         self._think_time = owner.settings.think_time
-        self._read = _item_reader(lite=owner.settings.lite)
+        dialect = owner.settings.dialect
+        self._read = _item_reader(lite=dialect is Dialect.LITE)
         if not owner.settings.keep:
-            self._read = ReplyScanner().feed
+            self._read = scanner_of(dialect).feed
 
     @property
     def busy(self) -> bool:

@@ -3,8 +3,9 @@
 from time import perf_counter_ns
 
 from memlite.client.replies import ReplyError
-from memlite.client.scanner import Outcome, ReplyScanner, fixed_size_matcher
+from memlite.client.scanner import Outcome
 from memlite.loadtest.clients.measured import MeasuredConnection, Owner
+from memlite.loadtest.clients.scanners import matcher_of, scanner_of
 from memlite.loadtest.plain import PlainOperations
 
 __all__ = ["PlainConnection"]
@@ -24,8 +25,8 @@ class PlainConnection(MeasuredConnection):
         super().__init__(owner)
         self._take = operations.take
         self._pipeline = owner.settings.pipeline
-        self._match = fixed_size_matcher(operations.size, lite=owner.settings.lite)
-        self._scanner = ReplyScanner()
+        self._match = matcher_of(owner.settings.dialect, operations.size)
+        self._scanner = scanner_of(owner.settings.dialect)
         # A letter for the expected reply of each outstanding request, and when they were sent, in
         # nanoseconds.
         self._expected = b""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from memlite.client.login import TextLogin
+from memlite.loadtest.dialects import Dialect
 
 __all__ = ["Check", "Settings"]
 
@@ -25,7 +26,7 @@ class Settings(NamedTuple):
         keep: whether the values of replies are needed, for that or for a second step.
         login: comes first on each connection; None for none.
         tls: encrypts connections; None for plain text.
-        lite: whether to speak the lite dialect.
+        dialect: what they speak.
         others: further addresses of the same cluster: the connections are spread over all of them.
     """
 
@@ -38,5 +39,5 @@ class Settings(NamedTuple):
     keep: bool = False
     login: TextLogin | None = None
     tls: ssl.SSLContext | None = None
-    lite: bool = False
+    dialect: Dialect = Dialect.MEMCACHED
     others: tuple[tuple[str, int] | str, ...] = ()

@@ -61,7 +61,7 @@ class TextClients:
         self.open_loop = False
         self.stopped = False
         self._loop = asyncio.get_running_loop()
-        self._admission = Admission(settings.login, settings.lite)
+        self._admission = Admission(settings.login, settings.dialect)
         self._addresses = itertools.cycle((settings.address, *settings.others))
         self._connections: list[MeasuredClient] = []
         self._reconnecting: set[asyncio.Task[None]] = set()

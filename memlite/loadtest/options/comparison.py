@@ -16,8 +16,9 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
         "--backends",
         type=values.listed,
         metavar="LIST",
-        help="memory, file, gcs (an emulated bucket), valkey and memcached (those on the PATH) or "
-        "URLs such as gs://bucket/prefix, each optionally followed by =NAME "
+        help="memory, file, gcs (an emulated bucket), valkey and memcached (those on the PATH), "
+        "redis-direct (the former without memlite), or URLs such as gs://bucket/prefix, each "
+        "optionally followed by =NAME "
         f"(default: {','.join(BACKENDS)}; memory with --cluster)",
     )
     add(

@@ -226,6 +226,7 @@ def _cost(cost: Cost, prices: Prices) -> dict[str, str]:
         for name, amount in (
             ("machine", cost.machine),
             ("disk", cost.disk),
+            ("store", cost.store),
             ("reads", cost.reads),
             ("writes", cost.writes),
             ("total", cost.total),

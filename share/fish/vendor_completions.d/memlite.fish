@@ -120,7 +120,7 @@ complete -c memlite -n '__memlite_at "bench"; and __memlite_count 2' -a workload
 complete -c memlite -n '__memlite_at "bench"' -s h -l help -d 'show this help message and exit'
 
 complete -c memlite -n '__memlite_at "bench compare"' -s h -l help -d 'show this help message and exit'
-complete -c memlite -n '__memlite_at "bench compare"' -l backends -x -d 'memory, file, gcs (an emulated bucket), valkey and memcached (those on the PATH) or URLs such as gs://bucket/prefix, each optionally followed by =NAME (default: memory,file,gcs; memory with --cluster)'
+complete -c memlite -n '__memlite_at "bench compare"' -l backends -x -d 'memory, file, gcs (an emulated bucket), valkey and memcached (those on the PATH), redis-direct (the former without memlite), or URLs such as gs://bucket/prefix, each optionally followed by =NAME (default: memory,file,gcs; memory with --cluster)'
 complete -c memlite -n '__memlite_at "bench compare"' -l target -x -d 'a running server to compare with; may be repeated'
 complete -c memlite -n '__memlite_at "bench compare"' -l data-dir -r -F -d 'directory of the file backend\'s file, on the disk to be measured (default: --out)'
 complete -c memlite -n '__memlite_at "bench compare"' -l gcs-read-latency -x -d 'read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none (default: lognormal:median=15ms,p99=60ms)'

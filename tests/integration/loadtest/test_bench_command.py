@@ -84,6 +84,32 @@ def test_compare_with_valkey(tmp_path):
         assert all(repetition.hits > 0 for repetition in one.repetitions)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="there is no valkey-server or redis-server")
+def test_compare_with_a_store_without_memlite(tmp_path):
+    """Its clients speak its own protocol: in closed loop, in open loop and in bursts."""
+    out = tmp_path / "out"
+    common = ("--backends", "redis-direct=Direct", "--clients", "4", *QUICK, "--out", out)
+    done = bench("compare", *common, "--duration", "300ms")
+    assert done.returncode == 0, done.stderr
+    found = load(out)
+    (target,) = found.targets
+    assert (target.name, target.kind) == ("Direct", "redis-direct")
+    assert "v=" in target.server
+    for one in (*found.points, *found.bursts):
+        assert not one.errors
+        assert all(repetition.hits > 0 for repetition in one.repetitions)
+    assert found.points[0].response["get"].count > 0 < found.points[0].response["set"].count
+    page = (out / "report.html").read_text()
+    assert "Valkey or Redis has a machine of its own" in page
+    open_loop = ("--duration", "300ms", "--rate", "500", "--no-report", "--value-size", "10,20000")
+    done = bench("compare", *common[:-1], tmp_path / "rate", *open_loop)
+    assert done.returncode == 0, done.stderr
+    for one in load(tmp_path / "rate").points:
+        assert not one.errors
+        assert all(repetition.hits > 0 for repetition in one.repetitions)
+
+
 def test_compare_without_a_valkey(tmp_path):
     done = bench("compare", "--backends", "valkey", "--out", tmp_path / "out",
                  env={**os.environ, "PATH": str(tmp_path)})  # fmt: skip

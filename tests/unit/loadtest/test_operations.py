@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 
 from memlite.core.errors import ConfigError
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.workload import OPERATIONS, Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
@@ -359,8 +360,8 @@ def test_the_lite_dialect(kind):
     )
     recorder = Recorder()
     for lite, plain in (
-        (stream(workload, lite=True).take(100), stream(workload).take(100)),
-        (list(stream(workload, lite=True).preload()), list(stream(workload).preload())),
+        (stream(workload, dialect=Dialect.LITE).take(100), stream(workload).take(100)),
+        (list(stream(workload, dialect=Dialect.LITE).preload()), list(stream(workload).preload())),
     ):
         expected = []
         for one, other in zip(lite, plain, strict=True):

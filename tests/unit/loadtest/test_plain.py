@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from memlite.loadtest.clients.plain import PlainConnection
+from memlite.loadtest.dialects import Dialect
 from memlite.loadtest.operations import Operations
 from memlite.loadtest.plain import PlainOperations, is_plain
 from memlite.loadtest.recorder import Recorder
@@ -64,7 +65,7 @@ class Clients:
     """A stand-in for the objects that a connection refers to."""
 
     def __init__(self, pipeline):
-        self.settings = SimpleNamespace(pipeline=pipeline, lite=False)
+        self.settings = SimpleNamespace(pipeline=pipeline, dialect=Dialect.MEMCACHED)
         self.recorder = Recorder()
         self.stopped = False
         self.errors = []

@@ -44,6 +44,22 @@ def test_the_formula():
     assert gcs.total == pytest.approx(0.1 + 0.36 + 0.5)
 
 
+@pytest.mark.parametrize(
+    ("kind", "hour", "machine", "store"),
+    [("valkey", 0.72, 0.1, 0.2), ("redis-direct", 0.72, 0.0, 0.2), ("valkey", None, 0.1, 0.1)],
+)
+def test_a_store_has_a_machine_of_its_own(kind, hour, machine, store):
+    """Without a price of it, it is one like the server's."""
+    made = sample()
+    targets = [dataclasses.replace(target, kind=kind) for target in made.targets[:1]]
+    made = dataclasses.replace(made, targets=targets)
+    table = dataclasses.replace(ROUND, store="node", store_hour=hour)
+    cost = costs(made, table)[0]
+    assert (cost.machine, cost.store) == pytest.approx((machine, store))
+    assert cost.total == pytest.approx(machine + store)
+    assert "(node, " in " ".join(assumptions(table, [cost], made))
+
+
 def test_deletions_are_writes():
     gcs = costs(sample(deletions=100), ROUND)[2]
     assert gcs.writes == costs(sample(), ROUND)[2].writes > 0
@@ -85,8 +101,14 @@ def default_text():
 
 def test_a_copy_can_be_edited(tmp_path):
     file = tmp_path / "mine.toml"
-    file.write_text(default_text().replace("0.0670", "1"))
+    file.write_text(default_text().replace("0.0670", "1", 1))
     assert prices.load(file) == dataclasses.replace(prices.load(), machine_hour=1.0)
+
+
+def test_a_table_without_a_store_is_still_taken(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(default_text().rpartition("\n[store]\n")[0])
+    assert prices.load(file).store_hour is None
 
 
 @pytest.mark.parametrize(

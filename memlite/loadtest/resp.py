@@ -1,0 +1,54 @@
+"""Loads in the protocol of Redis and Valkey, for clients that talk to the store directly."""
+
+import argparse
+from typing import Final
+
+from memlite.core.errors import ConfigError
+from memlite.loadtest.workload import Workload
+
+__all__ = ["DIRECT", "PING", "PONG", "refuse_what_direct_lacks", "resp_get", "resp_set"]
+
+DIRECT: Final = "redis-direct"
+"""The store itself, without a memlite in front of it, among the names of backends."""
+
+PING: Final = b"*1\r\n$4\r\nPING\r\n"
+PONG: Final = b"+PONG\r\n"
+
+_OPERATIONS: Final = {"get", "set"}
+
+
+def resp_get(key: bytes) -> bytes:
+    """Return the request that reads a value."""
+    return b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key)
+
+
+def resp_set(key: bytes, value: bytes) -> bytes:
+    """Return the request that stores a value."""
+    start = b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n" % (len(key), key, len(value))
+    return b"%b%b\r\n" % (start, value)
+
+
+def refuse_what_direct_lacks(options: argparse.Namespace, workload: Workload) -> None:
+    """Refuse loads that are more than sets and gets of one key.
+
+    Args:
+        options: those of the command line.
+        workload: what clients are to do.
+
+    Raises:
+        ConfigError: the load is one of these; the text names the option.
+    """
+    load = workload.load
+    others = {kind for kind, weight in workload.mix.items() if weight} - _OPERATIONS
+    refused = {
+        "--client pymemcache": options.client != "text",
+        "--trace": bool(workload.trace),
+        "--multiget": load.multiget > 1,
+        "--noreply": load.noreply,
+        "--ttl": workload.ttl != 0,
+        "--verify": options.verify,
+        f"{', '.join(sorted(others))} in the mix: its clients know get and set": bool(others),
+    }
+    for what, wanted in refused.items():
+        if wanted:
+            raise ConfigError(f"bench: --backends {DIRECT} does not go with {what}")
