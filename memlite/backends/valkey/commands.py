@@ -202,6 +202,8 @@ class Commands:
                 node = self._redirected(reply, node)
                 asking = not isinstance(reply, MovedError)  # which is a subclass
                 continue
+            if isinstance(reply, ReadOnlyError) and node is not None:
+                node.renew()  # it was the master, or the name stands for another server now
             if not self._may_be_repeated(reply):
                 raise self.refusal(call, reply)
             call.trouble = _text(reply)
@@ -281,5 +283,7 @@ def _resolved(reply: Reply) -> "asyncio.Future[Reply]":
 
 
 def _text(error: Exception) -> str:
+    if isinstance(error, ReadOnlyError):
+        return "the server is a replica, which takes no changes (READONLY)"
     kind = "" if type(error) in (ResponseError, NotSentError) else f"{type(error).__name__}: "
     return f"{kind}{error}"[:_TEXT_AT_MOST]

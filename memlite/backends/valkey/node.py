@@ -39,6 +39,8 @@ _ANOTHER_FROM = 32
 _AT_ONCE = 64
 # Seconds after which a connection without traffic is looked at before it is used again.
 _IDLE = 1.0
+# The least seconds between two times that connections are made again, see `Node.renew`.
+_RENEWALS = 0.1
 _FAILURES = (RedisError, OSError, EOFError, TimeoutError)
 
 
@@ -73,6 +75,16 @@ class Confirmation:
             f"the change was made, but {replicas} of {self.replicas} replicas have confirmed it "
             f"within {self.seconds:g} s: a failover may undo it"
         )
+
+
+class _Link:
+    """A connection, with when it was used last, and since when it is open, in monotonic seconds."""
+
+    __slots__ = ("connection", "since", "used")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.used = self.since = 0.0
 
 
 class _Queue:
@@ -126,7 +138,8 @@ class Node:
         self._reads = self._changes = _Queue()
         if confirmation is not None:
             self._changes = _Queue(confirmation)  # or reads would wait for replicas, too
-        self._free: list[tuple[Connection, float]] = []
+        self._free: list[_Link] = []
+        self._renewed = 0.0  # when connections were last told to connect again
         self._loop = asyncio.get_running_loop()
         self._closed = False
 
@@ -152,9 +165,14 @@ class Node:
         queue.waiting.append((arguments, reply, asking))
         lanes = len(queue.lanes)
         if not lanes or (lanes < _CONNECTIONS and len(queue.waiting) >= _ANOTHER_FROM * lanes):
-            connection, used = self._free.pop() if self._free else (self._connect(), 0.0)
-            queue.lanes.add(self._loop.create_task(self._run(queue, connection, used)))
+            link = self._free.pop() if self._free else _Link(self._connect())
+            queue.lanes.add(self._loop.create_task(self._run(queue, link)))
         return reply
+
+    def renew(self) -> None:
+        """Connect again before anything else is sent, as the name may stand for another server."""
+        if monotonic() - self._renewed >= _RENEWALS:
+            self._renewed = monotonic()
 
     async def close(self) -> None:
         """Close all connections; commands in progress are lost, and further ones not sent."""
@@ -167,41 +185,44 @@ class Node:
         for queue in (self._reads, self._changes):
             self._end(list(queue.waiting), NotSentError("closed"))
             queue.waiting.clear()
-        for connection, _ in self._free:
-            await connection.disconnect(nowait=True)
+        for link in self._free:
+            await link.connection.disconnect(nowait=True)
         self._free.clear()
 
-    async def _run(self, queue: _Queue, connection: Connection, used: float) -> None:
+    async def _run(self, queue: _Queue, link: _Link) -> None:
         """Send what waits, until nothing does."""
         waiting, confirmation = queue.waiting, queue.confirmation
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), _AT_ONCE))]
                 try:
-                    idle = monotonic() - used > _IDLE
-                    await self._exchange(connection, batch, confirmation, idle)
+                    await self._exchange(link, batch, confirmation)
                 finally:
                     self._end(batch, LostError("closed"))
-                used = monotonic()
+                link.used = monotonic()
         finally:
             # At once, and not by a callback: what is sent meanwhile would start no other lane.
             lane = asyncio.current_task()
             assert lane is not None  # noqa: S101 - for the type checker
             queue.lanes.discard(lane)
-            if connection.is_connected:
-                self._free.append((connection, used))
+            if link.connection.is_connected:
+                self._free.append(link)
 
     async def _exchange(
         self,
-        connection: Connection,
+        link: _Link,
         batch: Sequence[_Request],
         confirmation: Confirmation | None,
-        idle: bool,
     ) -> None:
-        due = monotonic() + self._timeout
+        connection, now = link.connection, monotonic()
+        due = now + self._timeout
         try:
-            if idle or not connection.is_connected:
-                await self._limits.run(self._prepare(connection), due)
+            if (
+                not connection.is_connected
+                or now - link.used > _IDLE
+                or link.since <= self._renewed
+            ):
+                await self._limits.run(self._prepare(link), due)
         except _FAILURES as error:
             await connection.disconnect(nowait=True)
             self.breaker.failed()
@@ -222,11 +243,14 @@ class Node:
         if self.breaker.recent_failures:
             self.breaker.succeeded()
 
-    async def _prepare(self, connection: Connection) -> None:
-        """Connect, unless the connection is open still."""
-        if connection.is_connected and await connection.can_read():
-            await connection.disconnect(nowait=True)  # nothing was asked: it is the end
+    async def _prepare(self, link: _Link) -> None:
+        """Connect, unless the connection is open still and need not be made again."""
+        connection = link.connection
+        # What can be read without a request is the end.
+        if connection.is_connected and (link.since <= self._renewed or await connection.can_read()):
+            await connection.disconnect(nowait=True)
         if not connection.is_connected:
+            link.since = monotonic()
             await connection.connect()
             # A server that is still loading its data says so here, before anything is sent to it.
             await connection.send_command("PING", check_health=False)
