@@ -249,6 +249,21 @@ class ValkeyBackend(Backend):
         before, origin = await self._as_read(call, record.key, replacing)
         return await self._writer.replace(call, record, before, origin)
 
+    async def confirm(self, record: Record) -> None:
+        """Wait until replicas have a state that was read, if changes wait for them.
+
+        What `get` returns is visible before that, and a failover may undo it.
+
+        Args:
+            record: as `get` has returned it, and not expired.
+
+        Raises:
+            VersionConflict: it is not current any more.
+            StorageError: too few replicas have it, or that is unknown.
+        """
+        if self._options.wait:
+            await self._writer.confirm(self._commands.call(), record)
+
     async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
         """Remove the record of `key`; see `Backend.delete`."""
         call = self._commands.call()

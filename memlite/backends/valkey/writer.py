@@ -81,6 +81,18 @@ class Writer:
         await self._replace(call, record.key, before, version, *change)
         return version
 
+    async def confirm(self, call: Call, record: Record) -> None:
+        """Store a state in place of itself, so that it is confirmed like any other change.
+
+        Raises:
+            VersionConflict: it is not current.
+        """
+        assert isinstance(record.token, Origin)  # noqa: S101 - as it was read
+        version, origin = record.version, record.token
+        content = encode(record, version, origin.epoch, origin.trail)
+        change: tuple[bytes | int, ...] = (content, *self._items.lifetime(record))
+        await self._replace(call, record.key, version, version, *change)
+
     async def remove(self, call: Call, key: bytes, before: int) -> None:
         """Remove the state with the version `before`.
 

@@ -1,6 +1,6 @@
 """A cluster's objects in a bucket, Valkey or Redis, by the server's own backend for it."""
 
-from typing import Final, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 from memlite.backends import Backend
 from memlite.backends.record import Record
@@ -9,9 +9,23 @@ from memlite.core.errors import OutOfMemoryError, StartError, StorageError, Vers
 
 __all__ = ["BackendStore"]
 
+# How often an object is read that changes before it is confirmed.
+_ATTEMPTS: Final = 10
+
+
+@runtime_checkable
+class _Confirming(Protocol):
+    """A backend that shows changes before they are certain."""
+
+    async def confirm(self, record: Record) -> None:
+        """Wait until a state that was read is certain; VersionConflict if it is not current."""
+
 
 class BackendStore:
     """Keeps objects as items of a backend; see `memlite.cluster.membership.store.Store`.
+
+    Nobody may act on an object that a failover of the store may undo. So what was read is confirmed
+    like a change before it is returned, once for each state.
 
     Args:
         backend: a backend whose items survive, and which several processes can share.
@@ -22,6 +36,7 @@ class BackendStore:
         self._backend: Final = backend
         self._flag: Final = flag
         self.close = backend.close
+        self._confirmed: Final[dict[str, int]] = {}  # the version, by name
 
     async def open(self) -> None:
         """Connect to the store."""
@@ -33,17 +48,36 @@ class BackendStore:
     async def read(self, name: str) -> Stored | None:
         """Return an object, or None."""
         try:
-            record = await self._backend.get(name.encode())
+            for _ in range(_ATTEMPTS):
+                record = await self._backend.get(name.encode())
+                # Nothing here expires: a record that does is a deleted one.
+                if record is None or record.expires:
+                    return None
+                if await self._is_certain(name, record):
+                    return Stored(record.value, record)
         except StorageError as error:
             raise StoreUnavailableError(str(error)) from None
-        # Nothing here expires: a record that does is a deleted one.
-        return None if record is None or record.expires else Stored(record.value, record)
+        raise StoreUnavailableError(f"{name} changes all the time")
+
+    async def _is_certain(self, name: str, record: Record) -> bool:
+        """Confirm a state; return whether it is still current."""
+        if not isinstance(self._backend, _Confirming) or (
+            self._confirmed.get(name) == record.version
+        ):
+            return True
+        try:
+            await self._backend.confirm(record)
+        except VersionConflict:
+            return False
+        self._confirmed[name] = record.version
+        return True
 
     async def write(self, name: str, data: bytes, replacing: Stored | None) -> None:
         """Write an object in place of another, or of none."""
         version = None if replacing is None else cast("Record", replacing.version)
         try:
-            await self._backend.put(Record(name.encode(), data), version)
+            stored = await self._backend.put(Record(name.encode(), data), version)
+            self._confirmed[name] = stored
         except VersionConflict:
             raise Conflict(name) from None
         except OutOfMemoryError:

@@ -18,6 +18,8 @@ from memlite.backends.valkey import make
 from memlite.backends.valkey.connections import connection_of
 from memlite.backends.valkey.node import Confirmation, Node
 from memlite.backends.valkey.options import parse_options
+from memlite.cluster.membership.store import Stored, StoreUnavailableError
+from memlite.cluster.membership.url import store_of
 from memlite.core.errors import StorageError, UnconfirmedError, VersionConflict
 from tests.support.stores import (
     MASTER,
@@ -267,6 +269,45 @@ async def test_reads_do_not_wait_for_replicas() -> None:
             assert not changing.done()
             replica.resume()
             await changing
+
+
+async def certain(member) -> Stored:
+    """Return the topology as a member reads it, however late the replica is."""
+    while True:
+        with contextlib.suppress(StoreUnavailableError):
+            found = await member.read("topology")
+            assert found is not None
+            return found
+
+
+async def test_members_see_no_change_that_a_failover_may_undo() -> None:
+    """What another member has written, and no replica has confirmed, cannot be read."""
+    with with_replica() as (master, replica):
+        url = f"valkey://{at(master)}/cluster?wait=1&wait_timeout=0.5&timeout=20&deadline=60"
+        one, other = store_of(url, "--join"), store_of(url, "--join")
+        await one.open()
+        await other.open()
+        try:
+            with contextlib.suppress(StoreUnavailableError):  # a busy replica may be late
+                await one.write("topology", b"1", None)
+            found = await certain(other)
+            replica.pause()
+            with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
+                await one.write("topology", b"2", found)
+            for store in (one, other):
+                with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
+                    await store.read("topology")
+            replica.resume()
+            assert (await certain(other)).data == b"2"
+            # It has been confirmed: nothing is written to read it again.
+            replica.pause()
+            found = await other.read("topology")
+            assert found is not None
+            assert found.data == b"2"
+        finally:
+            replica.resume()
+            await one.close()
+            await other.close()
 
 
 async def test_replicas_that_are_missing_do_not_make_the_master_look_dead() -> None:
