@@ -110,6 +110,7 @@ class Register:
         if self.watcher is not None:
             self.watcher.closed(connection)
         self.connections.remove(connection)
+        self._instrumentation.forget(connection)
         if self._auth is not None:
             self._auth.forget(connection)
         if self._instrumentation.tracing:

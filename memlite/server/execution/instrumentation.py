@@ -82,6 +82,7 @@ class Instrumentation:
         self._counters = counters
         self._samples = _Samples(sampler)
         self._slow = slow
+        self._slow_of: dict[ObservedClient, Recorder] = {}
         self._slow_closes_fast_path = slow is not None and fast_path_waits
         self.sampler = sampler
         self.verbosity = verbosity
@@ -120,7 +121,9 @@ class Instrumentation:
             client: where they come from.
             fast: whether the read is sampled instead of taking the fast path.
         """
-        number = self.client = client.number
+        number = -1
+        if self.tracing or self._watched:  # otherwise nobody asks for it
+            number = self.client = client.number
         recorders: list[Recorder] = []
         if fast:
             self._counters.sample_after(self.sampler.next_read())
@@ -130,12 +133,24 @@ class Instrumentation:
         if fast and not self.tracing:
             recorders.append(self._samples)
         if self._slow is not None:
-            # Now, as the client may be gone when a reply is ready.
-            recorders.append(self._slow(client.peer or "udp"))
+            recorders.append(self._slow_of.get(client) or self._slow_recorder(client))
         if not (recorders or self.tracing):
             return executor
         executing = self.wrap(executor) if fast and not self.tracing else executor
         return _ObservedExecutor(executing, number, recorders, traces=self.tracing)
+
+    def _slow_recorder(self, client: ObservedClient) -> Recorder:
+        """Return what takes the slow commands of a connection, which may be gone by then."""
+        assert self._slow is not None  # noqa: S101 - nobody else asks
+        peer = client.peer
+        recorder = self._slow(peer or "udp")
+        if peer:
+            self._slow_of[client] = recorder
+        return recorder
+
+    def forget(self, client: ObservedClient) -> None:
+        """Forget a connection that is lost."""
+        self._slow_of.pop(client, None)
 
 
 class _Samples:

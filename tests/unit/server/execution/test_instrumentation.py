@@ -68,6 +68,7 @@ def test_every_handler_method_is_sampled(instrumentation, sampler, method, argum
 
 def test_a_read_that_is_not_sampled_goes_straight_to_the_executor(instrumentation):
     instrumentation._counters.until_slow_sample = 2
+    instrumentation.watch_commands(True)
     executor = Executor()
     assert instrumentation.observe(executor, CLIENT) is executor
     assert instrumentation.client == 5
@@ -134,3 +135,8 @@ def test_with_a_slow_log_every_parsed_read_is_timed(sampler, waits):
         ("set", [b"k"]),
     ]
     assert sampler.histograms["get"].count == 0  # not one of the samples
+    assert one.observe(Executor(), CLIENT).hit(b"get there\r\n")
+    assert len(made) == 1  # for the connection, until it is lost
+    one.forget(CLIENT)
+    assert one.observe(Executor(), CLIENT).hit(b"get there\r\n")
+    assert len(made) == 2
