@@ -54,5 +54,11 @@ SUBCOMMANDS = {
             "memlite.shell.command",
             "shell",
         ),
+        Subcommand(
+            "top",
+            "shows on a terminal what servers do",
+            "memlite.top.command",
+            "top",
+        ),
     )
 }

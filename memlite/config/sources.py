@@ -27,6 +27,7 @@ _FOREIGN_VARIABLES = (
     "MEMLITE_BENCH_",
     "MEMLITE_SHELL_",
     "MEMLITE_STORE_",
+    "MEMLITE_TOP_",
     "MEMLITE_VALKEY_",
 )
 _OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}

@@ -17,6 +17,7 @@ from memlite.proxy.options import command_line as proxy
 from memlite.shell.commands import COMMANDS
 from memlite.shell.options import command_line as shell
 from memlite.testing.gcs_emulator.command import command_line as gcs_emulator
+from memlite.top.options import command_line as top
 
 __all__ = ["Command", "Flag", "commands"]
 
@@ -84,6 +85,7 @@ def commands() -> list[Command]:
             "[HOST:PORT | /path/to/socket] [COMMAND ...]",
             tuple((command.name, command.summary) for command in COMMANDS.values()),
         ),
+        Command(("top",), SUBCOMMANDS["top"].help, tuple(_flags(top())), "[HOST:PORT ...]"),
     ]
 
 

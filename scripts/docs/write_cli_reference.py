@@ -102,11 +102,12 @@ OTHERS = """
 ## Other commands
 
 They have no settings file, and no environment variables but those for passwords,
-`MEMLITE_BENCH_PASSWORD` and `MEMLITE_SHELL_PASSWORD`. `bench` and `gcs-emulator` need an extra of
-the distribution, such as `pip install 'memlite-cache[bench]'`; `shell` needs one for its prompt
-only. How to use them is on other pages: [the load tester](../compare-backends.md),
-[the shell](../how-to/use-the-shell.md), [the emulator](gcs-emulator.md). `--help` after a command
-prints what is below.
+`MEMLITE_BENCH_PASSWORD`, `MEMLITE_SHELL_PASSWORD` and `MEMLITE_TOP_PASSWORD`. `bench`,
+`gcs-emulator` and `top` need an extra of the distribution, such as
+`pip install 'memlite-cache[bench]'`; `shell` needs one for its prompt only. How to use them is on
+other pages: [the load tester](../compare-backends.md), [the shell](../how-to/use-the-shell.md),
+[`top`](../how-to/watch-a-server.md#watch-it-in-a-terminal), [the emulator](gcs-emulator.md).
+`--help` after a command prints what is below.
 """
 
 

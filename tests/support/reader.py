@@ -40,7 +40,7 @@ _TRIAL = re.compile(_PROGRAM + r" cluster try\b")
 _EMULATOR = re.compile(_PROGRAM + r" gcs-emulator\b")
 _SERVER = re.compile(
     _PROGRAM
-    + r"(?! (?:bench|shell|gcs-emulator|cluster (?:plan|route)|"
+    + r"(?! (?:bench|shell|top|gcs-emulator|cluster (?:plan|route)|"
     + r".*--(?:help|version|print-config))\b)"
 )
 _SHELL = re.compile(r"(?:memlite |\./scripts/)shell(?: --dialect \w+)?(?: +#.*)?")

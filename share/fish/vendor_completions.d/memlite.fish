@@ -29,6 +29,7 @@ function __memlite_at
     test "$words[2]" = gcs-emulator; and set at "gcs-emulator"
     test "$words[2]" = proxy; and set at "proxy"
     test "$words[2]" = shell; and set at "shell"
+    test "$words[2]" = top; and set at "top"
     test "$at" = "$argv[1]"
 end
 
@@ -43,6 +44,7 @@ complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a cluster -d 's
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a gcs-emulator -d 'a strict Google Cloud Storage emulator for tests and benchmarks'
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a proxy -d 'forwards commands to the nodes that have their keys'
 complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a shell -d 'an interactive client for this and other memcached servers'
+complete -c memlite -n '__memlite_at ""; and __memlite_count 1' -a top -d 'shows on a terminal what servers do'
 complete -c memlite -n '__memlite_at ""' -s p -l port -x -d 'TCP port to listen on; 0 or -1 for any free one'
 complete -c memlite -n '__memlite_at ""' -s U -l udp-port -x -d 'UDP port to listen on, and the TCP port too unless -p is given; 0 for none, -1 for any free one'
 complete -c memlite -n '__memlite_at ""' -s s -l unix-socket -r -F -d 'UNIX socket to listen on (disables network support)'
@@ -563,3 +565,17 @@ complete -c memlite -n '__memlite_at "shell"' -l cert -r -F -d 'show this certif
 complete -c memlite -n '__memlite_at "shell"' -l key -r -F -d 'the certificate\'s key, if in another file'
 complete -c memlite -n '__memlite_at "shell"' -l tls-skip-verify -d 'take any certificate: encrypted, but perhaps with somebody else'
 complete -c memlite -n '__memlite_at "shell"' -l sni -x -d 'the server\'s name, if not HOST'
+
+complete -c memlite -n '__memlite_at "top"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "top"' -s i -l interval -x -d 'between two readings (default: 1)'
+complete -c memlite -n '__memlite_at "top"' -l once -d 'show one table, of one interval, and end; so it is if the output is no terminal'
+complete -c memlite -n '__memlite_at "top"' -l json -d 'likewise, as one JSON object'
+complete -c memlite -n '__memlite_at "top"' -l no-discovery -d 'show the servers that were named, not the nodes that they list'
+complete -c memlite -n '__memlite_at "top"' -l timeout -x -d 'within which a server must answer (default: 2)'
+complete -c memlite -n '__memlite_at "top"' -l user -x -d 'authenticate first (memcached -Y)'
+complete -c memlite -n '__memlite_at "top"' -l password-file -r -F -d 'its first line is the password'
+complete -c memlite -n '__memlite_at "top"' -l tls -d 'encrypt connections'
+complete -c memlite -n '__memlite_at "top"' -l tls-ca-cert -r -F -d 'PEM file of trusted CA certificates (default: the system\'s)'
+complete -c memlite -n '__memlite_at "top"' -l tls-cert -r -F -d 'PEM file with a client certificate'
+complete -c memlite -n '__memlite_at "top"' -l tls-key -r -F -d 'PEM file with its private key (default: in --tls-cert)'
+complete -c memlite -n '__memlite_at "top"' -l tls-skip-verify -d 'do not verify servers\' certificates'

@@ -11,6 +11,7 @@ from memlite.config import load
 from memlite.loadtest.options import parse as parse_bench
 from memlite.proxy.options import command_line as proxy
 from memlite.shell.options import parse as parse_shell
+from memlite.top.options import parse as parse_top
 from tests.support.following import follow
 from tests.support.pages import COMMANDS, FILES, PAGES, Block, blocks, commands, inline_commands
 from tests.support.paths import ROOT
@@ -129,6 +130,7 @@ PARSERS = {
     "./scripts/bench": parse_bench,
     "memlite shell": parse_shell,
     "./scripts/shell": parse_shell,
+    "memlite top": parse_top,
 }
 ELSEWHERE = ("gcs-emulator", "--help", "--version")
 

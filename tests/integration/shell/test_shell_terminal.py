@@ -1,86 +1,31 @@
 """The shell on a real terminal: typing, TAB, history, ctrl-c and ctrl-d."""
 
 import contextlib
-import fcntl
 import os
-import pty
-import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.paths import ROOT
 from tests.support.servers import RunningServer
+from tests.support.terminal import Terminal
 
 pytest.importorskip("prompt_toolkit")
 
-_STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 
 
-class Terminal:
-    """A shell on a terminal of its own, 80 columns wide."""
+class Shell(Terminal):
+    """A shell on a terminal of its own."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
-        self.screen, self._child_end = pty.openpty()
-        fcntl.ioctl(self._child_end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
-        self.before = termios.tcgetattr(self._child_end)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "memlite", "shell", *arguments],
-            stdin=self._child_end,
-            stdout=self._child_end,
-            stderr=self._child_end,
-            start_new_session=True,
-            # So that ctrl-c reaches it as a signal while no prompt is open.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            # No questions about the cursor: nobody here answers them.
-            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
-        )
-        self.text = ""
-
-    def type(self, keys: str) -> None:
-        os.write(self.screen, keys.encode())
-
-    def see(self, expected: str, seconds: float = 15) -> str:
-        """Wait until `expected` is shown, and return all that was up to it."""
-        deadline = time.monotonic() + seconds
-        while expected not in (plain := _STYLES.sub("", self.text)):
-            ready, _, _ = select.select([self.screen], [], [], max(0, deadline - time.monotonic()))
-            data = b""
-            with contextlib.suppress(OSError):  # it is gone
-                data = os.read(self.screen, 65536) if ready else b""
-            assert data, f"{expected!r} is not in {plain!r}"
-            self.text += data.decode("utf-8", "replace")
-        shown, _, _ = plain.partition(expected)
-        self.text = plain[len(shown) + len(expected) :]
-        return shown + expected
-
-    def settings(self) -> list[Any]:
-        return termios.tcgetattr(self._child_end)
-
-    def raw(self, expected: str, seconds: float = 15) -> str:
-        """Wait until `expected` is shown, and return all there is, styles too."""
-        text, deadline = "", time.monotonic() + seconds
-        while expected not in text:
-            assert time.monotonic() < deadline, text
-            if select.select([self.screen], [], [], 0.1)[0]:
-                text += os.read(self.screen, 65536).decode("utf-8", "replace")
-        return text
-
-    def until(self, condition: Callable[[], object], seconds: float = 15) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        super().__init__("shell", *arguments, **environment)
 
     def leave(self) -> int:
         """Type ctrl-d until the shell ends, and return its exit code.
@@ -95,20 +40,13 @@ class Terminal:
                 return self.process.wait(1)
         raise AssertionError("the shell did not leave")
 
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(60)
-        os.close(self.screen)
-        os.close(self._child_end)
-
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    opened: list[Terminal] = []
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Shell]]:
+    opened: list[Shell] = []
 
-    def open_one(*arguments: str, **environment: str) -> Terminal:
-        opened.append(Terminal(*arguments, XDG_STATE_HOME=str(tmp_path), **environment))
+    def open_one(*arguments: str, **environment: str) -> Shell:
+        opened.append(Shell(*arguments, XDG_STATE_HOME=str(tmp_path), **environment))
         return opened[-1]
 
     yield open_one
@@ -116,7 +54,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         one.close()
 
 
-def test_a_conversation(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
+def test_a_conversation(memlite: RunningServer, terminal: Callable[..., Shell]) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
     prompt = f"127.0.0.1:{memlite.port}>"
     one.see("connected to 127.0.0.1")
@@ -146,7 +84,7 @@ def test_a_conversation(memlite: RunningServer, terminal: Callable[..., Terminal
 
 
 def test_the_lite_dialect(
-    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+    start: Callable[..., RunningServer], terminal: Callable[..., Shell]
 ) -> None:
     server = start("--dialect", "lite")
     one = terminal("--dialect", "lite", f"127.0.0.1:{server.port}")
@@ -176,7 +114,7 @@ def test_the_lite_dialect(
 
 
 @pytest.mark.alone
-def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
+def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Shell]) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
     one.see(">")
     one.type("versi\t")
@@ -199,7 +137,7 @@ def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Terminal]
 
 @pytest.mark.alone
 def test_history_lasts(
-    memlite: RunningServer, terminal: Callable[..., Terminal], tmp_path: Path
+    memlite: RunningServer, terminal: Callable[..., Shell], tmp_path: Path
 ) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
     one.see(">")
@@ -231,7 +169,7 @@ def test_history_lasts(
 
 @pytest.mark.alone
 def test_ctrl_c_clears_the_line_and_stops_a_command(
-    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+    start: Callable[..., RunningServer], terminal: Callable[..., Shell]
 ) -> None:
     server = start()
     one = terminal("--timeout", "60", f"127.0.0.1:{server.port}")
@@ -256,7 +194,7 @@ def test_ctrl_c_clears_the_line_and_stops_a_command(
 
 
 def test_the_server_goes_away_and_comes_back(
-    start: Callable[..., RunningServer], terminal: Callable[..., Terminal]
+    start: Callable[..., RunningServer], terminal: Callable[..., Shell]
 ) -> None:
     server = start()
     one = terminal(f"127.0.0.1:{server.port}")
@@ -279,7 +217,7 @@ def test_the_server_goes_away_and_comes_back(
 
 
 def test_pasted_lines_are_commands_and_values(
-    memlite: RunningServer, terminal: Callable[..., Terminal]
+    memlite: RunningServer, terminal: Callable[..., Shell]
 ) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
     one.see(">")
@@ -288,7 +226,7 @@ def test_pasted_lines_are_commands_and_values(
     one.see("pasted: 3 bytes, flags 0")
 
 
-def test_no_colour(memlite: RunningServer, terminal: Callable[..., Terminal]) -> None:
+def test_no_colour(memlite: RunningServer, terminal: Callable[..., Shell]) -> None:
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         one = terminal(f"127.0.0.1:{memlite.port}", "nonsense", **environment)
         one.process.wait(60)
@@ -296,7 +234,7 @@ def test_no_colour(memlite: RunningServer, terminal: Callable[..., Terminal]) ->
 
 
 def test_the_terminal_is_given_back_when_told_to_end(
-    memlite: RunningServer, terminal: Callable[..., Terminal]
+    memlite: RunningServer, terminal: Callable[..., Shell]
 ) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
     one.see(">")
@@ -307,7 +245,7 @@ def test_the_terminal_is_given_back_when_told_to_end(
 
 
 def test_without_prompt_toolkit_a_terminal_is_told_what_to_install(
-    memlite: RunningServer, terminal: Callable[..., Terminal], tmp_path: Path
+    memlite: RunningServer, terminal: Callable[..., Shell], tmp_path: Path
 ) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ModuleNotFoundError(name='prompt_toolkit')")
     path = f"{tmp_path}{os.pathsep}{ROOT}"
@@ -317,7 +255,7 @@ def test_without_prompt_toolkit_a_terminal_is_told_what_to_install(
 
 
 def test_the_password_is_asked_for_and_not_shown(
-    memlite: RunningServer, terminal: Callable[..., Terminal]
+    memlite: RunningServer, terminal: Callable[..., Shell]
 ) -> None:
     # Without authentication a server takes the first request for an item, and says STORED as well.
     one = terminal("--user", "ada", f"127.0.0.1:{memlite.port}")

@@ -1,0 +1,172 @@
+"""What two readings of a server's statistics say of the time between them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+__all__ = ["Figures", "HotKey", "Reading", "figures", "hot_keys", "numbers", "totals"]
+
+_OPERATIONS = (
+    "cmd_get", "cmd_set", "cmd_touch", "delete_hits", "delete_misses", "incr_hits", "incr_misses",
+    "decr_hits", "decr_misses",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key that is often asked for.
+
+    Attributes:
+        key: as the server shows it: URI encoded.
+        per_second: the estimated rate of requests for it.
+        percent: its share of the server's requests.
+    """
+
+    key: str
+    per_second: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A server's statistics at one moment.
+
+    Attributes:
+        at: when they were read, in seconds; only differences mean anything.
+        stats: ``stats``, by name.
+        latency: ``stats latency``; empty if the server has no such group.
+        hot_keys: the keys most often asked for; none if the server does not say.
+    """
+
+    at: float
+    stats: Mapping[str, str]
+    latency: Mapping[str, str]
+    hot_keys: Sequence[HotKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is shown of a server, or of all.
+
+    Rates are per second, and sizes in bytes. What is not known is None.
+
+    Attributes:
+        operations: operations on keys; a get of several keys counts as several.
+        gets: keys asked for.
+        sets: values sent.
+        hits: keys found.
+        latency: the 99th percentile of the time that a get takes the server, in seconds, since its
+            start.
+        memory: what items take.
+        memory_limit: what they may take.
+        items: how many there are.
+        evictions: items evicted.
+        connections: open ones.
+    """
+
+    operations: float | None = None
+    gets: float | None = None
+    sets: float | None = None
+    hits: float | None = None
+    latency: float | None = None
+    memory: float | None = None
+    memory_limit: float | None = None
+    items: float | None = None
+    evictions: float | None = None
+    connections: float | None = None
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Keys found among those asked for, 0 to 1."""
+        return self.hits / self.gets if self.hits is not None and self.gets else None
+
+    @property
+    def memory_share(self) -> float | None:
+        """What items take of what they may take."""
+        if self.memory is None or not self.memory_limit:
+            return None
+        return self.memory / self.memory_limit
+
+
+_NAMES = tuple(field.name for field in fields(Figures) if field.name != "latency")
+
+
+def figures(before: Reading | None, now: Reading) -> Figures:
+    """Return what is known of a server.
+
+    Args:
+        before: an earlier reading; None if there is none, so that rates are not known.
+        now: the last one.
+    """
+    values = numbers(now.stats)
+    earlier = None if before is None or _restarted(before, now) else before
+    rates = _rates(earlier, now)
+    return Figures(
+        operations=_sum(rates.get(name) for name in _OPERATIONS),
+        gets=rates.get("cmd_get"),
+        sets=rates.get("cmd_set"),
+        hits=rates.get("get_hits"),
+        latency=_latency(now.latency),
+        memory=values.get("bytes"),
+        memory_limit=values.get("limit_maxbytes"),
+        items=values.get("curr_items"),
+        evictions=rates.get("evictions"),
+        connections=values.get("curr_connections"),
+    )
+
+
+def totals(found: Sequence[Figures]) -> Figures:
+    """Return the sums of several servers' figures; the latency is the highest."""
+    sums = {name: _sum(getattr(one, name) for one in found) for name in _NAMES}
+    latencies = [one.latency for one in found if one.latency is not None]
+    return Figures(**sums, latency=max(latencies, default=None))
+
+
+def numbers(stats: Mapping[str, str]) -> dict[str, float]:
+    """Return the statistics that are numbers."""
+    found = {}
+    for name, text in stats.items():
+        try:
+            found[name] = float(text)
+        except ValueError:
+            continue
+    return found
+
+
+def hot_keys(stats: Mapping[str, str]) -> list[HotKey]:
+    """Return the keys that ``stats hotkeys`` lists, the hottest first."""
+    found: list[HotKey] = []
+    while (key := stats.get(f"hotkeys:{len(found) + 1}:key")) is not None:
+        head = f"hotkeys:{len(found) + 1}"
+        try:
+            rate, share = float(stats[f"{head}:per_second"]), float(stats[f"{head}:share"])
+        except (KeyError, ValueError):
+            break
+        found.append(HotKey(key, rate, share))
+    return found
+
+
+def _restarted(before: Reading, now: Reading) -> bool:
+    was, now_is = numbers(before.stats), numbers(now.stats)
+    return was.get("pid") != now_is.get("pid") or was.get("uptime", 0) > now_is.get("uptime", 0)
+
+
+def _rates(before: Reading | None, now: Reading) -> dict[str, float]:
+    if before is None or now.at <= before.at:
+        return {}
+    was, seconds = numbers(before.stats), now.at - before.at
+    # Negative after "stats reset".
+    return {
+        name: max(0.0, value - was[name]) / seconds
+        for name, value in numbers(now.stats).items()
+        if name in was
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _latency(stats: Mapping[str, str]) -> float | None:
+    values = numbers(stats)
+    return values.get("get:p99_us", 0.0) / 1e6 if values.get("get:samples") else None
