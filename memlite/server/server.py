@@ -269,7 +269,7 @@ class Server:
             self.sampler,
             self.config.verbose,
             slow=slow,
-            fast_path_waits=self.backend is not None,
+            fast_path_waits=not (isinstance(self.engine, MemoryEngine) or self.engine.peeks),
         )
 
     def _make_upkeep(self) -> Upkeep:

@@ -56,7 +56,8 @@ class Instrumentation:
         verbosity: the initial log level (``-v``).
         slow: returns what takes a client's slow commands, by its address; None without
             ``--slow-log``.
-        fast_path_waits: whether even reads on the fast path may be slow, as a store answers them.
+        fast_path_waits: whether even reads on the fast path may be slow, as a store is asked for
+            each of them.
 
     Attributes:
         active: whether every read that is parsed must go through `observe`, because commands are

@@ -117,7 +117,7 @@ function showSlow(slow) {
   say("slow-note", `${slow.count.toLocaleString("en")} took ${duration(slow.threshold_seconds)} or more; the last of them first.`);
   fill("slow", slow.commands.map((one) => [
     one.command,
-    (one.key ?? "") + (one.keys > 1 ? ` ${one.keys} keys` : ""),
+    one.key === null ? (one.keys > 1 ? `${one.keys} keys` : "") : one.key + (one.keys > 1 ? ` and ${one.keys - 1} more` : ""),
     duration(one.seconds),
     new Date(one.time * 1000).toLocaleTimeString(),
   ]));
