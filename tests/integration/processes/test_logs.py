@@ -13,6 +13,7 @@ import pytest
 from tests.support.logins import FAILURE, USERS, write_users
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
+from tests.support.waiting import wait_until
 
 Start = Callable[..., RunningServer]
 WRONG = b"set x 0 0 7\r\nfoo bad\r\n"
@@ -100,3 +101,17 @@ def test_why_it_does_not_start_is_an_object_too(tmp_path: Path, start: Start) ->
         assert (found["level"], found["event"]) == ("error", "not_started")
         assert found["exit_code"] == code
     assert ended("-m", "0") == (64, "memlite: -m: must be at least 1, not 0\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["memlite", "proxy"])
+def test_the_count_is_told_while_it_runs(tmp_path: Path, kind: str) -> None:
+    secured = ("-v", "-Y", str(write_users(tmp_path, USERS)))
+    with running("memlite", *(secured if kind == "memlite" else ())) as node:
+        if kind == "memlite":
+            fail(node, 4)
+            assert wait_until(lambda: "(and 2 more like this" in node.log.read_text())
+            return
+        with proxy([node], *secured) as front:
+            fail(front, 4)
+            assert wait_until(lambda: "(and 2 more like this" in front.log.read_text())
