@@ -115,3 +115,13 @@ def test_the_count_is_told_while_it_runs(tmp_path: Path, kind: str) -> None:
         with proxy([node], *secured) as front:
             fail(front, 4)
             assert wait_until(lambda: "(and 2 more like this" in front.log.read_text())
+
+
+def test_what_ends_a_program_is_an_object_too() -> None:
+    program = "from memlite.core import logs; logs.configure(30, 'json'); raise ValueError('why')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    (line,) = done.stderr.splitlines()
+    found = json.loads(line)
+    assert done.returncode == 1
+    assert (found["level"], found["event"], found["error"]) == ("critical", "crashed", "ValueError")
+    assert found["exception"].endswith("ValueError: why")
