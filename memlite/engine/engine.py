@@ -12,7 +12,7 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.engine.semantics import Content, Decision, Outcome
 from memlite.engine.sizes import SizeClasses
 from memlite.engine.table import Table
-from memlite.memory import Item, Part, nameable
+from memlite.memory import Item, ItemTable, Part, nameable
 from memlite.memory.item import (
     END,
     EPOCH,
@@ -29,7 +29,7 @@ from memlite.memory.item import (
     wire_form,
 )
 from memlite.memory.usage import MASK, Usage
-from memlite.protocol.limits import item_total
+from memlite.protocol.limits import LONGEST_KEY, item_total
 from memlite.telemetry.counters import Counters
 
 __all__ = ["Engine"]
@@ -51,7 +51,11 @@ class Engine:
         prefixes: counters per key prefix, while ``stats detail`` is on; else None.
         observer: is notified of what happens to items, while a client watches; else None.
         observed: whether either of them has to see every command; a single check on the hot path.
+        items: the table, if it holds all items; engines on other tables have none.
+        safe_size: a value of up to this many bytes fits whatever its key and flags.
     """
+
+    items: ItemTable
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Engine:
         clock.on_tick(self.usage.tick)
         self.observe(None, None)
         self._item_size = item_size
+        self.safe_size = item_size - item_total(LONGEST_KEY, 1, 0)
 
     def observe(self, prefixes: PrefixStats | None, observer: Observer | None) -> None:
         """Count by prefix and notify an observer from now on; None turns either off."""
@@ -91,11 +96,15 @@ class Engine:
         return None
 
     def miss(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` if there is certainly no item, and count the miss.
+        r"""Return the reply to ``get <key>\r\n`` of a line not in the table; count a miss.
 
-        None means that nothing was done, as with `hit`, which has to be asked first.
+        None means that nothing was done, as with `hit`: the line may be another command.
         """
         return None
+
+    def is_miss(self, line: bytes) -> bool:
+        r"""Return whether ``get <key>\r\n`` certainly has no item, and count the miss then."""
+        return False
 
     def can_serve(self, item: Item) -> bool:
         """Check whether the stored reply can be served for an item off the fast path; note its use.
@@ -144,6 +153,18 @@ class Engine:
                 out += item.entry()
         self.counters.hits += hits
 
+    def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
+        r"""Append the reply to a get of several keys, ``END`` included, and count hits and misses.
+
+        Args:
+            lines: ``get <key>\r\n`` for each key.
+            out: the list to append to.
+
+        Returns:
+            False if nothing was done, and `collect` has to be used.
+        """
+        return False
+
     def fetch(self, key: bytes) -> Item | None:
         """Return the item for get and gets; count the hit or miss."""
         item = self.table.find(key)
@@ -165,6 +186,32 @@ class Engine:
         """Return the item and count a hit, if it is plain: no expiry, cas unique or meta flags.
 
         None means that nothing was done.
+        """
+        return None
+
+    def retime_plain(self, key: bytes, exptime: int) -> Item | None:
+        """Touch an item that has an expiry both before and after, or neither, and return it.
+
+        None means that nothing was done.
+        """
+        return None
+
+    def join(self, key: bytes, before: bytes, after: bytes) -> Item | None:
+        """Add to both ends of the value of an item, and return the item.
+
+        None means that nothing was done.
+        """
+        return None
+
+    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[bytes, Item] | None:
+        """Add to a number that takes no more room afterwards; return its digits, and its item.
+
+        None means that nothing was done.
+
+        Args:
+            key: the key.
+            delta: the number to add or subtract.
+            down: whether to subtract.
         """
         return None
 
@@ -464,20 +511,26 @@ class Engine:
 
     def incr(self, key: bytes, delta: int) -> int | Outcome:
         """Add; return the new number, or why there is none. See `semantics.count`."""
-        result = self._count(key, delta)
-        if result is Outcome.NOT_FOUND:
-            self.counters.incr_misses += 1
-        elif isinstance(result, int):
-            self.counters.incr_hits += 1
-        return result
+        return self.recount(key, delta, False)
 
     def decr(self, key: bytes, delta: int) -> int | Outcome:
         """Subtract, down to 0; return the new number, or why there is none."""
-        result = self._count(key, -delta)
+        return self.recount(key, delta, True)
+
+    def recount(self, key: bytes, delta: int, down: bool) -> int | Outcome:
+        """Add or subtract like `incr` and `decr`, without trying `count_in_place` first."""
+        counters = self.counters
+        result = self._count(key, -delta if down else delta)
         if result is Outcome.NOT_FOUND:
-            self.counters.decr_misses += 1
+            if down:
+                counters.decr_misses += 1
+            else:
+                counters.incr_misses += 1
         elif isinstance(result, int):
-            self.counters.decr_hits += 1
+            if down:
+                counters.decr_hits += 1
+            else:
+                counters.incr_hits += 1
         return result
 
     def _count(self, key: bytes, delta: int) -> int | Outcome:

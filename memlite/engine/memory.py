@@ -44,7 +44,6 @@ class MemoryEngine(PlainEngine):
         sizes: SizeClasses | None = None,
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
-        self._version = 0
         self._flush_at = 0.0
         self.crawls = True
         self._crawling = False
@@ -78,7 +77,8 @@ class MemoryEngine(PlainEngine):
 
     def set_for_unique(self, key: bytes, flags: int, exptime: int, value: bytes) -> Item | None:
         """Store like `set`, and return the item; see `MetaEngine`."""
-        item = self._items.find(key)
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
         if (
             isinstance(item, FullItem)
             and not (self.observed or exptime or item.expires)
@@ -91,8 +91,7 @@ class MemoryEngine(PlainEngine):
                 # It takes as much memory as before, and remains the same object.
                 item.wire = wire
                 item.state = self.usage.used[item.state & FRESH_BITS | FULL]
-                self._version += 1
-                item.extra = self._version
+                self._renumber(item)
                 counters = self.counters
                 counters.cmd_set += 1
                 counters.total_items += 1

@@ -1,12 +1,14 @@
 """Shortcuts for the usual cases of commands: one lookup in the table of all items."""
 
+from typing import Final
+
 from memlite.core.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
 from memlite.engine.semantics import Outcome
 from memlite.engine.sizes import SizeClasses
-from memlite.memory import FullItem, Item, ItemTable
-from memlite.memory.item import END, FETCHED, FRESH_BITS, wire_form, with_value
+from memlite.memory import FullItem, Item, ItemTable, Part
+from memlite.memory.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, wire_form, with_value
 from memlite.memory.usage import MASK
 from memlite.protocol import replies
 from memlite.protocol.limits import LONGEST_GET, item_total
@@ -16,15 +18,18 @@ __all__ = ["PlainEngine"]
 
 # Everything that begins with "get " sorts between these two; comparing costs half as much as
 # `startswith`.
-_GET = b"get "
-_GET_END = b"get!"
-_CR = 13
-_SHORTEST_GET = len(b"get k\r\n")
-_AFTER_VALUE = len(b"\r\n") + END
+_GET: Final = b"get "
+_GET_END: Final = b"get!"
+_CR: Final = 13
+_SHORTEST_GET: Final = len(b"get k\r\n")
+_WITHOUT_END: Final = slice(-END)
+# So many small parts of a reply are joined at once, which is at most 128 KiB.
+_JOINED_AT_MOST: Final = 128
+_AFTER_VALUE: Final = len(b"\r\n") + END
+_STORED: Final = Outcome.STORED
+_NOT_STORED: Final = Outcome.NOT_STORED
 # Digits of a number that is certainly below 2**64.
-_SAFE_DIGITS = 19
-# A value of up to this many bytes fits into the smallest item size that can be configured.
-_SAFE_SIZE = 512
+_SAFE_DIGITS: Final = 19
 
 
 class PlainEngine(MetaEngine):
@@ -32,8 +37,12 @@ class PlainEngine(MetaEngine):
 
     A plain item has no expiry, cas unique or meta flags. `Usage.fast_read` and `Usage.fast_store`
     are 0 for all others, and for all items while commands are observed: one list lookup decides
-    whether there is a shortcut. Whatever has none is left to the general methods, whose results
-    are the same.
+    whether there is a shortcut. Items with an expiry or a cas unique, but no meta flags, are given
+    another value in place where that is possible (`_kept`). Whatever has no shortcut is left to the
+    general methods, whose results are the same.
+
+    `ItemTable.get_by_line` is an attribute, not a method: it takes 200 instructions less if it is
+    bound to a local before it is called.
 
     Args:
         items: the table that holds all items.
@@ -55,9 +64,10 @@ class PlainEngine(MetaEngine):
         sizes: SizeClasses | None = None,
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
-        self._items = items
+        self.items = self._items = items
         self._fast_read = self.usage.fast_read
         self._fast_store = self.usage.fast_store
+        self._version = 0  # the last cas unique that was assigned
 
     # Reading
 
@@ -76,7 +86,7 @@ class PlainEngine(MetaEngine):
         return item.wire
 
     def miss(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` without an item, and count it; see `Engine`."""
+        r"""Return the reply to ``get <key>\r\n`` of a line not in the table; see `Engine`."""
         if (
             self.observed
             or not _GET < line < _GET_END
@@ -84,17 +94,21 @@ class PlainEngine(MetaEngine):
             or line.count(b" ") != 1
             or line.find(b"\n") != len(line) - 1
             or not _SHORTEST_GET <= len(line) <= LONGEST_GET
-            or self._items.get_by_line(line) is not None
         ):
             return None
         self.counters.get_misses += 1
-        if self._items.pop_flushed(line[4:-2]) is not None:
-            self.counters.get_flushed += 1
+        if self._items.flushed is not None:
+            self._count_absent(line[4:-2], None)
         return replies.END
+
+    def is_miss(self, line: bytes) -> bool:
+        """Return whether there is certainly no item, and count the miss then; see `Engine`."""
+        return self._items.get_by_line(line) is None and self.miss(line) is not None
 
     def fetch_plain(self, key: bytes) -> Item | None:
         """Return the item and count a hit, if it is plain; see `Engine`."""
-        item = self._items.find(key)
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
         if item is None:
             return None
         state = self._fast_read[item.state & MASK]
@@ -104,7 +118,89 @@ class PlainEngine(MetaEngine):
         self.counters.hits += 1
         return item
 
+    def fetch(self, key: bytes) -> Item | None:
+        """Return the item, and count the hit or miss; see `Engine`."""
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
+        if item is None or self.observed or (item.state & FULL and item.expires):
+            return super().fetch(key)
+        item.state = self.usage.read[item.state & MASK]
+        self.counters.hits += 1
+        return item
+
+    def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
+        r"""Append the reply of a get for each item that ``get <key>\r\n`` finds; see `Engine`."""
+        items = self._items
+        found = items.find_lines(lines)  # carries out a flush that is due
+        if self.observed or items.flushed is not None:
+            return False
+        fast_read = self._fast_read
+        parts: list[Part] = []
+        append = parts.append
+        hits = 0
+        for item in filter(None, found):
+            state = fast_read[item.state & MASK]
+            if state:
+                item.state = state
+            elif not self._use(item):
+                continue
+            hits += 1
+            wire = item.wire
+            if len(wire) < VIEW_FROM:
+                append(wire[_WITHOUT_END])
+            else:
+                parts += item.entry()
+        self.counters.hits += hits
+        self.counters.get_misses += len(lines) - hits
+        if hits == len(parts) <= _JOINED_AT_MOST:
+            append(replies.END)
+            out.append(b"".join(parts))
+        else:
+            out += parts
+            out.append(replies.END)
+        return True
+
+    def _use(self, item: Item) -> bool:
+        """Note that an item is read; return False if it has expired, which is counted."""
+        if item.expires and item.expires <= self.clock.now():
+            key = item.key
+            self._count_absent(key, self._items.get(key))  # None for a key that came before
+            return False
+        item.state = self.usage.read[item.state & MASK]
+        return True
+
     # Storing
+
+    def _kept(self, item: Item) -> int:
+        """Return the state of an item after a store that leaves it the same object; 0 for others.
+
+        A plain item remains what it is, and so does one with an expiry or a cas unique, which then
+        gets another unique; see `_rewrite`.
+        """
+        state = self._fast_store[item.state & MASK]
+        if state or self.observed or not isinstance(item, FullItem):
+            return state
+        extra = item.extra
+        if not (isinstance(extra, int) and (extra or item.expires)):
+            return 0
+        if item.expires and item.expires <= self.clock.now():
+            return 0
+        return self.usage.used[item.state & FRESH_BITS | FULL]
+
+    def _rewrite(self, key: bytes, item: Item, wire: bytes, state: int) -> Item | None:
+        """Give an item another value, and `state`, which is the result of `_kept`."""
+        if not self._items.rewrite(item, wire, state):
+            self._put(key, item, wire, item.expires)
+            return self._items.get(key)
+        self.counters.total_items += 1
+        if isinstance(item, FullItem) and item.extra:
+            self._renumber(item)
+        return item
+
+    def _renumber(self, item: FullItem) -> None:
+        """Assign a new cas unique in the place of an earlier one."""
+        self._version += 1
+        item.extra = self._version
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes) -> None:
         """Store unconditionally; see `Engine`."""
@@ -131,61 +227,84 @@ class PlainEngine(MetaEngine):
 
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if absent; see `Engine`."""
-        item = self._items.find(key)
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
         if item is None:
             if not self.observed:
                 self._set_framed(key, None, exptime, wire_form(key, flags, value))
-                return Outcome.STORED
+                return _STORED
         elif self._fast_store[item.state & MASK]:
             self.counters.cmd_set += 1
             item.state = self.usage.used[item.state & MASK]
-            return Outcome.NOT_STORED
+            return _NOT_STORED
         return super().add(key, flags, exptime, value)
 
     def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if present; see `Engine`."""
-        item = self._items.find(key)
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
         if item is None:
-            if not self.observed:
-                return self._store_nothing(key)
-        elif self._fast_store[item.state & MASK]:
-            self.counters.cmd_set += 1
+            return (
+                super().replace(key, flags, exptime, value)
+                if self.observed
+                else self._store_nothing(key)
+            )
+        state = self._kept(item)
+        if not state:
+            return super().replace(key, flags, exptime, value)
+        self._replace(key, item, state, exptime, wire_form(key, flags, value))
+        return _STORED
+
+    def _replace(self, key: bytes, item: Item, state: int, exptime: int, wire: bytes) -> None:
+        """Replace an item by a value with another expiry, and count the command."""
+        self.counters.cmd_set += 1
+        if exptime or (state & FULL and item.expires):
             expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0.0
-            self._put(key, item, wire_form(key, flags, value), expires)
-            return Outcome.STORED
-        return super().replace(key, flags, exptime, value)
+            self._put(key, item, wire, expires)
+        else:
+            self._rewrite(key, item, wire, state)
 
     def append(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Append to the value; see `Engine`."""
-        return self._join(key, b"", value) or super().append(key, flags, exptime, value)
+        if self.join(key, b"", value) is not None:
+            return _STORED
+        if self.observed or self._items.get(key) is not None:
+            return super().append(key, flags, exptime, value)
+        return self._store_nothing(key)
 
     def prepend(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Prepend to the value; see `Engine`."""
-        return self._join(key, value, b"") or super().prepend(key, flags, exptime, value)
+        if self.join(key, value, b"") is not None:
+            return _STORED
+        if self.observed or self._items.get(key) is not None:
+            return super().prepend(key, flags, exptime, value)
+        return self._store_nothing(key)
 
-    def _join(self, key: bytes, before: bytes, after: bytes) -> Outcome | None:
-        """Add to both ends of the value of a plain item; return None if nothing was done."""
-        item = self._items.find(key)
+    def join(self, key: bytes, before: bytes, after: bytes) -> Item | None:
+        """Add to both ends of the value of an item; see `Engine`."""
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
         if item is None:
-            return None if self.observed else self._store_nothing(key)
-        if not self._fast_store[item.state & MASK]:
+            return None
+        state = self._kept(item)
+        if not state:
             return None
         wire = item.wire
         value = wire[wire.index(b"\n") + 1 : -_AFTER_VALUE]
         value = b"%b%b%b" % (before, value, after) if before else value + after
         size = len(value)
-        if size > _SAFE_SIZE and (
+        if size > self.safe_size and (
             item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
         ):
             return None
         self.counters.cmd_set += 1
-        self._put(key, item, with_value(wire, len(key), value), 0.0)
-        return Outcome.STORED
+        return self._rewrite(key, item, with_value(wire, len(key), value), state)
 
     def _store_nothing(self, key: bytes) -> Outcome:
         self.counters.cmd_set += 1
-        self._count_absent(key, None)
-        return Outcome.NOT_STORED
+        if self._items.flushed is not None:
+            self._count_absent(key, None)
+        return _NOT_STORED
 
     def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
         """Store if unchanged; see `Engine`."""
@@ -194,33 +313,32 @@ class PlainEngine(MetaEngine):
             self._store_nothing(key)
             self.counters.cas_misses += 1
             return Outcome.NOT_FOUND
-        if not isinstance(item, FullItem) or self.observed or not self.cas_enabled:
+        if not isinstance(item, FullItem) or not item.extra:
             return super().cas(key, flags, exptime, value, unique)
-        version = item.extra
-        if not (isinstance(version, int) and version) or (
-            item.expires and item.expires <= self.clock.now()
-        ):
+        state = self._kept(item)
+        if not state or not self.cas_enabled:
             return super().cas(key, flags, exptime, value, unique)
         counters = self.counters
-        counters.cmd_set += 1
-        if version != unique:
+        if item.extra != unique:
+            counters.cmd_set += 1
             counters.cas_badval += 1
             return Outcome.EXISTS
-        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0.0
         self._items.find(key)
-        self._put(key, item, wire_form(key, flags, value), expires)
+        self._replace(key, item, state, exptime, wire_form(key, flags, value))
         counters.cas_hits += 1
-        return Outcome.STORED
+        return _STORED
 
     # Changing and removing
 
     def delete(self, key: bytes) -> bool:
         """Remove a key; return whether it was there."""
         line = b"get %b\r\n" % key
-        item = self._items.get_by_line(line)
+        find = self._items.get_by_line
+        item = find(line)
         if item is None:
             if not self.observed:
-                self._count_absent(key, None)
+                if self._items.flushed is not None:
+                    self._count_absent(key, None)
                 self.counters.delete_misses += 1
                 return False
         elif self._fast_store[item.state & MASK]:
@@ -229,53 +347,100 @@ class PlainEngine(MetaEngine):
             return True
         return super().delete(key)
 
-    def _count(self, key: bytes, delta: int) -> int | Outcome:
-        """Add to a number that takes as many digits afterwards; see `Engine`."""
-        item = self._items.get_by_line(b"get %b\r\n" % key)
-        if item is None:
-            if not self.observed:
-                self._count_absent(key, None)
-                return Outcome.NOT_FOUND
-            return super()._count(key, delta)
-        bits = item.state & MASK
-        state = self._fast_store[bits]
-        if state:
-            wire = item.wire
-            begin = wire.index(b"\n") + 1
-            digits = wire[begin:-_AFTER_VALUE]
-            if digits.isdigit() and len(digits) <= _SAFE_DIGITS:
-                number = int(digits) + delta
-                number = max(number, 0)
-                stored = b"%d" % number
-                if len(stored) == len(digits):
-                    item.wire = b"%b%b\r\nEND\r\n" % (wire[:begin], stored)
-                    # It is the same item, which has been fetched if it had been.
-                    item.state = self.usage.read[bits & FRESH_BITS] if bits & FETCHED else state
-                    return number
-        return super()._count(key, delta)
+    def incr(self, key: bytes, delta: int) -> int | Outcome:
+        """Add; see `Engine`."""
+        counted = self.count_in_place(key, delta, False)
+        return self.recount(key, delta, False) if counted is None else int(counted[0])
 
-    def _retime(self, key: bytes, exptime: int) -> Item | None:
-        """Touch an item that has an expiry both before and after, or neither; see `Engine`."""
-        if self.observed:
-            return super()._retime(key, exptime)
-        item = self._items.find(key)
-        counters = self.counters
-        if item is None:
+    def decr(self, key: bytes, delta: int) -> int | Outcome:
+        """Subtract, down to 0; see `Engine`."""
+        counted = self.count_in_place(key, delta, True)
+        return self.recount(key, delta, True) if counted is None else int(counted[0])
+
+    def _count(self, key: bytes, delta: int) -> int | Outcome:
+        """Add to a number; see `Engine`."""
+        if self.observed or self._items.get_by_line(b"get %b\r\n" % key) is not None:
+            return super()._count(key, delta)
+        if self._items.flushed is not None:
             self._count_absent(key, None)
-            counters.cmd_touch += 1
-            counters.touch_misses += 1
+        return Outcome.NOT_FOUND
+
+    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[bytes, Item] | None:
+        """Add to a number that takes no more room afterwards, or subtract; see `Engine`."""
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
+        if item is None:
             return None
-        if isinstance(item, FullItem):
-            if bool(exptime) is not bool(item.expires):
-                return super()._retime(key, exptime)
-            if exptime:
-                now = self.clock.now()
-                if item.expires <= now:
-                    return super()._retime(key, exptime)
-                item.expires = semantics.expiry(exptime, now)
+        bits = item.state & MASK
+        state = self._fast_store[bits] or self._kept(item)
+        if not state:
+            return None
+        wire = item.wire
+        begin = wire.index(b"\n") + 1
+        stored = wire[begin:-_AFTER_VALUE]
+        room = len(stored)
+        if not stored.isdigit():
+            stored = stored.rstrip(b" ")  # which follow a number that was longer
+            if not stored.isdigit():
+                return None
+        if room > _SAFE_DIGITS:
+            return None
+        number = int(stored)
+        number = number + delta if not down else number - delta if number > delta else 0
+        digits = stored = b"%d" % number
+        if len(digits) != room:
+            if len(digits) > room:
+                return None
+            stored = digits.ljust(room)
+        item.wire = b"%b%b\r\nEND\r\n" % (wire[:begin], stored)
+        # It is the same item, which has been fetched if it had been.
+        item.state = self.usage.read[bits & (FRESH_BITS | FULL)] if bits & FETCHED else state
+        if isinstance(item, FullItem) and item.extra:
+            self._renumber(item)
+        if down:
+            self.counters.decr_hits += 1
+        else:
+            self.counters.incr_hits += 1
+        return digits, item
+
+    def retime_plain(self, key: bytes, exptime: int) -> Item | None:
+        """Touch an item that has an expiry both before and after, or neither; see `Engine`."""
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
+        if item is None or self.observed:
+            return None
+        if item.state & FULL:
+            if not self._renew_expiry(item, exptime):
+                return None
         elif exptime:
-            return super()._retime(key, exptime)
+            return None
         item.state = self.usage.read[item.state & MASK]
+        counters = self.counters
         counters.cmd_touch += 1
         counters.touch_hits += 1
         return item
+
+    def _renew_expiry(self, item: Item, exptime: int) -> bool:
+        """Give an item that is not plain another expiry, if it has one both before and after."""
+        if not isinstance(item, FullItem) or bool(exptime) is not bool(item.expires):
+            return False
+        if exptime:
+            now = self.clock.now()
+            if item.expires <= now:
+                return False
+            item.expires = semantics.expiry(exptime, now)
+        return True
+
+    def _retime(self, key: bytes, exptime: int) -> Item | None:
+        """Touch an item; see `Engine`."""
+        item = self.retime_plain(key, exptime)
+        if item is not None:
+            return item
+        if self.observed or self._items.get_by_line(b"get %b\r\n" % key) is not None:
+            return super()._retime(key, exptime)
+        if self._items.flushed is not None:
+            self._count_absent(key, None)
+        counters = self.counters
+        counters.cmd_touch += 1
+        counters.touch_misses += 1
+        return None

@@ -77,6 +77,7 @@ class ItemTable:
         excess: returns the bytes of memory that are used beyond the limit nonetheless, because of
             fragmentation. Items get that much less.
         used: bytes of the items, without the index and the policy.
+        flushed: the items that the last flush removed and that are not freed yet; None for none.
         get_by_line: returns the item that a request line asks for, or None if there is none or the
             line is another command; counts as a use, like `find`.
     """
@@ -95,7 +96,7 @@ class ItemTable:
         self._evict = evict
         self._make_policy = policy
         # Flushed items: absent for clients, and freed a few at a time.
-        self._flushed: Index | None = None
+        self.flushed: Index | None = None
         self._set_aside: Index | None = None  # the last items that were, until they are discarded
         self._garbage: list[tuple[Index, Policy]] = []
         self._states: dict[int, int] = {}
@@ -155,12 +156,16 @@ class ItemTable:
 
     def find_all(self, keys: list[bytes]) -> Iterable[Item | None]:
         """Yield the item of each key as `find` does."""
-        if self._flush_due is not None:
-            self._flush_if_due()
         # A fifth of the cost of formatting the lines one by one.
         lines = (b"get " + b"\r\nget ".join(keys) + b"\r\n").splitlines(keepends=True)
         if len(lines) != len(keys):  # a key contains a carriage return
             lines = [line_of(key) for key in keys]
+        return self.find_lines(lines)
+
+    def find_lines(self, lines: list[bytes]) -> Iterable[Item | None]:
+        """Yield the item of each request line as `find` does."""
+        if self._flush_due is not None:
+            self._flush_if_due()
         return self._policy.find_all(lines)
 
     def put(self, key: bytes, item: Item) -> None:
@@ -208,14 +213,24 @@ class ItemTable:
             if meta_flags is not None:
                 cast("FullItem", new).meta_flags = meta_flags
             return self.replace(key, item, new)
+        if self.rewrite(item, wire, state):
+            return item
+        return self.replace(key, item, Item(wire, state))
+
+    def rewrite(self, item: Item, wire: bytes, state: int) -> bool:
+        """Give a stored item a new value, and leave everything else as it is, if there is room.
+
+        Returns:
+            Whether that was done.
+        """
         if len(wire) != len(item.wire):
             more = allocated(len(wire)) - allocated(len(item.wire))
             if more > 0 and self.used + more > self._room:
-                return self.replace(key, item, Item(wire, state))
+                return False
             self._resize(item, more)
         item.wire = wire
         item.state = state
-        return item
+        return True
 
     def replace(self, key: bytes, old: Item, new: Item) -> Item:
         """Store `new` in the place of a stored item, evicting what it displaces.
@@ -390,7 +405,7 @@ class ItemTable:
     def set_aside(self) -> Contents:
         """Make every item absent at once; return them all, for `put_back` or `discard`."""
         contents = (self._items, self._policy, self.used)
-        self._flushed = None
+        self.flushed = None
         self._set_aside = self._items
         self._begin()
         return contents
@@ -412,13 +427,13 @@ class ItemTable:
         if len(policy) >= max(len(self._garbage), 1):
             self._garbage.append((items, policy))
             if was_last:
-                self._flushed = items
+                self.flushed = items
 
     def pop_flushed(self, key: bytes) -> Item | None:
         """Return and free the item that the last flush removed from `key`, or None."""
-        if self._flushed is None:
+        if self.flushed is None:
             return None
-        item = self._flushed.pop(line_of(key))
+        item = self.flushed.pop(line_of(key))
         if item is not None:
             self._garbage[-1][1].dissolve()
         return item
@@ -448,8 +463,8 @@ class ItemTable:
             if gone is not None:
                 size -= weigh(*gone)
             elif not len(policy):
-                if self._flushed is items:
-                    self._flushed = None
+                if self.flushed is items:
+                    self.flushed = None
                 del self._garbage[0]
                 continue
             policy.dissolve()

@@ -180,6 +180,7 @@ class BinaryParser:
             data, position = self._resume(data, handler)
         length = len(data)
         keeps = self._keeps
+        shortcuts = handler.shortcuts
         for _ in self._commands_per_turn:
             extras_at = position + HEADER
             if extras_at > length:
@@ -192,6 +193,26 @@ class BinaryParser:
             if value_at > length:
                 break
             size = body - extras_size - key_size  # of the value
+            shortcut = shortcuts.get(opcode)
+            if (
+                shortcut is not None
+                and size >= 0
+                and value_at + size <= length
+                and 0 < key_size <= self._key_length
+                and shortcut(
+                    handler,
+                    opcode,
+                    opaque,
+                    cas,
+                    data[extras_at:key_at] if extras_size else b"",
+                    data[key_at:value_at],
+                    data[value_at : value_at + size] if size else b"",
+                )
+            ):
+                position = value_at + size
+                if position >= length:
+                    return False
+                continue
             if keeps:
                 self.request = data[position:value_at]
             layout = _LAYOUTS[opcode]

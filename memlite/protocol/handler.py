@@ -1,10 +1,15 @@
 """The interface that parsers call."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
 
 from memlite.protocol.commands import Arguments, Command
 
-__all__ = ["Handler"]
+__all__ = ["NO_SHORTCUTS", "Handler", "Shortcuts"]
+
+Shortcuts: TypeAlias = dict[Any, Callable[..., Any]]
+"""Functions for commands in their usual form; see `Handler`."""
+NO_SHORTCUTS: Final[Shortcuts] = {}
 
 
 class Handler(Protocol):
@@ -13,13 +18,25 @@ class Handler(Protocol):
     The methods return no reply: a handler may answer at once (memory) or later (stores), always in
     order. `execute` takes any command. The text parser calls `hit`, `set` and `set_framed` instead
     as fast paths. Every parser calls `reject` and `quit`.
+
+    Attributes:
+        shortcuts: functions that carry out a command in its usual form before it is parsed further;
+            empty if each command is observed, forwarded or answered later. Those of the text
+            protocol are found by the first word of the line, and called with the handler, the words
+            of the line, the input and the position after the line; they return the position of the
+            next command, or 0 if nothing was done. Those of the binary protocol are found by the
+            opcode, and called with the handler and the packet's opcode, opaque, cas unique, extras,
+            key and value; they return whether anything was done.
     """
 
-    def hit(self, line: bytes) -> bool:
-        r"""Answer ``get <key>\r\n`` now if possible; otherwise do nothing and return False.
+    @property
+    def shortcuts(self) -> Shortcuts: ...
 
-        The parser first calls this with any line, including its line ending, that may be a get and
-        did not arrive alone. If the result is False, it parses the line as usual.
+    def hit(self, line: bytes) -> bool:
+        r"""Answer ``get <key>*\r\n`` now if possible; otherwise do nothing and return False.
+
+        The parser first calls this with any line, including its line ending, that begins with
+        ``ge``. If the result is False, it parses the line as usual.
         """
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:

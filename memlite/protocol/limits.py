@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LONGEST_GET", "Limits", "item_total"]
+__all__ = ["LONGEST_GET", "LONGEST_KEY", "Limits", "item_total"]
 
-LONGEST_GET: Final = len(b"get \r\n") + 250
+LONGEST_KEY: Final = 250
+"""The length of the longest key of memcached's protocols, in bytes."""
+
+LONGEST_GET: Final = len(b"get \r\n") + LONGEST_KEY
 """The length of the longest get of one key, in bytes.
 
 Longer lines are not looked up in the index, because hashing takes time linear in the length.
@@ -53,7 +56,7 @@ class Limits:
     """
 
     item_size: int = 1024 * 1024
-    key_length: int = 250
+    key_length: int = LONGEST_KEY
     line_length: int = 2048
     get_line_length: int = 4 * 1024 * 1024
     commands_per_read: int = 20

@@ -24,6 +24,9 @@ __all__ = [
     "hit_head",
     "miss",
     "opcode_name",
+    "pack_hit",
+    "pack_number",
+    "pack_reply",
     "reply",
     "stat_packets",
 ]
@@ -166,13 +169,14 @@ _OPCODES: Final = frozenset(Opcode)
 
 _FLAGS_SIZE: Final = 4
 # Magic, opcode, key length, extras length, status, total body length, opaque, cas unique.
-_pack = Struct(">BBHBxHIIQ").pack
-_pack_with_flags = Struct(">BBHBxHIIQI").pack
+pack_reply = Struct(">BBHBxHIIQ").pack
+pack_hit = Struct(">BBHBxHIIQI").pack  # and the flags of an item
+pack_number = Struct(">BBHBxHIIQQ").pack  # and the number that is the value
 
 
 def reply(request: BinaryRequest, value: bytes = b"", cas: int = 0) -> bytes:
     """Return the reply to a command that succeeded."""
-    head = _pack(MAGIC_OF_REPLIES, request.opcode, 0, 0, 0, len(value), request.opaque, cas)
+    head = pack_reply(MAGIC_OF_REPLIES, request.opcode, 0, 0, 0, len(value), request.opaque, cas)
     return head + value if value else head
 
 
@@ -187,7 +191,7 @@ def hit_head(request: BinaryRequest, flags: int, key: bytes, size: int, cas: int
         cas: the item's cas unique.
     """
     length = len(key)
-    head = _pack_with_flags(
+    head = pack_hit(
         MAGIC_OF_REPLIES,
         request.opcode,
         length,
@@ -208,7 +212,7 @@ def miss(request: BinaryRequest) -> bytes:
     if request.opcode not in WITH_KEY:
         return failure(request, Status.NOT_FOUND)
     opcode, opaque, size = request.opcode, request.opaque, len(request.key)
-    head = _pack(MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
+    head = pack_reply(MAGIC_OF_REPLIES, opcode, size, 0, Status.NOT_FOUND, size, opaque, 0)
     return head + request.key
 
 
@@ -216,7 +220,7 @@ def failure(request: BinaryRequest, status: Status, text: bytes = b"") -> bytes:
     """Return an error reply, with `text` or, if that is empty, the usual text of the status."""
     opcode, opaque = request.opcode, request.opaque
     text = text or _TEXTS[status]
-    return _pack(MAGIC_OF_REPLIES, opcode, 0, 0, status, len(text), opaque, 0) + text
+    return pack_reply(MAGIC_OF_REPLIES, opcode, 0, 0, status, len(text), opaque, 0) + text
 
 
 def stat_packets(request: BinaryRequest, stats: Iterable[tuple[str, object]]) -> bytes:
@@ -229,7 +233,7 @@ def stat_packets(request: BinaryRequest, stats: Iterable[tuple[str, object]]) ->
             for part in pair
         )
         size, total = len(name), len(name) + len(value)
-        parts += (_pack(MAGIC_OF_REPLIES, opcode, size, 0, 0, total, opaque, 0), name, value)
+        parts += (pack_reply(MAGIC_OF_REPLIES, opcode, size, 0, 0, total, opaque, 0), name, value)
     parts.append(reply(request))
     return b"".join(parts)
 

@@ -6,7 +6,7 @@ from memlite.core.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.commands import Command
 from memlite.protocol.handler import Handler
-from memlite.protocol.limits import LONGEST_GET, Limits, item_total
+from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.malformed import MalformedError
 from memlite.protocol.meta import UnreadableError, parse_meta
 from memlite.protocol.numbers import length_of, signed, signed_32, small_number, unsigned
@@ -18,6 +18,7 @@ __all__ = ["TextParser"]
 _CR: Final = 13
 _LF: Final = 10
 _G: Final = b"g"[0]
+_E: Final = b"e"[0]
 _S: Final = b"s"[0]
 # Everything that begins with "set " sorts between these two; comparing costs half as much as
 # `startswith`.
@@ -160,6 +161,7 @@ class TextParser:
             return False
         length = len(data)
         keeps = self._keeps
+        shortcuts = handler.shortcuts
         for _ in self._commands_per_turn:
             newline = data.find(b"\n", position)
             if newline < 0:
@@ -168,11 +170,10 @@ class TextParser:
             position = newline + 1
             if keeps:
                 self.request = data[start:position]
-            # A get needs no parsing. The connection has already tried one that arrived alone.
+            # A get needs no parsing.
             if (
                 data[start] == _G
-                and (start or position < length)
-                and position - start <= LONGEST_GET
+                and data[start + 1] == _E  # there is a line feed at least
                 and handler.hit(data[start:position])
             ):
                 pass
@@ -182,24 +183,29 @@ class TextParser:
                 # If the newline is at 0 this checks the last byte instead, which is harmless: the
                 # line is empty either way.
                 stop = newline - 1 if data[newline - 1] == _CR else newline
-                try:
-                    if position - start < _SHORTEST_LINE:
-                        raise _MalformedError(replies.BAD_FORMAT)
-                    words = data[start:stop].split(b" ")
-                    entry = _PARSED_BY.get(words[0])
-                    if entry is None:
-                        self._other(words, handler)
-                        return self._end_turn(data, position)
-                    if b"" in words:
-                        words = [word for word in words if word]
-                    command, parse = entry
-                    position = parse(self, command, words, handler, data, position)
-                    if command is ADMIN:
-                        return self._end_turn(data, position)
-                except _MalformedError as malformed:
-                    handler.reject(malformed.reply, malformed.noreply)
-                    if malformed.swallow:
-                        position = self._skip(malformed.swallow, position, length)
+                words = data[start:stop].split(b" ")
+                shortcut = shortcuts.get(words[0])
+                end = 0 if shortcut is None else shortcut(handler, words, data, position)
+                if end:
+                    position = end
+                else:
+                    try:
+                        if position - start < _SHORTEST_LINE:
+                            raise _MalformedError(replies.BAD_FORMAT)
+                        entry = _PARSED_BY.get(words[0])
+                        if entry is None:
+                            self._other(words, handler)
+                            return self._end_turn(data, position)
+                        if b"" in words:
+                            words = [word for word in words if word]
+                        command, parse = entry
+                        position = parse(self, command, words, handler, data, position)
+                        if command is ADMIN:
+                            return self._end_turn(data, position)
+                    except _MalformedError as malformed:
+                        handler.reject(malformed.reply, malformed.noreply)
+                        if malformed.swallow:
+                            position = self._skip(malformed.swallow, position, length)
             if position >= length:
                 return False
         else:

@@ -8,6 +8,7 @@ from memlite.memory import Part
 from memlite.protocol import replies
 from memlite.protocol.commands import Arguments, Command
 from memlite.protocol.discovery import CLUSTER_KEY
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.limits import LONGEST_GET
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed_32
@@ -69,6 +70,7 @@ class ProxyExecutor(OrderedReplies):
     """
 
     had_to_wait = False
+    shortcuts = NO_SHORTCUTS
     special: ClassVar[Mapping[str, str]] = {
         "admin": "_administer",
         "bad_chunk": "_bad_chunk",
@@ -188,6 +190,8 @@ class ProxyExecutor(OrderedReplies):
 
     def hit(self, line: bytes) -> bool:
         """Forward a known ``get <key>``."""
+        if len(line) > LONGEST_GET:
+            return False
         node = self._cluster.by_line.get(line)
         if node is None:
             return False

@@ -17,6 +17,7 @@ from memlite.loadtest.clients.settings import Check
 from memlite.loadtest.recorder import SECOND, Recorder, Recording
 from memlite.protocol import Limits, TextParser
 from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.handler import NO_SHORTCUTS
 
 if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
@@ -301,6 +302,8 @@ class _Calls:
         found: values by key, of the last retrieval.
         unique: the cas unique of the last gets; None for a miss.
     """
+
+    shortcuts = NO_SHORTCUTS
 
     def __init__(self, client: Client) -> None:
         self._client: Any = client

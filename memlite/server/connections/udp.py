@@ -22,6 +22,7 @@ from memlite.core.logs import failure
 from memlite.memory import Part
 from memlite.protocol import Handler, Limits, frames, replies
 from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.magic import MAGIC
 from memlite.protocol.text_table import ADMIN
 from memlite.server.connections.listeners import Listener
@@ -431,6 +432,8 @@ class _UdpHandler:
         request: the request the commands belong to.
         waits: whether the backend must be awaited.
     """
+
+    shortcuts = NO_SHORTCUTS
 
     def __init__(self, handler: Handler, request: _Request, *, waits: bool) -> None:
         self._handler = handler

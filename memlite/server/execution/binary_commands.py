@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from memlite.core.errors import CommandError, OutOfMemoryError, Shortage
+from memlite.core.errors import CommandError
 from memlite.core.version import SERVER_VERSION
 from memlite.engine import MetaEngine, Mode, Outcome
-from memlite.memory import FullItem, Item, Part, nameable
+from memlite.memory import Item, Part, nameable
 from memlite.memory.item import VIEW_FROM
 from memlite.protocol import packets
 from memlite.protocol.commands import Arguments
 from memlite.protocol.discovery import CONFIG_GET, config_packet
+from memlite.protocol.handler import Shortcuts
 from memlite.protocol.packets import (
     DO_NOT_CREATE,
     QUIET,
@@ -20,15 +21,18 @@ from memlite.protocol.packets import (
     Opcode,
     Status,
 )
-from memlite.server.execution.command_set import CommandSet, Later
+from memlite.server.execution.command_set import Later
+from memlite.server.execution.short_binary_commands import (
+    SHORTCUTS,
+    ShortBinaryCommands,
+    failure_of,
+)
 from memlite.server.interfaces import Client
 
 if TYPE_CHECKING:
     from memlite.server.admin.admin import Admin  # imported lazily, on the first such command
 
 __all__ = ["BinaryCommands"]
-
-_NEVER_MATCHES: Final = 2**64 - 1  # a cas unique that no item has
 
 # Tables keyed by plain ints, because enum lookups would dominate the cost of a command.
 _MODES: Final = {
@@ -54,23 +58,11 @@ _STATUS: Final = {
     Outcome.NOT_FOUND: Status.NOT_FOUND,
     Outcome.NON_NUMERIC: Status.NON_NUMERIC,
 }
-_SHORTAGE: Final = {
-    Shortage.ITEM: b"Out of memory allocating item",
-    Shortage.NUMBER: b"Out of memory incrementing value",
-    Shortage.NEW_NUMBER: b"Out of memory allocating new item",
-}
 # The status of an add or replace that did not store.
 _NOT_STORED: Final = {Mode.ADD: Status.EXISTS, Mode.REPLACE: Status.NOT_FOUND}
 
 
-def _failure_of(request: BinaryRequest, error: CommandError) -> bytes:
-    """Return the reply to a command that could not be carried out."""
-    if isinstance(error, OutOfMemoryError):
-        return packets.failure(request, Status.OUT_OF_MEMORY, _SHORTAGE[error.shortage])
-    return packets.failure(request, Status.INTERNAL_ERROR, str(error).encode())
-
-
-class BinaryCommands(CommandSet):
+class BinaryCommands(ShortBinaryCommands):
     """The binary protocol's commands.
 
     Quiet commands that fail are answered like any other.
@@ -82,21 +74,21 @@ class BinaryCommands(CommandSet):
         out: the list to which replies are appended.
     """
 
-    __slots__ = ("_admin", "_cas", "_client", "_engine")
+    __slots__ = ("_admin", "_client")
+
+    shortcuts: ClassVar[Shortcuts] = SHORTCUTS
 
     def __init__(
         self, engine: MetaEngine, admin: "Callable[[], Admin]", client: Client, out: list[Part]
     ) -> None:
-        super().__init__(out)
-        self._engine = engine
-        self._cas = engine.cas_enabled
+        super().__init__(engine, out)
         self._admin = admin
         self._client = client
 
     def error_reply(self, error: CommandError, arguments: Arguments) -> bytes:
         """Return the reply to a command that could not be carried out."""
         request = arguments[0] if arguments else None
-        return _failure_of(request, error) if isinstance(request, BinaryRequest) else b""
+        return failure_of(request, error) if isinstance(request, BinaryRequest) else b""
 
     # Reading
 
@@ -143,16 +135,6 @@ class BinaryCommands(CommandSet):
         self.out += render()
         return None
 
-    def _unique(self, item: Item) -> int:
-        """Return the cas unique to show in a reply."""
-        if not self._cas:
-            return 0
-        if isinstance(item, FullItem) and isinstance(item.extra, int) and item.extra:
-            return item.extra  # the version, without a call
-        # With write-back, an item has no version until it has been stored. Replying 0 would make
-        # the client's next conditional change unconditional.
-        return self._engine.unique(item) or _NEVER_MATCHES
-
     # Storing
 
     def binary_store(self, request: BinaryRequest) -> Later | None:
@@ -175,7 +157,7 @@ class BinaryCommands(CommandSet):
                     mode, key, flags, exptime, request.value, compare=compare
                 )
         except CommandError as error:
-            self.out.append(_failure_of(request, error))
+            self.out.append(failure_of(request, error))
             return None
         if outcome is not Outcome.STORED:
             status = _STATUS[outcome]
@@ -221,7 +203,7 @@ class BinaryCommands(CommandSet):
                 exptime=exptime,
             )
         except CommandError as error:
-            self.out.append(_failure_of(request, error))
+            self.out.append(failure_of(request, error))
             return None
         item = counted.item
         if item is None:

@@ -8,6 +8,7 @@ from memlite.core.errors import CommandError
 from memlite.memory import Part
 from memlite.protocol import replies
 from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.handler import NO_SHORTCUTS, Shortcuts
 
 __all__ = ["CommandObserver", "CommandSet", "Executor", "Later", "ObservableExecutor"]
 
@@ -49,6 +50,8 @@ class Executor(Protocol):
         had_to_wait: whether the running administrative command had to wait for earlier ones.
     """
 
+    @property
+    def shortcuts(self) -> Shortcuts: ...  # noqa: D102 - see `Handler`
     @property
     def pending(self) -> bool: ...  # noqa: D102 - see the class
     @property
@@ -114,6 +117,7 @@ class CommandSet:
     full: ClassVar[bool] = False
     ended: ClassVar[bool] = False
     had_to_wait: ClassVar[bool] = False
+    shortcuts: ClassVar[Shortcuts] = NO_SHORTCUTS
 
     def __init__(self, out: list[Part]) -> None:
         self.out = out

@@ -13,7 +13,7 @@ from memlite.core import logs
 from memlite.memory import Part
 from memlite.memory.item import key_of
 from memlite.protocol.commands import QUIT, Arguments, Command
-from memlite.protocol.handler import Handler
+from memlite.protocol.handler import NO_SHORTCUTS, Handler
 from memlite.protocol.magic import MAGIC_OF_REPLIES
 from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import Executor, ObservableExecutor
@@ -217,6 +217,8 @@ class _ObservedExecutor:
         traces: whether to log commands and replies.
     """
 
+    shortcuts = NO_SHORTCUTS
+
     def __init__(
         self,
         executor: ObservableExecutor,
@@ -238,8 +240,8 @@ class _ObservedExecutor:
         self._executor.execute_observed(command, arguments, observation)
 
     def hit(self, line: bytes) -> bool:
-        """Answer a get if its reply is ready; return False while tracing, to log the command."""
-        if self._traces:
+        """Answer a get of one key if its reply is ready; return False while tracing, to log it."""
+        if self._traces or line.count(b" ") != 1:
             return False
         started = perf_counter_ns()
         if not self._executor.hit(line):

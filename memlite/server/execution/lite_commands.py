@@ -1,6 +1,7 @@
 """The commands of ``--dialect lite``: those of the text protocol, with a different hit reply."""
 
 from memlite.protocol import replies
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.server.execution.text_commands import TextCommands
 
 __all__ = ["LiteCommands"]
@@ -10,6 +11,8 @@ class LiteCommands(TextCommands):
     """The lite dialect's commands, listed in `memlite.protocol.lite`."""
 
     __slots__ = ()
+
+    shortcuts = NO_SHORTCUTS
 
     def hit(self, line: bytes) -> bool:
         """Return False: the engine's stored replies are in memcached's format."""

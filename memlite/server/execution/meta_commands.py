@@ -1,6 +1,6 @@
 """The meta commands of the text protocol: calls the engine and renders the replies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import ceil
 from typing import Final
@@ -16,7 +16,7 @@ from memlite.protocol import replies
 from memlite.protocol.meta import MetaRequest, encode_key
 from memlite.server.execution.command_set import CommandSet, Later
 
-__all__ = ["MODES", "MetaCommands"]
+__all__ = ["MODES", "USUAL_FLAGS", "MetaCommands", "render_plain"]
 
 MODES: Final = {
     0: Mode.SET,
@@ -35,8 +35,8 @@ _STATUS: Final = {
     Outcome.EXISTS: b"EX",
     Outcome.NOT_FOUND: b"NF",
 }
-# Flags of mg that ask for nothing but what any item has.
-_USUAL: Final = frozenset((b"v", b"s", b"f", b"t", b"k", b"q"))
+USUAL_FLAGS: Final = frozenset((b"v", b"s", b"f", b"t", b"k", b"q"))
+"""Flags of mg that ask for nothing but what any item has."""
 _NON_NUMERIC: Final = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 _DECREMENT: Final = b"D-"
 _C, _F, _H, _K, _L, _N, _O, _S, _T_NEW, _T = b"cfhklNOsTt"
@@ -66,12 +66,12 @@ class MetaCommands(CommandSet):
 
     def meta_get(self, request: MetaRequest) -> Later | None:
         """``mg <key> <flags>*``."""
-        if _USUAL.issuperset(request.words):
+        if USUAL_FLAGS.issuperset(request.words):
             plain = self._engine.fetch_plain(request.key)
             if plain is not None:
-                self.out.append(self._render_plain(request, plain))
+                self.out.append(render_plain(request.key, request.words, plain))
                 return None
-            if self._engine.miss(b"get %b\r\n" % request.key) is not None:
+            if self._engine.is_miss(b"get %b\r\n" % request.key):
                 if not request.quiet:
                     self.out.append(b"EN%b\r\n" % (self._echo(request) if request.words else b""))
                 return None
@@ -106,26 +106,6 @@ class MetaCommands(CommandSet):
             parts.append(b"W")
         head = b" ".join(parts) + b"\r\n"
         return (head, item.value_line()) if with_value else (head,)
-
-    @staticmethod
-    def _render_plain(request: MetaRequest, item: Item) -> bytes:
-        """Return the reply of a plain item to a request with no flags but `_USUAL` ones."""
-        wire = item.wire
-        if request.value and len(request.words) == 1:
-            # "VA", and what follows the flags in the reply to a get: size and value.
-            return b"VA" + wire[wire.index(b" ", len(b"VALUE  ") + len(request.key)) : -END]
-        parts = [b"VA %d" % item.size if request.value else b"HD"]
-        for word in request.words:
-            if word == b"s":
-                parts.append(b"s%d" % item.size)
-            elif word == b"f":
-                parts.append(b"f%d" % item.flags)
-            elif word == b"t":
-                parts.append(b"t-1")
-            elif word == b"k":
-                parts.append(b"k" + request.key)
-        head = b" ".join(parts) + b"\r\n"
-        return head + wire[wire.index(b"\n") + 1 : -END] if request.value else head
 
     def _details(self, request: MetaRequest, found: Found) -> Iterator[bytes]:
         item, expires = found.item, found.expires
@@ -315,3 +295,24 @@ class MetaCommands(CommandSet):
     def meta_noop(self) -> None:
         """``mn``: its reply marks the end of the replies to earlier commands."""
         self.out.append(b"MN\r\n")
+
+
+def render_plain(key: bytes, flags: Sequence[bytes], item: Item) -> bytes:
+    """Return the reply of a plain item to an mg with no flags but `USUAL_FLAGS`."""
+    wire = item.wire
+    value = b"v" in flags
+    if value and len(flags) == 1:
+        # "VA", and what follows the flags in the reply to a get: size and value.
+        return b"VA" + wire[wire.index(b" ", len(b"VALUE  ") + len(key)) : -END]
+    parts = [b"VA %d" % item.size if value else b"HD"]
+    for word in flags:
+        if word == b"s":
+            parts.append(b"s%d" % item.size)
+        elif word == b"f":
+            parts.append(b"f%d" % item.flags)
+        elif word == b"t":
+            parts.append(b"t-1")
+        elif word == b"k":
+            parts.append(b"k" + key)
+    head = b" ".join(parts) + b"\r\n"
+    return head + wire[wire.index(b"\n") + 1 : -END] if value else head

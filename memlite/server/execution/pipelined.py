@@ -12,6 +12,8 @@ from memlite.core.logs import failure
 from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
 from memlite.protocol.commands import QUIT, Access, Arguments, Command
+from memlite.protocol.handler import NO_SHORTCUTS
+from memlite.protocol.limits import LONGEST_GET
 from memlite.protocol.replies import STORED
 from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
@@ -124,6 +126,8 @@ class PipelinedExecutor:
         had_to_wait: whether the running administrative command had to wait for earlier ones.
     """
 
+    shortcuts = NO_SHORTCUTS
+
     def __init__(
         self,
         engine: StoreEngine,
@@ -198,7 +202,9 @@ class PipelinedExecutor:
 
     def hit(self, line: bytes) -> bool:
         """Answer ``get <key>`` if its reply is ready."""
-        reply = self.ready_reply(line) if self._engine.peeks else None
+        if len(line) > LONGEST_GET or not self._engine.peeks:
+            return False
+        reply = self.ready_reply(line)
         if reply is None:
             return False
         self._out.append(reply)

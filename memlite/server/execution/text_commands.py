@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from memlite.core.build import mypyc_attr
 from memlite.core.errors import CommandError
 from memlite.engine import MetaEngine, Outcome
 from memlite.memory import Item, Part
+from memlite.memory.usage import MASK
 from memlite.protocol import replies
+from memlite.protocol.handler import Shortcuts
+from memlite.protocol.limits import LONGEST_GET
 from memlite.server.execution.command_set import Later
-from memlite.server.execution.meta_commands import MetaCommands
+from memlite.server.execution.short_commands import SHORTCUTS, ShortCommands
 from memlite.server.interfaces import Client
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TextCommands"]
 
+_CR: Final = 13
+_SHORTEST_GET: Final = len(b"get k\r\n")
+_SPACE: Final = b" "[0]
 _REPLY = {
     Outcome.STORED: replies.STORED,
     Outcome.NOT_STORED: replies.NOT_STORED,
@@ -28,7 +34,7 @@ _REPLY = {
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class TextCommands(MetaCommands):
+class TextCommands(ShortCommands):
     """The text protocol's commands.
 
     Args:
@@ -40,6 +46,8 @@ class TextCommands(MetaCommands):
 
     __slots__ = ("_admin", "_client")
 
+    shortcuts: ClassVar[Shortcuts] = SHORTCUTS
+
     def __init__(
         self, engine: MetaEngine, admin: "Callable[[], Admin]", client: Client, out: list[Part]
     ) -> None:
@@ -50,15 +58,37 @@ class TextCommands(MetaCommands):
     # Reading
 
     def hit(self, line: bytes) -> bool:
-        """``get <key>``, if that is all that the line asks for."""
+        """``get <key>*``, in the usual form."""
+        # `MemoryEngine.hit` inlined, as in `Connection.data_received`.
         engine = self._engine
-        reply = engine.hit(line)
-        if reply is None:
+        find = engine.items.get_by_line
+        item = find(line) if len(line) <= LONGEST_GET else None
+        if item is None:
             reply = engine.miss(line)
             if reply is None:
-                return False
-        self.out.append(reply)
+                return len(line) > _SHORTEST_GET and self._get_many(line)
+            self.out.append(reply)
+            return True
+        state = engine.usage.fast_read[item.state & MASK]
+        if state:
+            item.state = state
+        elif not engine.can_serve(item):
+            return False
+        engine.counters.hits += 1
+        self.out.append(item.wire)
         return True
+
+    def _get_many(self, line: bytes) -> bool:
+        """``get <key>*`` of several keys, without splitting the line into keys."""
+        if line[-2] != _CR or line[3] != _SPACE or line[-3] == _SPACE or b"  " in line:
+            return False
+        lines = line.replace(b" ", b"\r\nget ").splitlines(keepends=True)
+        del lines[0]  # "get"
+        if len(lines) != line.count(b" "):  # a key contains a carriage return
+            return False
+        if len(line) > LONGEST_GET and max(map(len, lines)) > LONGEST_GET:
+            return False
+        return self._engine.collect_lines(lines, self.out)
 
     def ready_reply(self, line: bytes) -> bytes | None:
         """``get <key>``, if it is a miss: connections look for hits themselves."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from memlite.memory import Part
 from memlite.protocol.commands import Arguments, Command
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.text_table import SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, Executor, ObservableExecutor
@@ -51,6 +52,8 @@ class NamedExecutor:
         tracer: makes the spans.
         inner: carries out all commands.
     """
+
+    shortcuts = NO_SHORTCUTS  # which do not look at flags that servers ignore
 
     def __init__(self, tracer: Tracer, inner: Executor) -> None:
         self._inner = inner

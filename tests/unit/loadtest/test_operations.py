@@ -12,12 +12,15 @@ from memlite.loadtest.operations import Operation, Operations
 from memlite.loadtest.workload import OPERATIONS, Keys, Load, Values, Workload
 from memlite.loadtest.workload_files import load_workload, preset_names
 from memlite.protocol import Limits, TextParser
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.lite import LiteParser
 from tests.unit.protocol.recorder import Recorder
 
 
 class Cache:
     """Executes requests, checks their keys and replies, and verifies values with `check`."""
+
+    shortcuts = NO_SHORTCUTS
 
     def __init__(self, check=None):
         self.items = {}

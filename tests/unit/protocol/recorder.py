@@ -1,6 +1,7 @@
 """A handler that records calls, and a text parser that feeds it."""
 
 from memlite.protocol import Limits, TextParser
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.text_table import SET_FRAMED
 
@@ -30,6 +31,8 @@ def plain(argument):
 
 class Recorder:
     """A handler that records calls and their arguments."""
+
+    shortcuts = NO_SHORTCUTS
 
     def __init__(self):
         self.calls = []

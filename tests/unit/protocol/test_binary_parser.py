@@ -11,6 +11,7 @@ from memlite.core.errors import ProtocolViolation
 from memlite.protocol import Limits
 from memlite.protocol.binary import BinaryParser
 from memlite.protocol.binary_table import COMMANDS
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.limits import item_total
 from memlite.protocol.packets import BinaryRequest, Opcode, Status
 from tests.support.packets import NOOP, count, packet, store, touch
@@ -24,6 +25,8 @@ VIOLATION = ("violation",)
 
 class Recorder:
     """A handler that records calls and their arguments."""
+
+    shortcuts = NO_SHORTCUTS
 
     def __init__(self):
         self.calls = []

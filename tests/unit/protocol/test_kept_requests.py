@@ -4,6 +4,7 @@ import pytest
 
 from memlite.protocol import Limits, TextParser
 from memlite.protocol.binary import BinaryParser
+from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.magic import MAGIC
 from memlite.protocol.packets import HEADER, Opcode
 
@@ -13,6 +14,8 @@ LARGE = b"v" * 100_000
 
 class Forwarder:
     """A handler that collects the bytes of each command it is called for."""
+
+    shortcuts = NO_SHORTCUTS
 
     def __init__(self, parser):
         self.parser = parser

@@ -1,0 +1,271 @@
+"""The text protocol's commands in their usual form: from the words of the line to the reply.
+
+A line that is split into words says enough for most commands of one key. They need no parsed
+request, no lookup of a method by its name and no values between the layers: each takes a third to
+a half of the instructions of the general way (see docs/performance.md).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from memlite.core.build import mypyc_attr
+from memlite.core.errors import CommandError
+from memlite.engine import Outcome
+from memlite.memory.item import VIEW_FROM
+from memlite.protocol import replies
+from memlite.protocol.limits import LONGEST_KEY
+from memlite.protocol.numbers import small_number
+from memlite.server.execution.meta_commands import USUAL_FLAGS, MetaCommands, render_plain
+
+__all__ = ["SHORTCUTS", "ShortCommands"]
+
+_STORED: Final = Outcome.STORED
+_REPLY: Final = {
+    Outcome.NOT_STORED: replies.NOT_STORED,
+    Outcome.EXISTS: replies.EXISTS,
+    Outcome.NOT_FOUND: replies.NOT_FOUND,
+    Outcome.NON_NUMERIC: replies.NON_NUMERIC,
+}
+_QUIET: Final = b"q"
+_KEY: Final = b"k"
+# Numbers of more digits may exceed 64 bits.
+_SAFE_DIGITS: Final = 19
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ShortCommands(MetaCommands):
+    """Shortcuts of `memlite.protocol.Handler`.
+
+    Each takes the words of a line, the input, and the position after the line. It returns the
+    position of the next command; or 0 if the command has another form, or the engine no shortcut
+    for it. Nothing has been done then, and the general way takes the command.
+    """
+
+    __slots__ = ()
+
+    # Reading
+
+    def short_gat(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``gat <exptime> <key>``."""
+        if len(words) != 3 or not 0 < len(words[2]) <= LONGEST_KEY:
+            return 0
+        exptime = small_number(words[1])
+        if exptime is None:
+            return 0
+        engine, key = self._engine, words[2]
+        item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
+        self.out.append(b"END\r\n" if item is None else item.wire)
+        return position
+
+    def short_gets(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``gets <key>``."""
+        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
+            return 0
+        engine = self._engine
+        item = engine.fetch(words[1])
+        if item is None:
+            self.out.append(b"END\r\n")
+            return position
+        unique = engine.unique(item)
+        wire = item.wire
+        line_end = wire.index(b"\n") - 1
+        if len(wire) < VIEW_FROM:
+            self.out.append(b"%b %d%b" % (wire[:line_end], unique, wire[line_end:]))
+        else:
+            view = memoryview(wire)[line_end:]
+            self.out += (b"%b %d" % (wire[:line_end], unique), view)
+        return position
+
+    # Storing
+
+    def _short_store(
+        self,
+        store: Callable[..., Outcome],
+        words: list[bytes],
+        data: bytes,
+        position: int,
+        unique: int = -1,
+    ) -> int:
+        if len(words) != (5 if unique < 0 else 6):
+            return 0
+        key = words[1]
+        flags = small_number(words[2])
+        exptime = small_number(words[3])
+        size = small_number(words[4])
+        if flags is None or exptime is None or size is None:
+            return 0
+        end = position + size
+        if (
+            data[end : end + 2] != b"\r\n"
+            or size > self._engine.safe_size
+            or not 0 < len(key) <= LONGEST_KEY
+        ):
+            return 0
+        value = data[position:end]
+        try:
+            if unique < 0:
+                outcome = store(key, flags, exptime, value)
+            else:
+                outcome = store(key, flags, exptime, value, unique)
+            reply = b"STORED\r\n" if outcome is _STORED else _REPLY[outcome]
+        except CommandError as error:
+            reply = replies.error_line(error)
+        self.out.append(reply)
+        return end + 2
+
+    def short_add(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``add <key> <flags> <exptime> <bytes>``."""
+        return self._short_store(self._engine.add, words, data, position)
+
+    def short_replace(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``replace <key> <flags> <exptime> <bytes>``."""
+        return self._short_store(self._engine.replace, words, data, position)
+
+    def short_append(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``append <key> <flags> <exptime> <bytes>``."""
+        return self._short_store(self._engine.append, words, data, position)
+
+    def short_prepend(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``prepend <key> <flags> <exptime> <bytes>``."""
+        return self._short_store(self._engine.prepend, words, data, position)
+
+    def short_cas(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``cas <key> <flags> <exptime> <bytes> <unique>``."""
+        digits = words[-1]
+        if not digits.isdigit() or len(digits) > _SAFE_DIGITS:
+            return 0
+        return self._short_store(self._engine.cas, words, data, position, int(digits))
+
+    # Changing and removing
+
+    def short_delete(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``delete <key>``."""
+        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
+            return 0
+        self.out.append(b"DELETED\r\n" if self._engine.delete(words[1]) else b"NOT_FOUND\r\n")
+        return position
+
+    def short_touch(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``touch <key> <exptime>``."""
+        if len(words) != 3 or not 0 < len(words[1]) <= LONGEST_KEY:
+            return 0
+        exptime = small_number(words[2])
+        if exptime is None:
+            return 0
+        engine, key = self._engine, words[1]
+        touched = engine.retime_plain(key, exptime) is not None or engine.touch(key, exptime)
+        self.out.append(b"TOUCHED\r\n" if touched else b"NOT_FOUND\r\n")
+        return position
+
+    def short_incr(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``incr <key> <value>``."""
+        delta = small_number(words[2]) if len(words) == 3 else None
+        return 0 if delta is None else self._short_count(words[1], delta, False, position)
+
+    def short_decr(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``decr <key> <value>``."""
+        delta = small_number(words[2]) if len(words) == 3 else None
+        return 0 if delta is None else self._short_count(words[1], delta, True, position)
+
+    def _short_count(self, key: bytes, delta: int, down: bool, position: int) -> int:
+        counted = self._engine.count_in_place(key, delta, down)
+        if counted is not None:
+            self.out.append(counted[0] + b"\r\n")
+            return position
+        if not 0 < len(key) <= LONGEST_KEY:
+            return 0
+        try:
+            result = self._engine.recount(key, delta, down)
+            reply = _REPLY[result] if isinstance(result, Outcome) else b"%d\r\n" % result
+        except CommandError as error:
+            reply = replies.error_line(error)
+        self.out.append(reply)
+        return position
+
+    # Meta commands
+
+    def short_meta_get(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``mg <key> <flags>*`` with `USUAL_FLAGS`, of a plain item or none."""
+        if len(words) < 2:
+            return 0
+        key, flags = words[1], words[2:]
+        if not (USUAL_FLAGS.issuperset(flags) and (len(flags) < 2 or len({*flags}) == len(flags))):
+            return 0
+        item = self._engine.fetch_plain(key)
+        if item is not None:
+            self.out.append(render_plain(key, flags, item))
+        elif not self._engine.is_miss(b"get %b\r\n" % key):
+            return 0
+        elif _QUIET not in flags:
+            self.out.append(b"EN k%b\r\n" % key if _KEY in flags else b"EN\r\n")
+        return position
+
+    def short_meta_set(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``ms <key> <datalen>``."""
+        if len(words) != 3:
+            return 0
+        key, digits = words[1], words[2]
+        size = small_number(digits)
+        if size is None:
+            return 0
+        end = position + size + 2
+        value = data[position:end]  # with its line ending
+        if (
+            len(value) != size + 2
+            or value[-2:] != b"\r\n"
+            or size > self._engine.safe_size
+            or not 0 < len(key) <= LONGEST_KEY
+        ):
+            return 0
+        try:
+            framed = b"".join((b"VALUE ", key, b" 0 ", digits, b"\r\n", value, b"END\r\n"))
+            self._engine.set_framed(key, 0, framed)
+            self.out.append(b"HD\r\n")
+        except CommandError as error:
+            self.out.append(replies.error_line(error))
+        return end
+
+    def short_meta_delete(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``md <key>``."""
+        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY or self._engine.observed:
+            return 0
+        self.out.append(b"HD\r\n" if self._engine.delete(words[1]) else b"NF\r\n")
+        return position
+
+    def short_meta_noop(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``mn``."""
+        self.out.append(b"MN\r\n")
+        return position
+
+    def short_meta_count(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``ma <key>`` and ``ma <key> v``, if the number takes as many digits afterwards."""
+        count = len(words)
+        if count > 3 or count < 2 or (count == 3 and words[2] != b"v"):
+            return 0
+        counted = self._engine.count_in_place(words[1], 1, False)
+        if counted is None:
+            return 0
+        digits = counted[0]
+        self.out.append(b"HD\r\n" if count == 2 else b"VA %d\r\n%b\r\n" % (len(digits), digits))
+        return position
+
+
+SHORTCUTS: Final = {
+    b"gat": ShortCommands.short_gat,
+    b"gets": ShortCommands.short_gets,
+    b"add": ShortCommands.short_add,
+    b"replace": ShortCommands.short_replace,
+    b"append": ShortCommands.short_append,
+    b"prepend": ShortCommands.short_prepend,
+    b"cas": ShortCommands.short_cas,
+    b"delete": ShortCommands.short_delete,
+    b"touch": ShortCommands.short_touch,
+    b"incr": ShortCommands.short_incr,
+    b"decr": ShortCommands.short_decr,
+    b"mg": ShortCommands.short_meta_get,
+    b"ms": ShortCommands.short_meta_set,
+    b"md": ShortCommands.short_meta_delete,
+    b"ma": ShortCommands.short_meta_count,
+    b"mn": ShortCommands.short_meta_noop,
+}
+"""The shortcuts by the first word of the line."""
