@@ -1,15 +1,23 @@
 """Build hook of the wheel: with ``MEMLITE_COMPILED=1``, some modules are compiled by mypyc.
 
-pyproject.toml lists these modules. Without the variable the hook does nothing, and a build needs
-neither a compiler nor mypy.
+pyproject.toml lists these modules. The shared table in C is compiled with them and, if there is a
+compiler, for an editable installation. Without the variable a wheel needs neither a compiler nor
+mypy, and the table in Python serves.
+
+    python hatch_build.py       # compiles the table in C, in the checkout
 """
 
 import os
+import shlex
+import subprocess
+import sysconfig
+from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _VARIABLE = "MEMLITE_COMPILED"
+_TABLE = Path("memlite/memory/shared/_native.c")
 
 
 class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -31,6 +39,12 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             RuntimeError: the compilation failed; the output above says why.
         """
         self._mypyc: Any = None
+        self._table: Path | None = None
+        if version == "editable":
+            try:
+                compile_table(Path(self.root))
+            except OSError as error:
+                self.app.display_info(f"the table in C is not compiled: {error}")
         if not _is_wanted():
             return
         if version == "editable":
@@ -50,6 +64,8 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         )
         try:
             self._mypyc.initialize(version, build_data)
+            self._table = compile_table(Path(self.root))
+            build_data["artifacts"].append(f"/{self._table.relative_to(self.root)}")
         except Exception as error:
             self._mypyc.clean([version])
             raise RuntimeError(
@@ -60,6 +76,31 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Remove the compiled modules from the checkout; the wheel contains them."""
         if self._mypyc is not None:
             self._mypyc.clean([version])
+        if self._table is not None:
+            self._table.unlink()
+
+
+def compile_table(root: Path) -> Path:
+    """Compile the shared table in C next to its source; return the extension module.
+
+    Raises:
+        OSError: there is no compiler, or it failed.
+    """
+    source = root / _TABLE
+    target = source.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+    partial = target.with_name(f"{target.name}.{os.getpid()}")
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
+             "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]  # fmt: skip
+    include = sysconfig.get_path("include")
+    result = subprocess.run(  # noqa: S603 - the compiler that Python was built with, or CC
+        [*compiler, *flags, f"-I{include}", str(source), "-o", str(partial)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if result.returncode:
+        raise OSError(result.stderr)
+    partial.replace(target)
+    return target
 
 
 def _is_wanted() -> bool:
@@ -67,3 +108,7 @@ def _is_wanted() -> bool:
     if value not in ("", "0", "1"):
         raise ValueError(f"{_VARIABLE} must be 0 or 1, not {value!r}")
     return value == "1"
+
+
+if __name__ == "__main__":
+    compile_table(Path(__file__).parent)

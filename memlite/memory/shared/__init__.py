@@ -1,0 +1,5 @@
+"""Items that several processes share: a table in one mapping, in Python and, if compiled, in C."""
+
+__all__ = ["Mapping", "Twin", "native"]
+
+from memlite.memory.shared.mapping import Mapping, Twin, native

@@ -1,0 +1,590 @@
+/* The shared table in C: the twin of pure.py, over the layout in layout.py.
+
+Readers take no lock. A record is never changed once a slot points to it, but for its expiry, and its
+memory is used again only when its segment is: `gen` of a segment tells. A reader loads the slot, then
+`gen`, then the slot again (so that `gen` is the generation the slot refers to), copies, and loads `gen`
+once more. It never writes to a record, which may be another by then: uses are noted beside the slot.
+
+Writers append to a segment of their own and then change one slot, a single store of 8 bytes, holding the
+robust mutex of its region. A writer that is killed leaves either the old item or the new one. Mutexes are
+taken in this order: that of the log, then those of regions, one at a time. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#define REGIONS 256
+#define EMPTY 0u
+#define GONE 1u  /* a slot whose item was removed, and which others are found behind */
+#define PLACE_BITS 50
+#define PLACE ((UINT64_C(1) << PLACE_BITS) - 1)
+#define FREQUENCY 3u
+#define FETCHED 4u
+#define STATE_BITS 5
+#define ANY UINT64_MAX
+
+enum { FREE, OPEN, SEALED, EVICTING };
+enum { UNNAMED = 1, META = 2, USED = 64, DEAD = 128 };
+
+typedef struct {
+    union { pthread_mutex_t mutex; char room[64]; } lock;
+    _Atomic uint64_t unique, items, bytes, busy;
+    uint64_t spare[4];
+} Region;
+
+typedef struct {
+    _Atomic uint64_t gen, order, epoch;
+    _Atomic uint32_t state, owner, used, kept;
+    uint64_t spare[3];
+} Segment;
+
+typedef struct {
+    uint32_t length, hash;
+    uint64_t unique;
+    _Atomic uint64_t expires;  /* the bits of a double */
+    uint32_t stored;
+    uint16_t extra;
+    uint8_t key;
+    _Atomic uint8_t kind;
+} Record;
+
+typedef struct {
+    char magic[8];
+    uint32_t version, regions;
+    uint64_t size;
+    uint32_t slots, segments, segment_size, spare;
+    uint64_t regions_at, slots_at, states_at, headers_at, segments_at;
+    char more[48];
+    _Atomic uint64_t epoch, flush_at;  /* at 128 */
+    _Atomic uint64_t order;
+} Header;
+
+_Static_assert(sizeof(pthread_mutex_t) <= 64, "the layout has 64 bytes for a mutex");
+_Static_assert(sizeof(Region) == 128 && sizeof(Segment) == 64 && sizeof(Record) == 32, "layout.py");
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer buffer;
+    char *base;
+    Header *header;
+    Region *regions, *log;
+    _Atomic uint64_t *slots;
+    _Atomic uint32_t *states;
+    Segment *headers, *mine;
+    int held;                      /* the region that the caller holds; -1 for none */
+    uint32_t worker, second;
+    double offset;                 /* of the unix time from the monotonic clock */
+    unsigned long long evictions, reinserted;
+} Table;
+
+#define load(p) atomic_load_explicit(&(p), memory_order_acquire)
+#define peek(p) atomic_load_explicit(&(p), memory_order_relaxed)
+#define store(p, v) atomic_store_explicit(&(p), (v), memory_order_release)
+#define note(p, v) atomic_store_explicit(&(p), (v), memory_order_relaxed)
+#define add(p, v) note(p, peek(p) + (v))  /* under a lock */
+
+typedef struct { const char *key; uint32_t length, hash; uint64_t tag; } Wanted;
+typedef struct { _Atomic uint64_t *slot; _Atomic uint32_t *state; Record *record; } Found;
+
+static inline uint64_t record_size(uint32_t length, uint32_t extra) {
+    return ((uint64_t)sizeof(Record) + length + extra + 7) & ~UINT64_C(7);
+}
+static inline Record *record_at(Table *t, uint64_t word) { return (Record *)(t->base + (word & PLACE) * 8); }
+static inline Segment *segment_of(Table *t, uint64_t word) {
+    return t->headers + ((word & PLACE) * 8 - t->header->segments_at) / t->header->segment_size;
+}
+static inline char *segment_base(Table *t, Segment *s) {
+    return t->base + t->header->segments_at + (uint64_t)(s - t->headers) * t->header->segment_size;
+}
+static inline uint64_t word_of(Table *t, Record *r, uint64_t tag) {
+    return (uint64_t)((char *)r - t->base) / 8 | tag << PLACE_BITS;
+}
+static inline const char *key_of(Record *r) {
+    return (char *)(r + 1) + (peek(r->kind) & UNNAMED ? r->length : 6);
+}
+static inline uint32_t first_slot(Table *t, uint32_t hash) {
+    return (uint32_t)(((uint64_t)(uint32_t)(hash << 8) * t->header->slots) >> 32);
+}
+static double now(Table *t) {
+    struct timespec s;
+    clock_gettime(CLOCK_MONOTONIC, &s);
+    return (double)s.tv_sec + (double)s.tv_nsec * 1e-9 + t->offset;
+}
+static inline double as_double(uint64_t bits) { double d; memcpy(&d, &bits, 8); return d; }
+static inline uint64_t as_bits(double d) { uint64_t bits; memcpy(&bits, &d, 8); return bits; }
+
+static int want(PyObject *line, Wanted *w) {
+    if (!PyBytes_CheckExact(line)) { PyErr_SetString(PyExc_TypeError, "a line is bytes"); return -1; }
+    Py_ssize_t size = PyBytes_GET_SIZE(line);
+    const char *text = PyBytes_AS_STRING(line);
+    if (size < 7 || size > 256 || memcmp(text, "get ", 4) || text[size - 1] != '\n' || text[size - 2] != '\r') return 0;
+    uint64_t hash = (uint64_t)PyObject_Hash(line);
+    *w = (Wanted){text + 4, (uint32_t)size - 6, (uint32_t)hash, hash >> 50};
+    return 1;
+}
+static inline int same(Record *r, const Wanted *w) {
+    return r->hash == w->hash && r->key == w->length && !memcmp(key_of(r), w->key, w->length);
+}
+
+/* Locks */
+
+static void recount(Table *t, Region *region);
+
+static int take(Table *t, Region *region) {
+    if (region - t->regions == t->held) return 0;
+    int error = pthread_mutex_lock(&region->lock.mutex);
+    if (error == EOWNERDEAD) {
+        if (region != t->log) recount(t, region);
+        error = pthread_mutex_consistent(&region->lock.mutex);
+    }
+    if (error) { errno = error; PyErr_SetFromErrno(PyExc_OSError); return -1; }
+    return 0;
+}
+static void give(Table *t, Region *region) {
+    if (region - t->regions != t->held) pthread_mutex_unlock(&region->lock.mutex);
+}
+static void recount(Table *t, Region *region) {
+    uint64_t items = 0, bytes = 0;
+    _Atomic uint64_t *slots = t->slots + (region - t->regions) * t->header->slots;
+    for (uint32_t i = 0; i < t->header->slots; i++) {
+        uint64_t word = peek(slots[i]);
+        if (word == EMPTY || word == GONE) continue;
+        Record *r = record_at(t, word);
+        items++;
+        bytes += record_size(r->length, r->extra);
+    }
+    note(region->items, items);
+    note(region->bytes, bytes);
+}
+
+/* Slots, holding the region's mutex */
+
+/* Finds the slot of a key or, with `place`, the one that points there; `free` is where to insert. */
+static int look(Table *t, uint32_t hash, const Wanted *w, uint64_t place, Found *found, Found *free) {
+    uint32_t slots = t->header->slots, at = first_slot(t, hash);
+    uint64_t base = (uint64_t)(hash >> 24) * slots;
+    if (free) free->slot = NULL;
+    for (uint32_t n = 0; n < slots; n++, at = at + 1 == slots ? 0 : at + 1) {
+        Found here = {t->slots + base + at, t->states + base + at, NULL};
+        uint64_t word = peek(*here.slot);
+        if (word == EMPTY || word == GONE) {
+            if (free && !free->slot) *free = here;
+            if (word == EMPTY) return 0;
+        } else if (w ? word >> PLACE_BITS == w->tag && same(record_at(t, word), w) : (word & PLACE) == place) {
+            here.record = record_at(t, word);
+            *found = here;
+            return 1;
+        }
+    }
+    return 0;
+}
+/* Empties a slot, and those before it that only led here. */
+static void clear(Table *t, Region *region, Found *f) {
+    uint32_t slots = t->header->slots;
+    _Atomic uint64_t *first = t->slots + (region - t->regions) * slots;
+    uint32_t at = (uint32_t)(f->slot - first);
+    add(region->items, -1);
+    add(region->bytes, -record_size(f->record->length, f->record->extra));
+    store(f->record->kind, peek(f->record->kind) | DEAD);
+    if (peek(first[at + 1 == slots ? 0 : at + 1]) != EMPTY) { store(*f->slot, GONE); return; }
+    do {
+        store(first[at], EMPTY);
+        at = at ? at - 1 : slots - 1;
+    } while (peek(first[at]) == GONE);
+}
+
+/* Segments, holding the log's mutex */
+
+static inline int current(Table *t, Segment *s) { return load(s->epoch) == load(t->header->epoch); }
+
+static int evict(Table *t, Segment *victim, uint32_t keep) {
+    store(victim->state, EVICTING);
+    char *base = segment_base(t, victim);
+    uint32_t used = load(victim->used), kept = 0;
+    int live = current(t, victim);
+    double time = now(t);
+    for (uint32_t at = 0; at < used;) {
+        Record *r = (Record *)(base + at);
+        uint32_t size = (uint32_t)record_size(r->length, r->extra);
+        Region *region = t->regions + (r->hash >> 24);
+        Found f;
+        at += size;
+        if (peek(r->kind) & DEAD) continue;
+        if (take(t, region)) return -1;
+        if (look(t, r->hash, NULL, (uint64_t)((char *)r - t->base) / 8, &f, NULL)) {
+            uint32_t state = peek(*f.state), mine = t->mine ? peek(t->mine->used) : 0;
+            double expires = as_double(peek(r->expires));
+            if (live && !(expires && expires <= time) && state & FREQUENCY && t->mine
+                && kept + size <= keep && mine + size <= t->header->segment_size) {
+                Record *copy = (Record *)(segment_base(t, t->mine) + mine);
+                memcpy(copy, r, size);
+                store(t->mine->used, mine + size);
+                store(*f.slot, word_of(t, copy, peek(*f.slot) >> PLACE_BITS));
+                note(*f.state, state - 1);
+                store(r->kind, peek(r->kind) | DEAD);
+                kept += size;
+                t->reinserted++;
+            } else {
+                clear(t, region, &f);
+                t->evictions += live;
+            }
+        }
+        give(t, region);
+    }
+    store(victim->gen, peek(victim->gen) + 1);
+    atomic_thread_fence(memory_order_seq_cst);  /* readers see this before anything written there */
+    store(victim->used, 0);
+    store(victim->state, FREE);
+    return 0;
+}
+static Segment *next_in(Table *t, uint32_t state) {
+    Segment *found = NULL;
+    for (uint32_t i = 0; i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) == state && (!found || peek(s->order) < peek(found->order))) found = s;
+    }
+    return found;
+}
+/* Makes `mine` a segment with room for `size` bytes. 1: there is; 0: there is not; -1: an error. */
+static int open_segment(Table *t, uint64_t size) {
+    if (size > t->header->segment_size) return 0;
+    if (t->held >= 0) return 0;  /* see `reserve` */
+    if (take(t, t->log)) return -1;
+    int done = -1;
+    Segment *s;
+    while ((s = next_in(t, EVICTING))) if (evict(t, s, 0)) goto out;  /* somebody was killed */
+    for (int tries = 0; tries < 8; tries++) {
+        if (t->mine) store(t->mine->state, SEALED);
+        t->mine = NULL;
+        done = 0;
+        if (!(s = next_in(t, FREE))) {  /* somebody was killed who had taken the last */
+            Segment *victim = next_in(t, SEALED);
+            if (victim && evict(t, victim, 0)) { done = -1; goto out; }
+            if (!(s = next_in(t, FREE))) break;
+        }
+        note(s->order, peek(t->header->order) + 1);
+        note(t->header->order, peek(s->order));
+        note(s->epoch, load(t->header->epoch));
+        note(s->owner, t->worker);
+        note(s->used, 0);
+        store(s->state, OPEN);
+        t->mine = s;
+        /* One segment is always free: what is kept of an evicted one goes into the new one. */
+        if (!next_in(t, FREE)) {
+            Segment *victim = next_in(t, SEALED);
+            if (victim && evict(t, victim, tries ? 0 : t->header->segment_size / 2)) { done = -1; goto out; }
+        }
+        if (peek(s->used) + size <= t->header->segment_size) { done = 1; break; }
+    }
+out:
+    give(t, t->log);
+    return done;
+}
+static inline int room(Table *t, uint64_t size) {
+    if (t->mine && current(t, t->mine) && peek(t->mine->used) + size <= t->header->segment_size) return 1;
+    return open_segment(t, size);
+}
+
+/* Evicts a segment, for slots instead of bytes. */
+static int shed(Table *t) {
+    if (t->held >= 0) return 0;
+    if (take(t, t->log)) return -1;
+    Segment *victim = next_in(t, SEALED);
+    int error = victim ? evict(t, victim, 0) : 0;
+    give(t, t->log);
+    return error;
+}
+
+/* Methods */
+
+static PyObject *find(Table *t, PyObject *line) {
+    Wanted w;
+    int wanted = want(line, &w);
+    if (wanted <= 0) { if (wanted) return NULL; Py_RETURN_NONE; }
+    Header *h = t->header;
+    uint32_t slots = h->slots;
+    uint64_t base = (uint64_t)(w.hash >> 24) * slots;
+    uint32_t at = first_slot(t, w.hash);
+    for (uint32_t n = 0; n < slots; n++, at = at + 1 == slots ? 0 : at + 1) {
+        _Atomic uint64_t *slot = t->slots + base + at;
+    again:;
+        uint64_t word = load(*slot);
+        if (word == EMPTY) break;
+        if (word == GONE || word >> PLACE_BITS != w.tag) continue;
+        Segment *s = segment_of(t, word);
+        uint64_t gen = load(s->gen);
+        if (load(*slot) != word) goto again;
+        /* Until `gen` is checked these may be anything: each is loaded once, and bounded before use. */
+        Record *r = record_at(t, word);
+        uint32_t length = *(volatile uint32_t *)&r->length;
+        uint64_t left = (uint64_t)(segment_base(t, s) + h->segment_size - (char *)(r + 1));
+        if (length > left) goto again;
+        int kind = peek(r->kind) & ~DEAD;
+        const char *key = (char *)(r + 1) + (kind & UNNAMED ? length : 6);
+        int hit = r->hash == w.hash && r->key == w.length && (uint64_t)(key - (char *)(r + 1)) + w.length <= left
+                  && !memcmp(key, w.key, w.length);
+        double expires = as_double(peek(r->expires));
+        if (!current(t, s)) kind = -1;
+        atomic_thread_fence(memory_order_acquire);
+        if (peek(s->gen) != gen) goto again;
+        if (!hit) continue;
+        if (kind < 0 || (expires && expires <= now(t))) break;
+        PyObject *reply = NULL;
+        if (!kind) {
+            reply = PyBytes_FromStringAndSize(NULL, length);
+            if (!reply) return NULL;
+            memcpy(PyBytes_AS_STRING(reply), r + 1, length);
+            atomic_thread_fence(memory_order_acquire);
+            if (peek(s->gen) != gen) { Py_DECREF(reply); goto again; }
+        }
+        _Atomic uint32_t *state = t->states + base + at;
+        uint32_t old = peek(*state), bits = old & FREQUENCY;
+        uint32_t new = t->second << STATE_BITS | FETCHED | (bits + (bits < 3));
+        if (old != new) note(*state, new);
+        if (!reply) break;
+        return reply;
+    }
+    Py_RETURN_NONE;
+}
+
+/* -> (reply, expires, unique, state, kind, extra) or None; counts as no use. */
+static PyObject *get(Table *t, PyObject *line) {
+    Wanted w;
+    Found f;
+    int wanted = want(line, &w);
+    if (wanted < 0) return NULL;
+    PyObject *result = NULL;
+    if (wanted) {
+        Region *region = t->regions + (w.hash >> 24);
+        if (take(t, region)) return NULL;
+        if (look(t, w.hash, &w, 0, &f, NULL) && current(t, segment_of(t, peek(*f.slot)))) {
+            Record *r = f.record;
+            const char *reply = (char *)(r + 1);
+            result = Py_BuildValue("y#dKIiy#", reply, (Py_ssize_t)r->length, as_double(peek(r->expires)),
+                                   (unsigned long long)r->unique, (unsigned)peek(*f.state), peek(r->kind) & ~DEAD,
+                                   reply + r->length, (Py_ssize_t)r->extra);
+            give(t, region);
+            return result;
+        }
+        give(t, region);
+    }
+    Py_RETURN_NONE;
+}
+
+/* store(line, reply, expires, condition, kind, extra) -> unique; 0: another item is there; -1: no room.
+With USED, an item that is there counts as fetched afterwards. */
+static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
+    Wanted w;
+    if (count != 6 || !PyBytes_CheckExact(a[1]) || !PyBytes_CheckExact(a[5])) {
+        PyErr_SetString(PyExc_TypeError, "store(line, reply, expires, condition, kind, extra)");
+        return NULL;
+    }
+    int wanted = want(a[0], &w);
+    double expires = PyFloat_AsDouble(a[2]);
+    uint64_t condition = a[3] == Py_None ? ANY : PyLong_AsUnsignedLongLong(a[3]);
+    long kind = PyLong_AsLong(a[4]);
+    if (wanted < 0 || PyErr_Occurred()) return NULL;
+    Py_ssize_t length = PyBytes_GET_SIZE(a[1]), extra = PyBytes_GET_SIZE(a[5]);
+    if (!wanted || extra > UINT16_MAX || length > UINT32_MAX / 2) {
+        PyErr_SetString(PyExc_ValueError, "not a line, or too much"); return NULL;
+    }
+    uint64_t size = record_size((uint32_t)length, (uint32_t)extra);
+    int ready = room(t, size);
+    if (ready <= 0) return ready ? NULL : PyLong_FromLong(-1);
+    Record *r = (Record *)(segment_base(t, t->mine) + peek(t->mine->used));
+    r->length = (uint32_t)length;
+    r->hash = w.hash;
+    note(r->expires, as_bits(expires));
+    r->stored = t->second;
+    r->extra = (uint16_t)extra;
+    r->key = (uint8_t)w.length;
+    note(r->kind, (uint8_t)(kind & ~USED));
+    memcpy(r + 1, PyBytes_AS_STRING(a[1]), (size_t)length);
+    memcpy((char *)(r + 1) + length, PyBytes_AS_STRING(a[5]), (size_t)extra);
+    Region *region = t->regions + (w.hash >> 24);
+    if (take(t, region)) return NULL;
+    Found f, free;
+    int exists = look(t, w.hash, &w, 0, &f, &free);
+    for (int tries = 0; !exists && t->held < 0 && peek(region->items) >= t->header->slots / 8 * 7 && tries < 4; tries++) {
+        give(t, region);
+        if (shed(t) || take(t, region)) return NULL;
+        exists = look(t, w.hash, &w, 0, &f, &free);
+    }
+    uint64_t unique = 0;
+    if (condition != ANY) {
+        int live = exists && current(t, segment_of(t, peek(*f.slot)));
+        double time = live ? as_double(peek(f.record->expires)) : 0;
+        if (time && time <= now(t)) live = 0;
+        if (condition != (live ? f.record->unique : 0)) goto out;
+    }
+    if (!exists && !free.slot) { give(t, region); return PyLong_FromLong(-1); }
+    uint64_t serial = peek(region->unique) + 1;
+    note(region->unique, serial);
+    r->unique = unique = serial * REGIONS + (w.hash >> 24);
+    store(t->mine->used, (uint32_t)(peek(t->mine->used) + size));
+    uint64_t word = word_of(t, r, w.tag);
+    if (exists) {
+        uint32_t bits = peek(*f.state) & FREQUENCY;
+        note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits + (bits < 3)));
+        store(*f.slot, word);
+        store(f.record->kind, peek(f.record->kind) | DEAD);
+        add(region->bytes, size - record_size(f.record->length, f.record->extra));
+    } else {
+        note(*free.state, t->second << STATE_BITS);
+        store(*free.slot, word);
+        add(region->items, 1);
+        add(region->bytes, size);
+    }
+out:
+    give(t, region);
+    return PyLong_FromUnsignedLongLong(unique);
+}
+
+/* delete(line, condition) -> whether a live item was removed */
+static PyObject *drop(Table *t, PyObject *const *a, Py_ssize_t count) {
+    Wanted w;
+    Found f;
+    if (count != 2) { PyErr_SetString(PyExc_TypeError, "delete(line, condition)"); return NULL; }
+    int wanted = want(a[0], &w), live = 0;
+    uint64_t condition = a[1] == Py_None ? ANY : PyLong_AsUnsignedLongLong(a[1]);
+    if (wanted < 0 || PyErr_Occurred()) return NULL;
+    if (!wanted) Py_RETURN_FALSE;
+    Region *region = t->regions + (w.hash >> 24);
+    if (take(t, region)) return NULL;
+    if (look(t, w.hash, &w, 0, &f, NULL) && (condition == ANY || condition == f.record->unique)) {
+        double expires = as_double(peek(f.record->expires));
+        live = current(t, segment_of(t, peek(*f.slot))) && !(expires && expires <= now(t));
+        clear(t, region, &f);
+    }
+    give(t, region);
+    return PyBool_FromLong(live);
+}
+
+/* touch(line, expires) -> whether there is a live item, which now has that expiry */
+static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
+    Wanted w;
+    Found f;
+    if (count != 2) { PyErr_SetString(PyExc_TypeError, "touch(line, expires)"); return NULL; }
+    int wanted = want(a[0], &w), live = 0;
+    double expires = PyFloat_AsDouble(a[1]);
+    if (wanted < 0 || PyErr_Occurred()) return NULL;
+    if (!wanted) Py_RETURN_FALSE;
+    Region *region = t->regions + (w.hash >> 24);
+    if (take(t, region)) return NULL;
+    if (look(t, w.hash, &w, 0, &f, NULL) && current(t, segment_of(t, peek(*f.slot)))) {
+        double before = as_double(peek(f.record->expires));
+        live = !(before && before <= now(t));
+        if (live) note(f.record->expires, as_bits(expires));
+    }
+    give(t, region);
+    return PyBool_FromLong(live);
+}
+
+static PyObject *reserve(Table *t, PyObject *size) {
+    uint64_t bytes = PyLong_AsUnsignedLongLong(size);
+    if (PyErr_Occurred()) return NULL;
+    int ready = room(t, record_size(0, 0) + bytes);
+    return ready < 0 ? NULL : PyBool_FromLong(ready);
+}
+static PyObject *hold(Table *t, PyObject *line) {
+    Wanted w;
+    int wanted = want(line, &w);
+    if (wanted < 0) return NULL;
+    if (wanted) {
+        if (take(t, t->regions + (w.hash >> 24))) return NULL;
+        t->held = (int)(w.hash >> 24);
+    }
+    Py_RETURN_NONE;
+}
+static PyObject *release(Table *t, PyObject *none) {
+    int held = t->held;
+    t->held = -1;
+    if (held >= 0) give(t, t->regions + held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *init_locks(Table *t, PyObject *none) {
+    pthread_mutexattr_t how;
+    pthread_mutexattr_init(&how);
+    pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+    for (int i = 0; i <= REGIONS; i++) pthread_mutex_init(&t->regions[i].lock.mutex, &how);
+    pthread_mutexattr_destroy(&how);
+    Py_RETURN_NONE;
+}
+/* attach(worker): seals the segments that a worker of this number, killed since, had open. */
+static PyObject *attach(Table *t, PyObject *number) {
+    t->worker = (uint32_t)PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred() || take(t, t->log)) return NULL;
+    t->mine = NULL;
+    for (uint32_t i = 0; i < t->header->segments; i++)
+        if (peek(t->headers[i].state) == OPEN && peek(t->headers[i].owner) == t->worker)
+            store(t->headers[i].state, SEALED);
+    give(t, t->log);
+    Py_RETURN_NONE;
+}
+
+static void dealloc(Table *t) {
+    if (t->base) PyBuffer_Release(&t->buffer);
+    Py_TYPE(t)->tp_free((PyObject *)t);
+}
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
+    PyObject *memory;
+    if (!PyArg_ParseTuple(args, "O", &memory)) return NULL;
+    Table *t = (Table *)type->tp_alloc(type, 0);
+    if (!t) return NULL;
+    if (PyObject_GetBuffer(memory, &t->buffer, PyBUF_WRITABLE)) { Py_DECREF(t); return NULL; }
+    t->base = t->buffer.buf;
+    Header *h = t->header = (Header *)t->base;
+    if ((uint64_t)t->buffer.len < 4096 || memcmp(h->magic, "memlite", 8) || h->regions != REGIONS
+        || h->size != (uint64_t)t->buffer.len) {
+        PyErr_SetString(PyExc_ValueError, "not a table of this layout");
+        Py_DECREF(t);
+        return NULL;
+    }
+    t->regions = (Region *)(t->base + h->regions_at);
+    t->log = t->regions + REGIONS;
+    t->slots = (void *)(t->base + h->slots_at);
+    t->states = (void *)(t->base + h->states_at);
+    t->headers = (void *)(t->base + h->headers_at);
+    t->held = -1;
+    return (PyObject *)t;
+}
+
+static PyMethodDef methods[] = {
+    {"find", (PyCFunction)find, METH_O, "The reply to a get by its line, or None; counts as a use."},
+    {"get", (PyCFunction)get, METH_O, "All of an item, or None."},
+    {"store", (PyCFunction)(void (*)(void))put, METH_FASTCALL, "Store, perhaps on a condition."},
+    {"delete", (PyCFunction)(void (*)(void))drop, METH_FASTCALL, "Remove, perhaps on a condition."},
+    {"touch", (PyCFunction)(void (*)(void))touch, METH_FASTCALL, "Set an expiry."},
+    {"reserve", (PyCFunction)reserve, METH_O, "Make room for a record before `hold`."},
+    {"hold", (PyCFunction)hold, METH_O, "Keep others from changing a key until `release`."},
+    {"release", (PyCFunction)release, METH_NOARGS, "See `hold`."},
+    {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Once for a mapping."},
+    {"attach", (PyCFunction)attach, METH_O, "Become the worker of a number."},
+    {NULL},
+};
+#include <structmember.h>
+static PyMemberDef members[] = {
+    {"second", T_UINT, offsetof(Table, second), 0, NULL},
+    {"offset", T_DOUBLE, offsetof(Table, offset), 0, NULL},
+    {"evictions", T_ULONGLONG, offsetof(Table, evictions), READONLY, NULL},
+    {"reinserted", T_ULONGLONG, offsetof(Table, reinserted), READONLY, NULL},
+    {NULL},
+};
+static PyTypeObject type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "memlite.memory.shared._native.Table",
+    .tp_basicsize = sizeof(Table), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = make,
+    .tp_dealloc = (destructor)dealloc, .tp_methods = methods, .tp_members = members,
+};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The shared table in C.", -1, NULL};
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *m = PyType_Ready(&type) ? NULL : PyModule_Create(&module);
+    if (m && PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) { Py_DECREF(m); return NULL; }
+    return m;
+}

@@ -1,0 +1,158 @@
+"""The layout of a mapping that holds a shared table; `_native.c` has the same in C.
+
+All numbers are little endian and aligned to their size.
+
+====================  ==================================================================
+at                    what
+====================  ==================================================================
+0                     the header: `HEADER`, then from 128 the flush epoch, the time of a
+                      delayed flush, and the number of segments that were ever opened
+``regions_at``        256 regions of 128 bytes, and one for the lock of the log: 64 bytes
+                      for a mutex, then the last serial number, items, bytes, busy
+``slots_at``          the slots of all regions, 8 bytes each
+``states_at``         for each slot, when and how often its item was used: 4 bytes
+``headers_at``        for each segment 64 bytes: `SEGMENT`
+``segments_at``       the segments, in which records follow each other
+====================  ==================================================================
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from memlite.core.errors import ConfigError
+
+__all__ = [
+    "DEAD",
+    "EMPTY",
+    "EVICTING",
+    "FREE",
+    "GONE",
+    "META",
+    "OPEN",
+    "RECORD",
+    "RECORD_SIZE",
+    "REGIONS",
+    "SEALED",
+    "UNNAMED",
+    "USED",
+    "VERSION",
+    "Layout",
+    "record_size",
+]
+
+MAGIC: Final = b"memlite\0"
+VERSION: Final = 1
+REGIONS: Final = 256
+EMPTY: Final = 0
+GONE: Final = 1
+"""A slot whose item was removed, and behind which others are found."""
+PLACE_BITS: Final = 50
+"""Bits of a slot that hold the place of a record, in units of 8 bytes; then part of its hash."""
+PLACE: Final = (1 << PLACE_BITS) - 1
+
+FREE, OPEN, SEALED, EVICTING = range(4)
+UNNAMED, META, USED, DEAD = 1, 2, 64, 128
+
+HEADER: Final = struct.Struct("<8sIIQIIIIQQQQQ")
+EPOCH_AT: Final = 128
+FLUSH_AT: Final = 136
+ORDER_AT: Final = 144
+RECORD: Final = struct.Struct("<IIQdIHBB")
+"""Length of the reply, hash, cas unique, expiry, second it was stored, bytes after the reply,
+length of the key, kind."""
+RECORD_SIZE: Final = RECORD.size
+_REGION_SIZE: Final = 128
+REGION_FIELDS: Final = 64
+"""Where the numbers of a region begin, after its mutex: serial, items, bytes, busy."""
+_PAGE: Final = 4096
+# Bytes of memory for each slot. The smallest records take less: if most are small, segments are
+# evicted for their slots.
+_PER_SLOT: Final = 160
+_SLOT_SIZE: Final = 8 + 4
+_SEGMENT_HEADER: Final = 64
+# More than a record has beyond what `item_total` counts: its header, the words of the reply.
+_MORE: Final = 512
+
+
+def record_size(length: int, extra: int) -> int:
+    """Return the bytes that a record takes."""
+    return RECORD_SIZE + length + extra + 7 & ~7
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is in a mapping.
+
+    Attributes:
+        size: bytes of the mapping.
+        slots: slots in each region.
+        segments: the number of segments.
+        segment_size: bytes of each.
+        regions_at: where the regions begin; so on.
+    """
+
+    size: int
+    slots: int
+    segments: int
+    segment_size: int
+    regions_at: int
+    slots_at: int
+    states_at: int
+    headers_at: int
+    segments_at: int
+
+    @classmethod
+    def of(cls, size: int, item_size: int, workers: int) -> "Layout":
+        """Divide a mapping.
+
+        Args:
+            size: bytes of the mapping (``-m``); everything is within.
+            item_size: bytes of the largest item (``-I``).
+            workers: how many processes write; each has an open segment.
+
+        Raises:
+            ConfigError: there is too little memory for them.
+        """
+        segment_size = _round_up(item_size + _MORE, _PAGE)
+        slots = max(16, size // _PER_SLOT // REGIONS)
+        slots_at = _round_up(_PAGE + (REGIONS + 1) * _REGION_SIZE, _PAGE)
+        states_at = slots_at + 8 * slots * REGIONS
+        headers_at = _round_up(slots_at + _SLOT_SIZE * slots * REGIONS, 64)
+        segments = (size - headers_at - _PAGE) // (segment_size + _SEGMENT_HEADER)
+        if segments < workers + 3:
+            least = headers_at + _PAGE + (workers + 3) * (segment_size + _SEGMENT_HEADER)
+            raise ConfigError(
+                f"-t: {workers} workers and items of {item_size} bytes (-I) need at least -m "
+                f"{-(-least // 1024 // 1024) + 1}"
+            )
+        segments_at = _round_up(headers_at + segments * _SEGMENT_HEADER, 64)
+        return cls(
+            size, slots, segments, segment_size, _PAGE, slots_at, states_at, headers_at, segments_at
+        )
+
+    @classmethod
+    def read(cls, memory: memoryview) -> "Layout":
+        """Return the layout of a mapping.
+
+        Raises:
+            ConfigError: it has none, or another.
+        """
+        magic, version, regions, size, slots, segments, segment_size, _, *places = (
+            HEADER.unpack_from(memory)
+        )
+        if magic != MAGIC or version != VERSION or regions != REGIONS or size != len(memory):
+            raise ConfigError("not a table of this layout")
+        return cls(size, slots, segments, segment_size, *places)
+
+    def write(self, memory: memoryview) -> None:
+        """Write the header of a mapping that is all zeros."""
+        HEADER.pack_into(
+            memory, 0, MAGIC, VERSION, REGIONS, self.size, self.slots, self.segments,
+            self.segment_size, 0, self.regions_at, self.slots_at, self.states_at,
+            self.headers_at, self.segments_at,
+        )  # fmt: skip
+
+
+def _round_up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit

@@ -1,0 +1,165 @@
+"""The mapping of a shared table: made once, before the processes that share it are forked."""
+
+import importlib
+import mmap
+import os
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from memlite.core.errors import StartError
+from memlite.memory.shared.layout import (
+    EPOCH_AT,
+    GONE,
+    PLACE,
+    RECORD,
+    RECORD_SIZE,
+    REGION_FIELDS,
+    REGIONS,
+    UNNAMED,
+    Layout,
+    record_size,
+)
+from memlite.memory.shared.pure import PureTable, Stored
+
+__all__ = ["Mapping", "Twin", "native"]
+
+_REGION: Final = 128 // 8
+_KEY_AT: Final = len(b"VALUE ")
+
+
+class Twin(Protocol):
+    """What `PureTable` and the table in C have in common; `PureTable` says what they do."""
+
+    second: int
+    offset: float
+
+    @property
+    def evictions(self) -> int: ...  # noqa: D102
+    @property
+    def reinserted(self) -> int: ...  # noqa: D102
+    def find(self, line: bytes, /) -> bytes | None: ...  # noqa: D102
+    def get(self, line: bytes, /) -> Stored | None: ...  # noqa: D102
+    def store(  # noqa: D102
+        self, line: bytes, reply: bytes, expires: float, condition: int | None, kind: int,
+        extra: bytes, /,
+    ) -> int: ...  # fmt: skip
+    def delete(self, line: bytes, condition: int | None, /) -> bool: ...  # noqa: D102
+    def touch(self, line: bytes, expires: float, /) -> bool: ...  # noqa: D102
+    def reserve(self, size: int, /) -> bool: ...  # noqa: D102
+    def hold(self, line: bytes, /) -> None: ...  # noqa: D102
+    def release(self) -> None: ...  # noqa: D102
+    def init_locks(self) -> None: ...  # noqa: D102
+    def attach(self, worker: int, /) -> None: ...  # noqa: D102
+
+
+def native() -> Any:
+    """Return the module of the table in C, None if it was not compiled."""
+    try:
+        return importlib.import_module("memlite.memory.shared._native")
+    except ImportError:
+        return None
+
+
+class Mapping:
+    """A shared table, and what is asked of it as a whole.
+
+    Args:
+        size: bytes of memory (``-m``), for everything.
+        item_size: bytes of the largest item (``-I``).
+        workers: how many processes will write.
+        compiled: whether to use the table in C; None: if there is one.
+
+    Attributes:
+        layout: where everything is.
+        table: the items.
+
+    Raises:
+        ConfigError: the memory is too small for that.
+        StartError: there is not that much memory.
+    """
+
+    def __init__(
+        self, size: int, item_size: int, workers: int, *, compiled: bool | None = None
+    ) -> None:
+        self.layout = Layout.of(size, item_size, workers)
+        try:
+            self._file = os.memfd_create("memlite")
+            os.ftruncate(self._file, size)
+            self._memory = mmap.mmap(self._file, size)
+        except OSError as error:
+            raise StartError(f"-m: cannot map {size} bytes: {error.strerror}") from None
+        self._view = memoryview(self._memory)
+        self._words = self._view[: size & ~7].cast("Q")
+        self.layout.write(self._view)
+        module = native() if compiled is not False else None
+        if compiled and module is None:
+            raise StartError("the table in C was not compiled")
+        self.table = self.attach() if module is None else module.Table(self._memory)
+        self.table.init_locks()
+
+    def attach(self, *, compiled: bool = False) -> Twin:
+        """Return another table on the same mapping."""
+        return native().Table(self._memory) if compiled else PureTable(self._memory, self._file)
+
+    def __len__(self) -> int:
+        return self._sum(1)
+
+    def __bool__(self) -> bool:
+        """Return True, also if it is empty."""
+        return True
+
+    @property
+    def used(self) -> int:
+        """Bytes of the records of all items."""
+        return self._sum(2)
+
+    def _sum(self, field: int) -> int:
+        first = (self.layout.regions_at + REGION_FIELDS) // 8 + field
+        return sum(self._words[first : first + REGIONS * _REGION : _REGION])
+
+    def flush(self) -> None:
+        """Make every item absent at once; segments are used again as they come."""
+        self._words[EPOCH_AT // 8] += 1
+
+    def list_keys(self) -> Iterator[bytes]:
+        """Yield the keys of items, flushed ones included; others may be stored meanwhile."""
+        first = self.layout.slots_at // 8
+        for at in range(first, first + self.layout.slots * REGIONS):
+            word = self._words[at]
+            if word > GONE:
+                place = (word & PLACE) * 8
+                length, _, _, _, _, _, size, kind = RECORD.unpack_from(self._memory, place)
+                begin = place + RECORD_SIZE + (length if kind & UNNAMED else _KEY_AT)
+                yield self._memory[begin : begin + size]
+
+    def verify(self) -> None:
+        """Check that everything agrees, while nobody writes.
+
+        Raises:
+            AssertionError: something does not.
+        """
+        layout, items, used = self.layout, [0] * REGIONS, [0] * REGIONS
+        first = layout.slots_at // 8
+        for at in range(layout.slots * REGIONS):
+            word = self._words[first + at]
+            if word <= GONE:
+                continue
+            place = (word & PLACE) * 8
+            length, low, unique, _, _, extra, key, kind = RECORD.unpack_from(self._memory, place)
+            region = at // layout.slots
+            assert low >> 24 == region == unique % REGIONS, "a slot is in its region"  # noqa: S101
+            begin = place + RECORD_SIZE
+            reply = self._memory[begin : begin + length]
+            name = self._memory[begin + length : begin + length + key] if kind & UNNAMED else (
+                reply[_KEY_AT : _KEY_AT + key]
+            )  # fmt: skip
+            line = b"get %b\r\n" % name
+            assert hash(line) & 0xFFFFFFFF == low, "a record is what its hash says"  # noqa: S101
+            items[region] += 1
+            used[region] += record_size(length, extra)
+        fields = (layout.regions_at + REGION_FIELDS) // 8
+        counted = [
+            tuple(self._words[fields + _REGION * one + 1 : fields + _REGION * one + 3])
+            for one in range(REGIONS)
+        ]
+        assert counted == list(zip(items, used, strict=True)), "regions are counted"  # noqa: S101

@@ -1,0 +1,505 @@
+"""The shared table in Python: the twin of `_native.c`, which explains the protocol.
+
+Other processes are kept out by locks on bytes of the file, which the kernel releases when their
+holder ends. Reads take none where the processor keeps the order of stores and loads (x86).
+"""
+
+import fcntl
+import mmap
+import platform
+import time
+from typing import Final, NamedTuple
+
+from memlite.memory.item import FETCHED, FREQUENCY, STATE_BITS
+from memlite.memory.shared.layout import (
+    DEAD,
+    EMPTY,
+    EPOCH_AT,
+    EVICTING,
+    FREE,
+    GONE,
+    OPEN,
+    ORDER_AT,
+    PLACE,
+    PLACE_BITS,
+    RECORD,
+    RECORD_SIZE,
+    REGION_FIELDS,
+    REGIONS,
+    SEALED,
+    UNNAMED,
+    USED,
+    Layout,
+    record_size,
+)
+
+__all__ = ["PureTable", "Stored"]
+
+Stored = tuple[bytes, float, int, int, int, bytes]
+"""Reply, expiry, cas unique, state, kind, and what follows the reply."""
+
+_LOG: Final = REGIONS
+# Places of the numbers in the header of a segment, in units of 8 and of 4 bytes.
+_GEN, _ORDER, _EPOCH = range(3)
+_STATE, _OWNER, _USED = range(6, 9)
+_SERIAL, _ITEMS, _BYTES, _BUSY = range(4)
+# How often a store evicts a segment for its slots, and the result that asks for it.
+_SHED: Final = 5
+_CROWDED: Final = -2
+_IN_ORDER: Final = platform.machine() in ("x86_64", "AMD64", "i686")
+
+
+class _Lock:
+    """The lock of a region; a context manager made once costs a third of a generator's."""
+
+    __slots__ = ("_give", "_region", "_take")
+
+    def __init__(self, table: "PureTable", region: int) -> None:
+        self._take, self._give, self._region = table.take, table.give, region
+
+    def __enter__(self) -> None:
+        self._take(self._region)
+
+    def __exit__(self, *details: object) -> None:
+        self._give(self._region)
+
+
+class _Found(NamedTuple):
+    slot: int  # among all
+    at: int  # of the record
+    stored: tuple[int, int, int, float, int, int, int, int]  # as `RECORD` has it
+
+
+class PureTable:
+    """Items by request line, in a mapping that processes share.
+
+    Args:
+        memory: the mapping, with a layout.
+        file: its file, which other processes have too.
+
+    Attributes:
+        second: the current unix second, of which the lower 27 bits are noted as uses.
+        offset: what to add to the monotonic clock for the unix time.
+        evictions: live items that this process has evicted.
+        reinserted: items that it kept when it evicted their segment.
+    """
+
+    def __init__(self, memory: mmap.mmap, file: int) -> None:
+        self._memory, self._file = memory, file
+        view = memoryview(memory)
+        layout = self._layout = Layout.read(view)
+        self._slots_of = layout.slots
+        end = layout.slots_at + 8 * layout.slots * REGIONS
+        self._slots = view[layout.slots_at : end].cast("Q")
+        self._states = view[layout.states_at : layout.states_at + 4 * len(self._slots)].cast("I")
+        headers = view[layout.headers_at : layout.headers_at + 64 * layout.segments]
+        self._wide, self._narrow = headers.cast("Q"), headers.cast("I")
+        self._words = view[: layout.size & ~7].cast("Q")
+        self._view = view
+        self._regions = [
+            layout.regions_at // 8 + 16 * number + REGION_FIELDS // 8
+            for number in range(REGIONS + 1)
+        ]
+        self._locks = [_Lock(self, region) for region in range(REGIONS + 1)]
+        self._mine = -1
+        self._held = -1
+        self._worker = 0
+        self.second = 0
+        self.offset = 0.0
+        self.evictions = 0
+        self.reinserted = 0
+
+    def init_locks(self) -> None:
+        """Do nothing: the kernel has the locks."""
+
+    def attach(self, worker: int) -> None:
+        """Become a worker; seal what one of the same number, killed since, had open."""
+        self._worker = worker
+        self._mine = -1
+        with self._lock(_LOG):
+            for number in range(self._layout.segments):
+                fields = self._narrow[16 * number + _STATE : 16 * number + _USED]
+                if fields[0] == OPEN and fields[1] == worker:
+                    self._narrow[16 * number + _STATE] = SEALED
+
+    # Locks
+
+    def _lock(self, region: int) -> "_Lock":
+        return self._locks[region]
+
+    def take(self, region: int) -> None:
+        """Lock a region, unless it is held."""
+        if region == self._held:
+            return
+        fcntl.lockf(self._file, fcntl.LOCK_EX, 1, region)
+        busy = self._regions[region] + _BUSY
+        if self._words[busy] and region != _LOG:
+            self._recount(region)  # its holder was killed
+        self._words[busy] = 1
+
+    def give(self, region: int) -> None:
+        """Unlock a region, unless it is held."""
+        if region == self._held:
+            return
+        self._words[self._regions[region] + _BUSY] = 0
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, region)
+
+    def _recount(self, region: int) -> None:
+        slots = self._slots_of
+        words = [word for word in self._slots[region * slots : (region + 1) * slots] if word > GONE]
+        records = [RECORD.unpack_from(self._memory, (word & PLACE) * 8) for word in words]
+        fields = self._regions[region]
+        self._words[fields + _ITEMS] = len(words)
+        self._words[fields + _BYTES] = sum(record_size(one[0], one[5]) for one in records)
+
+    def hold(self, line: bytes) -> None:
+        """Keep others from changing a key until `release`."""
+        if _is_line(line):
+            region = hash(line) >> 24 & 0xFF
+            self.take(region)
+            self._held = region
+
+    def release(self) -> None:
+        """End `hold`."""
+        held, self._held = self._held, -1
+        if held >= 0:
+            self.give(held)
+
+    # Slots
+
+    def _first(self, low: int) -> int:
+        return ((low << 8 & 0xFFFFFFFF) * self._slots_of) >> 32
+
+    def _look(self, line: bytes) -> tuple[_Found | None, int]:
+        """Return the record of a line, and the first slot that could take it, -1 for none."""
+        code = hash(line) & 0xFFFFFFFFFFFFFFFF
+        low, tag, key = code & 0xFFFFFFFF, code >> 50, line[4:-2]
+        slots, count = self._slots, self._slots_of
+        base, at, free = (low >> 24) * count, self._first(low), -1
+        for _ in range(count):
+            word = slots[base + at]
+            if word <= GONE:
+                if free < 0:
+                    free = base + at
+                if word == EMPTY:
+                    break
+            elif word >> PLACE_BITS == tag:
+                place = (word & PLACE) * 8
+                stored = RECORD.unpack_from(self._memory, place)
+                if stored[1] == low and stored[6] == len(key):
+                    begin = place + RECORD_SIZE + (stored[0] if stored[7] & UNNAMED else 6)
+                    if self._memory[begin : begin + len(key)] == key:
+                        return _Found(base + at, place, stored), free
+            at = at + 1 if at + 1 < count else 0
+        return None, free
+
+    def _slot_of(self, low: int, place: int) -> int:
+        """Return the slot that points to a place, -1 if none does."""
+        slots, count = self._slots, self._slots_of
+        base, at = (low >> 24) * count, self._first(low)
+        for _ in range(count):
+            word = slots[base + at]
+            if word == EMPTY:
+                return -1
+            if word & PLACE == place:
+                return base + at
+            at = at + 1 if at + 1 < count else 0
+        return -1
+
+    def _clear(self, slot: int, place: int, size: int) -> None:
+        """Empty a slot, and those before it that only led to it."""
+        slots, count = self._slots, self._slots_of
+        region, at = divmod(slot, count)
+        fields, base = self._regions[region], region * count
+        self._words[fields + _ITEMS] -= 1
+        self._words[fields + _BYTES] -= size
+        self._memory[place + RECORD_SIZE - 1] |= DEAD
+        if slots[base + (at + 1) % count] != EMPTY:
+            slots[slot] = GONE
+            return
+        while True:
+            slots[base + at] = EMPTY
+            at = (at or count) - 1
+            if slots[base + at] != GONE:
+                return
+
+    # Segments
+
+    def _segment_of(self, at: int) -> int:
+        return (at - self._layout.segments_at) // self._layout.segment_size
+
+    def _is_current(self, at: int) -> bool:
+        epoch = self._words[EPOCH_AT // 8]
+        return self._wide[8 * self._segment_of(at) + _EPOCH] == epoch
+
+    def _next_in(self, state: int) -> int:
+        """Return the oldest segment in a state, -1 if there is none."""
+        states = self._narrow[_STATE::16].tolist()
+        if state not in states:
+            return -1
+        orders = self._wide[_ORDER::8].tolist()
+        return min((one for one, its in enumerate(states) if its == state), key=orders.__getitem__)
+
+    def _evict(self, victim: int, keep: int) -> None:
+        narrow, layout, memory = self._narrow, self._layout, self._memory
+        narrow[16 * victim + _STATE] = EVICTING
+        base = layout.segments_at + victim * layout.segment_size
+        live = self._wide[8 * victim + _EPOCH] == self._words[EPOCH_AT // 8]
+        now = time.monotonic() + self.offset
+        at, end, kept = base, base + narrow[16 * victim + _USED], 0
+        while at < end:
+            length, low, _, expires, _, extra, _, kind = RECORD.unpack_from(memory, at)
+            size = record_size(length, extra)
+            place, at = at, at + size
+            if kind & DEAD:
+                continue
+            with self._lock(low >> 24):
+                slot = self._slot_of(low, place // 8)
+                if slot < 0:
+                    continue
+                state, mine = self._states[slot], self._mine
+                used = narrow[16 * mine + _USED] if mine >= 0 else 0
+                if (
+                    live and not (expires and expires <= now) and state & FREQUENCY and mine >= 0
+                    and kept + size <= keep and used + size <= layout.segment_size
+                ):  # fmt: skip
+                    copy = layout.segments_at + mine * layout.segment_size + used
+                    memory[copy : copy + size] = memory[place : place + size]
+                    narrow[16 * mine + _USED] = used + size
+                    self._slots[slot] = self._slots[slot] & ~PLACE | copy // 8
+                    self._states[slot] = state - 1
+                    memory[place + RECORD_SIZE - 1] |= DEAD
+                    kept += size
+                    self.reinserted += 1
+                else:
+                    self._clear(slot, place, size)
+                    self.evictions += live
+        self._wide[8 * victim + _GEN] += 1
+        narrow[16 * victim + _USED] = 0
+        narrow[16 * victim + _STATE] = FREE
+
+    def _open(self, size: int) -> bool:
+        """Make a segment with room for `size` bytes ours; return whether there is one."""
+        narrow, wide, layout = self._narrow, self._wide, self._layout
+        if size > layout.segment_size or self._held >= 0:
+            return False
+        with self._lock(_LOG):
+            while (one := self._next_in(EVICTING)) >= 0:
+                self._evict(one, 0)  # somebody was killed
+            for tries in range(8):
+                if self._mine >= 0:
+                    narrow[16 * self._mine + _STATE] = SEALED
+                self._mine = -1
+                if self._next_in(FREE) < 0 and (victim := self._next_in(SEALED)) >= 0:
+                    self._evict(victim, 0)  # somebody was killed who had taken the last
+                mine = self._next_in(FREE)
+                if mine < 0:
+                    return False
+                order = self._words[ORDER_AT // 8] + 1
+                wide[8 * mine + _ORDER] = self._words[ORDER_AT // 8] = order
+                wide[8 * mine + _EPOCH] = self._words[EPOCH_AT // 8]
+                narrow[16 * mine + _OWNER] = self._worker
+                narrow[16 * mine + _USED] = 0
+                narrow[16 * mine + _STATE] = OPEN
+                self._mine = mine
+                # One is always free: what is kept of an evicted segment goes into the new one.
+                if self._next_in(FREE) < 0 and (victim := self._next_in(SEALED)) >= 0:
+                    self._evict(victim, 0 if tries else layout.segment_size // 2)
+                if narrow[16 * mine + _USED] + size <= layout.segment_size:
+                    return True
+        return False
+
+    def _room(self, size: int) -> bool:
+        mine = self._mine
+        if (
+            mine >= 0
+            and self._wide[8 * mine + _EPOCH] == self._words[EPOCH_AT // 8]
+            and self._narrow[16 * mine + _USED] + size <= self._layout.segment_size
+        ):
+            return True
+        return self._open(size)
+
+    def reserve(self, size: int) -> bool:
+        """Make room for a record with that many bytes before `hold`; return whether there is."""
+        return self._room(RECORD_SIZE + size)
+
+    def _shed(self) -> None:
+        with self._lock(_LOG):
+            victim = self._next_in(SEALED)
+            if victim >= 0:
+                self._evict(victim, 0)
+
+    # Items
+
+    def find(self, line: bytes) -> bytes | None:
+        """Return the reply to a get by its line, or None; counts as a use."""
+        if not _is_line(line):
+            return None
+        if not _IN_ORDER:
+            with self._lock(hash(line) >> 24 & 0xFF):
+                return self._find(line)
+        return self._find(line)
+
+    def _find(self, line: bytes) -> bytes | None:
+        code = hash(line) & 0xFFFFFFFFFFFFFFFF
+        low, tag, count = code & 0xFFFFFFFF, code >> 50, self._slots_of
+        slots, wide, memory = self._slots, self._wide, self._memory
+        base, at = (low >> 24) * count, self._first(low)
+        begins = b"VALUE %b " % line[4:-2]
+        for _ in range(count):
+            word = slots[base + at]
+            while word > GONE and word >> PLACE_BITS == tag:
+                place = (word & PLACE) * 8
+                gen_at = 8 * self._segment_of(place)
+                gen = wide[gen_at]
+                if slots[base + at] == word:
+                    length, _, _, expires, _, _, _, kind = RECORD.unpack_from(memory, place)
+                    epoch = wide[gen_at + _EPOCH]
+                    reply = memory[place + RECORD_SIZE : place + RECORD_SIZE + length]
+                    if wide[gen_at] == gen:
+                        if not reply.startswith(begins):
+                            break
+                        if epoch != self._words[EPOCH_AT // 8] or (
+                            expires and expires <= time.monotonic() + self.offset
+                        ):
+                            return None
+                        bits = self._states[base + at] & FREQUENCY
+                        second = self.second << STATE_BITS & 0xFFFFFFFF
+                        self._states[base + at] = second | FETCHED | bits + (bits < 3)
+                        return None if kind & ~DEAD else reply
+                word = slots[base + at]
+            if word == EMPTY:
+                return None
+            at = at + 1 if at + 1 < count else 0
+        return None
+
+    def get(self, line: bytes) -> Stored | None:
+        """Return all of an item, or None; counts as no use."""
+        if not _is_line(line):
+            return None
+        with self._lock(hash(line) >> 24 & 0xFF):
+            found, _ = self._look(line)
+            if found is None or not self._is_current(found.at):
+                return None
+            length, _, unique, expires, _, extra, _, kind = found.stored
+            begin = found.at + RECORD_SIZE
+            reply = self._memory[begin : begin + length]
+            more = self._memory[begin + length : begin + length + extra]
+            return reply, expires, unique, self._states[found.slot], kind & ~DEAD, more
+
+    def store(
+        self, line: bytes, reply: bytes, expires: float, condition: int | None, kind: int,
+        extra: bytes,
+    ) -> int:  # fmt: skip
+        """Store an item.
+
+        Args:
+            line: the request line.
+            reply: the reply to it.
+            expires: unix time; 0 for never.
+            condition: the cas unique that there must be, 0 for no item, None for any.
+            kind: what sort of record, as `layout` has it; with `USED`, an item that is there counts
+                as fetched afterwards.
+            extra: what to keep after the reply.
+
+        Returns:
+            The cas unique; 0 if the condition does not hold, -1 if there is no room.
+        """
+        if not _is_line(line):
+            raise ValueError("not a line, or too much")
+        size = record_size(len(reply), len(extra))
+        if not self._room(size):
+            return -1
+        region = hash(line) >> 24 & 0xFF
+        for _ in range(_SHED):
+            with self._lock(region):
+                unique = self._put(region, line, reply, expires, condition, kind, extra, size)
+            if unique != _CROWDED:
+                return unique
+            self._shed()
+        return -1
+
+    def _put(
+        self, region: int, line: bytes, reply: bytes, expires: float, condition: int | None,
+        kind: int, extra: bytes, size: int,
+    ) -> int:  # fmt: skip
+        """Carry out `store`, holding the region."""
+        code = hash(line) & 0xFFFFFFFFFFFFFFFF
+        low = code & 0xFFFFFFFF
+        words, memory, narrow = self._words, self._memory, self._narrow
+        found, free = self._look(line)
+        if condition is not None and condition != self._unique_of(found):
+            return 0
+        fields = self._regions[region]
+        if found is None:
+            if self._held < 0 and words[fields + _ITEMS] >= self._slots_of // 8 * 7:
+                return _CROWDED
+            if free < 0:
+                return -1
+        words[fields + _SERIAL] = serial = words[fields + _SERIAL] + 1
+        unique = serial * REGIONS + region
+        mine, layout, length = self._mine, self._layout, len(reply)
+        used = narrow[16 * mine + _USED]
+        at = layout.segments_at + mine * layout.segment_size + used
+        second = self.second << STATE_BITS & 0xFFFFFFFF
+        RECORD.pack_into(
+            memory, at, length, low, unique, expires, self.second & 0xFFFFFFFF, len(extra),
+            len(line) - 6, kind & ~USED,
+        )  # fmt: skip
+        begin = at + RECORD_SIZE
+        memory[begin : begin + length] = reply
+        if extra:
+            memory[begin + length : begin + length + len(extra)] = extra
+        narrow[16 * mine + _USED] = used + size
+        word = at // 8 | code >> 50 << PLACE_BITS
+        if found is None:
+            self._states[free] = second
+            self._slots[free] = word
+            words[fields + _ITEMS] += 1
+            words[fields + _BYTES] += size
+            return unique
+        bits = self._states[found.slot] & FREQUENCY
+        fetched = FETCHED if kind & USED else 0
+        self._states[found.slot] = second | fetched | bits + (bits < 3)
+        self._slots[found.slot] = word
+        memory[found.at + RECORD_SIZE - 1] |= DEAD
+        before = record_size(found.stored[0], found.stored[5])
+        if before != size:
+            words[fields + _BYTES] += size - before
+        return unique
+
+    def _unique_of(self, found: _Found | None) -> int:
+        return found.stored[2] if found is not None and self._is_live(found) else 0
+
+    def _is_live(self, found: _Found) -> bool:
+        expires = found.stored[3]
+        return self._is_current(found.at) and not (
+            expires and expires <= time.monotonic() + self.offset
+        )
+
+    def delete(self, line: bytes, condition: int | None) -> bool:
+        """Remove an item, if it has the cas unique `condition`; return whether it was live."""
+        if not _is_line(line):
+            return False
+        with self._lock(hash(line) >> 24 & 0xFF):
+            found, _ = self._look(line)
+            if found is None or condition not in (None, found.stored[2]):
+                return False
+            live = self._is_live(found)
+            self._clear(found.slot, found.at, record_size(found.stored[0], found.stored[5]))
+            return live
+
+    def touch(self, line: bytes, expires: float) -> bool:
+        """Give an item another expiry; return whether there is one."""
+        if not _is_line(line):
+            return False
+        with self._lock(hash(line) >> 24 & 0xFF):
+            found, _ = self._look(line)
+            if found is None or not self._is_live(found):
+                return False
+            self._view[found.at + 16 : found.at + 24].cast("d")[0] = expires
+            return True
+
+
+def _is_line(line: bytes) -> bool:
+    return 7 <= len(line) <= 256 and line[:4] == b"get " and line[-2:] == b"\r\n"

@@ -1,0 +1,122 @@
+"""Processes that write to one shared table and are killed: run as a program.
+
+    python -m tests.support.shared_writers pure|native KILLS SEED [MEGABYTES]
+
+Each worker has keys of its own, and stores values of growing numbers under them. It notes a number
+once its store has returned. All workers read all keys: a value has to be whole, and its number at
+least the one noted before the read; where nothing is evicted, it also has to be there.
+"""
+
+import contextlib
+import mmap
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+import zlib
+
+from memlite.memory.item import wire_form
+from memlite.memory.shared import Mapping
+from memlite.memory.shared.mapping import Twin
+
+WORKERS = 3
+KEYS = 40
+"""For each worker."""
+FAILED = 3
+
+
+def line(key: int) -> bytes:
+    return b"get key-%d\r\n" % key
+
+
+def value(key: int, number: int, length: int) -> bytes:
+    body = b"%d %d " % (key, number) * (length // 4 + 1)
+    return b"%08x %b" % (zlib.crc32(body), body)
+
+
+def check(key: int, reply: bytes) -> int:
+    """Return the number of a value, which has to be whole."""
+    head, _, rest = reply.partition(b"\r\n")
+    body = rest[: -len(b"\r\nEND\r\n")]
+    words = head.split(b" ")
+    assert words[1] == b"key-%d" % key, reply[:60]
+    assert int(words[3]) == len(body), reply[:60]
+    assert b"%08x" % zlib.crc32(body[9:]) == body[:8], reply[:60]
+    return int(body.split(b" ", 3)[2])
+
+
+def work(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> None:
+    chance = random.Random(seed)
+    table.attach(worker)
+    count = WORKERS * KEYS
+    while True:
+        key = chance.randrange(count)
+        before = noted[key]
+        reply = table.find(line(key))
+        if reply is not None:
+            assert check(key, reply) >= before
+        else:
+            assert evicts or before == 0, f"key {key} is lost"
+        key = chance.randrange(KEYS) * WORKERS + worker
+        number = noted[count + key] + 1
+        noted[count + key] = number  # given away, whether the store succeeds or not
+        new = value(key, number, chance.randrange(400))
+        wire = wire_form(b"key-%d" % key, 0, new)
+        if chance.random() < 0.1 and evicts:
+            table.delete(line(key), None)
+        assert table.store(line(key), wire, 0.0, None, 0, b"") > 0
+        noted[key] = number
+
+
+def spawn(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work(table, worker, noted, seed, evicts=evicts)
+    except BaseException:  # noqa: BLE001 - this process ends here
+        traceback.print_exc()
+    os._exit(FAILED)
+
+
+def main(kind: str, kills: int, seed: int, megabytes: int) -> None:
+    evicts = megabytes < 256
+    mapping = Mapping(megabytes << 20, (megabytes << 20) // 64, WORKERS, compiled=kind == "native")
+    noted = memoryview(mmap.mmap(-1, 8 * 2 * WORKERS * KEYS)).cast("Q")
+    chance = random.Random(seed)
+
+    def start(worker: int) -> int:
+        number = chance.randrange(1 << 30)
+        return spawn(mapping.table, worker, noted, number, evicts=evicts)
+
+    children = [start(worker) for worker in range(WORKERS)]
+    try:
+        for _ in range(kills):
+            time.sleep(chance.random() * 0.004)
+            worker = chance.randrange(WORKERS)
+            os.kill(children[worker], signal.SIGKILL)
+            _, status = os.waitpid(children[worker], 0)
+            assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+            children[worker] = start(worker)
+    finally:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for child in children:
+            with contextlib.suppress(ChildProcessError):
+                _, status = os.waitpid(child, 0)
+                assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    for worker in range(WORKERS):
+        mapping.table.attach(worker)
+    # Whoever was killed holding a lock left it to the next to hold it.
+    for key in range(100 * WORKERS * KEYS):
+        mapping.table.touch(b"get %d\r\n" % key, 0.0)
+    mapping.verify()
+    written = sum(noted[WORKERS * KEYS :])
+    print(f"{kills} kills, {written} writes, {len(mapping)} items")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,185 @@
+"""The table in Python and the one in C, over one mapping and against a model."""
+
+import random
+import time
+
+import pytest
+
+from memlite.core.errors import ConfigError
+from memlite.memory.item import wire_form
+from memlite.memory.shared import Mapping, Twin, native
+from memlite.memory.shared.layout import Layout, record_size
+
+SIZE = 1 << 20
+ITEM = 16 * 1024
+needs_compiled = pytest.mark.skipif(native() is None, reason="the table in C is not compiled")
+KINDS = [
+    pytest.param("pure"),
+    pytest.param("native", marks=needs_compiled),
+    pytest.param("both", marks=needs_compiled),
+]
+
+
+def tables(kind: str) -> tuple[Mapping, list[Twin]]:
+    mapping = Mapping(SIZE, ITEM, 2, compiled=kind != "pure")
+    second = mapping.attach(compiled=kind == "native")
+    both = [mapping.table, second]
+    for number, table in enumerate(both):
+        table.attach(number)
+        table.offset = time.time() - time.monotonic()
+    return mapping, both
+
+
+def line(number: int) -> bytes:
+    return b"get key-%d\r\n" % number
+
+
+def reply(number: int, value: bytes) -> bytes:
+    return wire_form(b"key-%d" % number, 0, value)
+
+
+class Model:
+    """What a table has to hold, when nothing is evicted."""
+
+    def __init__(self) -> None:
+        self.items: dict[bytes, tuple[bytes, int]] = {}
+        self.uniques: set[int] = set()
+
+    def store(self, key: bytes, new: bytes, condition: int | None, result: int) -> None:
+        present = self.items.get(key, (b"", 0))[1]
+        if condition is not None and condition != present:
+            assert result == 0
+            return
+        assert result > present
+        assert result not in self.uniques
+        self.uniques.add(result)
+        self.items[key] = new, result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_operations_by_either_have_the_results_of_a_dict(kind: str) -> None:
+    mapping, both = tables(kind)
+    chance, model = random.Random(7), Model()
+    for _ in range(6000):
+        table, number = chance.choice(both), chance.randrange(200)
+        key = line(number)
+        what = chance.random()
+        if what < 0.4:
+            assert table.find(key) == model.items.get(key, (None,))[0]
+        elif what < 0.7:
+            new = reply(number, chance.randbytes(chance.randrange(60)))
+            condition = chance.choice([None, None, 0, model.items.get(key, (b"", 3))[1]])
+            model.store(key, new, condition, table.store(key, new, 0.0, condition, 0, b""))
+        elif what < 0.85:
+            assert table.delete(key, None) == (model.items.pop(key, None) is not None)
+        elif what < 0.95:
+            found = table.get(key)
+            assert (found and (found[0], found[2])) == model.items.get(key)
+        else:
+            assert table.touch(key, 0.0) == (key in model.items)
+        assert len(mapping) == len(model.items)
+        if chance.random() < 0.002:
+            mapping.flush()
+            for one in list(model.items):
+                assert both[0].find(one) is None
+                both[1].delete(one, None)
+            model.items.clear()
+    mapping.verify()
+    assert {b"get %b\r\n" % key for key in mapping.list_keys()} == set(model.items)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_than_fits_evicts_the_oldest_and_keeps_what_is_used(kind: str) -> None:
+    mapping, both = tables(kind)
+    value = b"v" * 500
+    stored = 5 * SIZE // 500
+    for number in range(stored):
+        table = both[number % 2]
+        assert table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
+        assert both[number // 2 % 2].find(line(0)) == reply(0, value), "one that is always used"
+    mapping.verify()
+    left = [number for number in range(stored) if both[0].find(line(number)) is not None]
+    assert left[0] == 0
+    assert left[1:] == sorted(left[1:])
+    assert stored - 1 in left
+    assert min(left[1:]) > stored // 2
+    assert mapping.used > SIZE * 0.7, "little of the memory is unused"
+    assert sum(table.evictions for table in both) == stored - len(left)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_of_any_size_up_to_the_largest(kind: str) -> None:
+    mapping, both = tables(kind)
+    chance = random.Random(3)
+    for number in range(600):
+        new = reply(number % 50, chance.randbytes(chance.randrange(ITEM)))
+        assert both[0].store(line(number % 50), new, 0.0, None, 0, b"") > 0
+        assert both[1].find(line(number % 50)) == new
+    assert both[0].store(line(1), bytes(2 * ITEM), 0.0, None, 0, b"") == -1
+    mapping.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_that_fill_a_segment_to_the_last_byte(kind: str) -> None:
+    mapping, both = tables(kind)
+    each = mapping.layout.segment_size // 10
+    length = each - record_size(0, 0)
+    for number in range(10, 40):
+        new = reply(number, bytes(length - len(reply(number, bytes(1000))) + 1000))
+        assert record_size(len(new), 0) == each
+        assert both[0].store(line(number), new, 0.0, None, 0, b"") > 0
+    assert all(both[1].find(line(number)) for number in range(10, 40))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_many_small_items_that_slots_run_out(kind: str) -> None:
+    mapping, both = tables(kind)
+    for number in range(mapping.layout.slots * 256 * 2):
+        assert both[0].store(line(number), reply(number, b""), 0.0, None, 0, b"") > 0
+    assert len(mapping) > mapping.layout.slots * 256 // 4, "regions are small here, and uneven"
+    mapping.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_expires_to_the_moment(kind: str) -> None:
+    _, both = tables(kind)
+    now = time.time()
+    both[0].store(line(1), reply(1, b"x"), now + 100, None, 0, b"")
+    assert both[1].find(line(1))
+    for table in both:
+        table.offset += 200
+    assert both[1].find(line(1)) is None
+    assert both[0].touch(line(1), 0.0) is False
+    assert both[0].store(line(1), reply(1, b"y"), 0.0, 0, 0, b"") > 0, "as if it were absent"
+    assert both[0].touch(line(1), now + 300)
+    assert both[1].find(line(1)) == reply(1, b"y")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_lines_find_nothing(kind: str) -> None:
+    _, both = tables(kind)
+    both[0].store(line(1), reply(1, b"x"), 0.0, None, 0, b"")
+    for other in (
+        b"",
+        b"get key-1",
+        b"get key-1\n",
+        b"gat key-1\r\n",
+        b"get key-1 \r\n",
+        b"x" * 300,
+    ):
+        assert both[0].find(other) is both[1].find(other) is None
+
+
+def test_an_item_takes_less_than_215_bytes() -> None:
+    size = 64 << 20
+    layout = Layout.of(size, 1 << 20, 4)
+    record = record_size(len(wire_form(b"k" * 20, 0, b"v" * 100)), 0)
+    usable = (layout.segments - 5) * layout.segment_size // record  # four open ones, and one free
+    assert usable <= layout.slots * 256 / 8 * 7
+    assert size / usable < 215
+
+
+def test_too_little_memory_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"4 workers and items of 1048576 bytes .* at least -m 9"):
+        Layout.of(2 << 20, 1 << 20, 4)
+    Layout.of(9 << 20, 1 << 20, 4)
