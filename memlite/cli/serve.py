@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -11,9 +12,10 @@ from memlite.cli.notices import announce, report_ignored, warn_of_exposure
 from memlite.config import Config, Settings
 from memlite.core import logs, signals
 from memlite.core.build import running_build
+from memlite.core.clock import Clock
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
-from memlite.server import process
+from memlite.server import on_demand, process
 from memlite.server.connections import listeners as sockets
 from memlite.server.scheduler import Scheduler
 from memlite.server.server import Server
@@ -69,8 +71,13 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         StartError: the server cannot start.
     """
     config = settings.config
+    workers = 1
     if assemble is None:
         assemble = partial(_server, config)
+        if config.threads > 1:
+            from memlite.server.workers.supervisor import workers_of  # most servers have one
+
+            workers = workers_of(config)
     what = what or config.backend
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _log.info("memlite %s (%s)", __version__, running_build())
@@ -91,12 +98,20 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         warn_of_exposure(listeners, tls, config)
         # Before the user and the working directory change: the new user may not be able to read
         # Python's files, and paths may be relative.
+        shared = None
+        if workers > 1:
+            from memlite.server.workers.board import Board
+            from memlite.server.workers.supervisor import Supervisor, make_mapping
+            from memlite.server.workers.worker import WorkerServer
+
+            shared = make_mapping(config, workers)
+            board = Board(workers)
+            clock = Clock()
+            on_demand.import_all()  # once for all of them
         server = assemble(listeners, tls)
         loop_factory = _loop_factory(config.loop)
         tune_allocator()
         if config.user:
-            from memlite.server import on_demand
-
             on_demand.import_all()
         process.become(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (
@@ -105,29 +120,50 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         if config.lock_memory:
             process.lock_memory()
 
-        def ready() -> None:
+        def accepting() -> str:
             # Not before: whoever waits for this file wants to be served.
             sockets.write_ports(listeners)
             if leave_terminal is not None:
                 leave_terminal()
             where = ", ".join(listener.label for listener in listeners)
-            manager.ready(server.scheduler.loop, f"Serving {what} on {where}")
             if not config.daemon:
                 announce(f"serving {what} on {where}")
+            return f"Serving {what} on {where}"
+
+        def ready() -> None:
+            manager.ready(server.scheduler.loop, accepting())
             signals.release()
 
-        async def run() -> None:
+        async def run(
+            server: Serving, ready: Callable[[], None], stopping: Callable[[], None]
+        ) -> None:
             tune_collector(leaves_rings=loop_factory is None)
             try:
-                await server.run(ready, manager.stopping)
+                await server.run(ready, stopping)
             finally:
                 signals.hold()  # until the process ends: nothing is left that a signal could stop
 
-        with (
-            process.pid_file(config.pidfile),
-            asyncio.Runner(loop_factory=loop_factory) as runner,
-        ):
-            runner.run(run())
+        def work(number: int, channel: socket.socket, ready: Callable[[], None]) -> None:
+            assert shared is not None  # noqa: S101 - there are several workers
+            if config.lock_memory:
+                process.lock_memory()  # which is not inherited
+            shared.table.attach(number)
+            worker = WorkerServer(
+                config, listeners, shared, board, number, channel, tls=tls, clock=clock.copy()
+            )
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(run(worker, ready, lambda: None))
+
+        with process.pid_file(config.pidfile):
+            if shared is not None:
+                accepted = [one for one in listeners if not one.udp and not one.http]
+                Supervisor(work, accepted, board, config.conn_limit, manager.alive).run(
+                    lambda: manager.tell_ready(accepting())
+                )
+                manager.stopping()
+            else:
+                with asyncio.Runner(loop_factory=loop_factory) as runner:
+                    runner.run(run(server, ready, manager.stopping))
     finally:
         for listener in listeners:
             listener.close()

@@ -25,6 +25,7 @@ from memlite.config.parsers import (
     otlp_url,
     size,
     switch,
+    threads,
 )
 from memlite.config.settings import Config
 
@@ -218,7 +219,13 @@ OPTIONS: tuple[Option, ...] = (
         "CHAR",
         character,
     ),
-    Option("threads", "worker threads; memlite uses one", "t", "NUM", _COUNT, effect=False),
+    Option(
+        "threads",
+        "worker processes that serve one table of items (memory:// only); auto: one for each core",
+        "t",
+        "NUM",
+        threads,
+    ),
     Option(
         "max-reqs-per-event",
         "pipelined requests served before other connections get a turn",

@@ -25,6 +25,7 @@ __all__ = [
     "otlp_url",
     "size",
     "switch",
+    "threads",
 ]
 
 MEGABYTE = 1024 * 1024
@@ -39,6 +40,7 @@ _DURATION_UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _LONGEST_NODE_NAME = 100
+_MOST_THREADS = 64
 
 
 def ascii_number(text: str) -> str:
@@ -67,6 +69,15 @@ def integer(low: int, high: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def threads(text: str) -> int:
+    """Parse the number of worker processes; ``auto`` is that of the cores the process may use."""
+    if text == "auto":
+        from memlite.core.machine import usable_cores  # rarely needed
+
+        return min(usable_cores(), _MOST_THREADS)
+    return integer(1, _MOST_THREADS)(text)
 
 
 def number(low: float, *, inclusive: bool) -> Callable[[str], float]:

@@ -47,7 +47,7 @@ class Config:
     enable_shutdown: bool = False
     enable_ssl: bool = False
     prefix_delimiter: str = ""
-    threads: int = 4
+    threads: int = 1
     slab_growth_factor: float = 1.25
     slab_min_size: int = 48
     enable_largepages: bool = False

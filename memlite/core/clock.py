@@ -49,6 +49,12 @@ class Clock:
         """Call `listener` with the current second at each tick from now on."""
         self._listeners.append(listener)
 
+    def copy(self) -> "Clock":
+        """Return a clock that shows the same time, with no listeners, for another process."""
+        new = Clock(self._monotonic)
+        new.started, new._offset = self.started, self._offset
+        return new
+
     def advance(self, seconds: float) -> None:
         """Move the clock by `seconds`, which may be negative, for ``debugtime``."""
         self._offset += seconds

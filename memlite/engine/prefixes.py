@@ -1,5 +1,7 @@
 """Counters per key prefix (``stats detail``)."""
 
+from collections.abc import Mapping, Sequence
+
 from memlite.memory import nameable
 
 __all__ = ["PrefixStats"]
@@ -52,6 +54,16 @@ class PrefixStats:
     def clear(self) -> None:
         """Forget all counts (``stats reset``)."""
         self._counts.clear()
+
+    def counts(self) -> dict[bytes, list[int]]:
+        """Return gets, hits, sets and deletes by prefix."""
+        return self._counts
+
+    def merge(self, counts: Mapping[bytes, Sequence[int]]) -> None:
+        """Add the `counts` of another process."""
+        for prefix, more in counts.items():
+            mine = self._counts.get(prefix, [0, 0, 0, 0])
+            self._counts[prefix] = [a + b for a, b in zip(mine, more, strict=True)]
 
     def dump(self) -> bytes:
         r"""Return ``PREFIX <prefix> get <n> hit <n> set <n> del <n>\r\n`` lines and END.

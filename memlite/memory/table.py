@@ -6,7 +6,7 @@ in memory keep them in one.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeAlias, cast
+from typing import ClassVar, Final, TypeAlias, cast
 
 from memlite.core.build import mypyc_attr
 from memlite.core.errors import OutOfMemoryError
@@ -73,6 +73,7 @@ class ItemTable:
 
     Attributes:
         on_evict: as above.
+        resizable: whether the limit can be changed.
         limit: as above; lower it with `shrink`.
         excess: returns the bytes of memory that are used beyond the limit nonetheless, because of
             fragmentation. Items get that much less.
@@ -81,6 +82,8 @@ class ItemTable:
         get_by_line: returns the item that a request line asks for, or None if there is none or the
             line is another command; counts as a use, like `find`.
     """
+
+    resizable: ClassVar[bool] = True
 
     def __init__(
         self,

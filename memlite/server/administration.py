@@ -122,10 +122,10 @@ class Administration:
                 table=self._table,
                 wake_sweeper=self._upkeep.sweeper.wake,
                 flush=self._upkeep.flush_timer.flush,
-                set_verbosity=self._instrumentation.set_verbosity,
+                set_verbosity=self.set_verbosity,
                 request_stop=self._request_stop,
-                refresh_certificates=self._refresh_certificates,
-                advance_clock=self._upkeep.advance_clock,
+                refresh_certificates=self.refresh_certificates,
+                advance_clock=self.advance_clock,
             ),
             stats=StatsCommands(
                 collector=self.stats,
@@ -139,6 +139,7 @@ class Administration:
                 engine=self._engine,
                 prefixes=self._prefixes,
                 may_dump=may_dump,
+                on_detail=self.on_detail,
             ),
             streams=StreamCommands(
                 dumps=self.dumps,
@@ -147,17 +148,54 @@ class Administration:
                 wake_sweeper=self._upkeep.sweeper.wake,
                 may_dump=may_dump,
                 may_watch=not config.disable_watch,
+                on_enable=self.on_enable,
             ),
             authenticates=config.enable_sasl,
         )
 
+    # What commands do that concerns all workers, where there are several
+
+    def set_verbosity(self, level: int) -> None:
+        """Set the log level."""
+        self._instrumentation.set_verbosity(level)
+
+    def advance_clock(self, seconds: int) -> None:
+        """Move the clock, for tests."""
+        self._upkeep.advance_clock(seconds)
+
+    def refresh_certificates(self) -> None:
+        """Read the certificates of TLS again.
+
+        Raises:
+            ConfigError: they cannot be used.
+        """
+        self._refresh_certificates()
+
+    def on_enable(self, enabled: bool) -> None:
+        """Take notice that the crawler was turned on or off."""
+
+    def on_detail(self, counted: bool) -> None:
+        """Take notice that counting by prefix was turned on or off."""
+
+    def _collector_type(self) -> "type[StatsCollector]":
+        from memlite.server.admin.stats_collector import StatsCollector
+
+        return StatsCollector
+
+    def _watchers_type(self) -> "type[Watchers]":
+        from memlite.server.admin.watchers import Watchers
+
+        return Watchers
+
+    def _acting(self) -> int:
+        """Return the number of the connection whose command is being carried out."""
+        return self._instrumentation.client
+
     @cached_property
     def stats(self) -> "StatsCollector":
         """Collects statistics."""
-        from memlite.server.admin.stats_collector import StatsCollector
-
         instrumentation = self._instrumentation
-        return StatsCollector(
+        return self._collector_type()(
             config=self._config,
             clock=self._clock,
             counters=self._counters,
@@ -206,16 +244,14 @@ class Administration:
     @cached_property
     def watchers(self) -> "Watchers":
         """Sends events to watchers."""
-        from memlite.server.admin.watchers import Watchers
-
-        return Watchers(
+        return self._watchers_type()(
             engine=self._engine,
             clock=self._clock,
             connections=self._register.connections,
             watch_commands=self._instrumentation.watch_commands,
             watch_connections=self._watch_connections,
             watch_slow=None if self._slow is None else self._watch_slow,
-            acting=lambda: self._instrumentation.client,
+            acting=self._acting,
             buffer_bytes=self._config.extended.watcher_logbuf_size,
         )
 

@@ -191,11 +191,7 @@ class Lifecycle:
         servers: list[asyncio.AbstractServer] = []
         opened: list[UdpService] = []
         try:
-            for listener in self._listeners:
-                # One by one: if the second fails, the first must be closed.
-                servers.append(await self._accept_from(listener))  # noqa: PERF401
-            for listener in self._listeners:
-                listener.sock.listen(self._backlog)
+            await self._accept(servers)
             for service in self._udp:
                 await service.open()
                 opened.append(service)
@@ -230,6 +226,14 @@ class Lifecycle:
             listener.remove_file()
             server.close()
             listener.close()
+
+    async def _accept(self, servers: list[asyncio.AbstractServer]) -> None:
+        """Begin to accept connections; append what does to `servers`."""
+        for listener in self._listeners:
+            # One by one: if the second fails, the first must be closed.
+            servers.append(await self._accept_from(listener))  # noqa: PERF401
+        for listener in self._listeners:
+            listener.sock.listen(self._backlog)
 
     async def _accept_from(self, listener: Listener) -> asyncio.AbstractServer:
         loop = self._scheduler.loop

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from memlite.backends import Backend
 from memlite.config import MEGABYTE, Config
@@ -109,6 +109,12 @@ class Server:
         upkeep: periodic and background maintenance.
     """
 
+    # What a server that is one of several workers has others of; see `memlite.server.workers`.
+    _administration_type: ClassVar[type[Administration]] = Administration
+    _lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
+    _register_type: ClassVar[type[Register]] = Register
+    _table_in_process: ClassVar[bool] = True
+
     def __init__(
         self,
         config: Config,
@@ -155,7 +161,7 @@ class Server:
         self._record_operation = self.operations.record
         self._tracer: Tracer | None = None
         self.otlp = self._make_otlp()
-        self.register = Register(
+        self.register = self._register_type(
             config.conn_limit, self.counters, self.clock, self.instrumentation, self.auth
         )
         self.upkeep = self._make_upkeep()
@@ -288,7 +294,7 @@ class Server:
             before_pass=self.hotkeys.compact,
             on_pause=self.register.excuse_pause,
             duties=duties,
-            owns_process=self._owns_process,
+            owns_process=self._owns_process and self._table_in_process,
         )
 
     def _memory_elsewhere(self) -> int:
@@ -348,7 +354,7 @@ class Server:
         return [UdpService(services, listener) for listener in listeners]
 
     def _make_administration(self) -> Administration:
-        return Administration(
+        return self._administration_type(
             config=self.config,
             clock=self.clock,
             counters=self.counters,
@@ -379,20 +385,7 @@ class Server:
             readers.append(("certificates", self._refresh_certificates))
         if self.http is not None and self.http.token is not None:
             readers.append(("HTTP token", self.http.token.load))
-        services: list[Service] = [self.upkeep]
-        if self.config.stats_interval:
-            from memlite.server.admin.periodic_report import PeriodicReport
-
-            services.append(
-                PeriodicReport(
-                    lambda: self.administration.stats.general(), self.config.stats_interval
-                )
-            )
-        if self.otlp is not None:
-            services.append(self.otlp)
-        if self.http is not None:
-            services.append(self.http.service)
-        return Lifecycle(
+        return self._lifecycle_type(
             listeners=self.listeners,
             udp=self.udp,
             connect=connector(
@@ -407,14 +400,30 @@ class Server:
             scheduler=self.scheduler,
             backend=self.backend,
             reload=Reloader(readers).reload,
-            services=services,
+            services=self._services(),
             backlog=self.config.listen_backlog,
             opening=(lambda: None) if self.http is None else self.http.service.listen,
             unfinished=(lambda: False) if self.http is None else self.http.service.unfinished,
             owns_process=self._owns_process,
         )
 
-    def _make_http(self, listeners: Sequence[Listener]) -> "Http":
+    def _services(self) -> list[Service]:
+        services: list[Service] = [self.upkeep]
+        if self.config.stats_interval:
+            from memlite.server.admin.periodic_report import PeriodicReport
+
+            services.append(
+                PeriodicReport(
+                    lambda: self.administration.stats.general(), self.config.stats_interval
+                )
+            )
+        if self.otlp is not None:
+            services.append(self.otlp)
+        if self.http is not None:
+            services.append(self.http.service)
+        return services
+
+    def _make_http(self, listeners: Sequence[Listener]) -> "Http | None":
         try:
             from memlite.server.http.assembly import assemble
         except ImportError as error:

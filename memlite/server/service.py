@@ -48,6 +48,15 @@ class ServiceManager:
         elif self._interval:
             self._keep_alive(loop)
 
+    def tell_ready(self, status: str) -> None:
+        """Report that the server is ready, for a process without an event loop."""
+        self._notify("READY=1", status)
+
+    def alive(self) -> None:
+        """Report that the server is alive, for a process without an event loop."""
+        if self._interval:
+            self._notify("WATCHDOG=1")
+
     def stopping(self) -> None:
         """Report that the server is stopping."""
         self._notify("STOPPING=1", "Stopping")

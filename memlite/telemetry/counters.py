@@ -155,6 +155,11 @@ class Counters:
             setattr(self, name, 0)
         return counted
 
+    def values(self) -> Sequence[int]:
+        """Return every counter, in the order of `NAMES`."""
+        found: tuple[int, ...] = _every_counter(self)
+        return found
+
     def add(self, counted: Mapping[str, int]) -> None:
         """Add counts that `take` returned."""
         for name, by in counted.items():
@@ -212,6 +217,19 @@ class LatencyHistogram:
         self.total += nanoseconds
         if nanoseconds > self.maximum:
             self.maximum = nanoseconds
+
+    def parts(self) -> tuple[int, int, dict[int, int]]:
+        """Return the sum, the maximum, and the count of each bucket that is not empty."""
+        filled = {place: count for place, count in enumerate(self._buckets) if count}
+        return self.total, self.maximum, filled
+
+    def merge(self, total: int, maximum: int, filled: Mapping[int, int]) -> None:
+        """Add the durations of another histogram, given its `parts`."""
+        for place, count in filled.items():
+            self._buckets[place] += count
+            self.count += count
+        self.total += total
+        self.maximum = max(self.maximum, maximum)
 
     def below(self, limits: Sequence[int]) -> list[int]:
         """Return how many durations were below each of `limits`, without going through them all.

@@ -11,7 +11,11 @@ from memlite.core.clock import Clock
 if TYPE_CHECKING:
     from memlite.telemetry.snapshot import HotKeysStats
 
-__all__ = ["HotKeys", "SpaceSaving"]
+__all__ = ["Estimates", "HotKeys", "SpaceSaving", "merge_estimates"]
+
+Estimates = tuple[float, float, list[tuple[bytes, float, float, float]]]
+"""The estimated number of all requests, seconds since the first, and what is known of each key, the
+hottest first: requests for it, by how much that may be too high, and how many did not only read."""
 
 
 class SpaceSaving:
@@ -166,37 +170,58 @@ class HotKeys:
             return 1.0
         return weight
 
+    def estimates(self) -> Estimates:
+        """Return the estimated counts of all keys that have counters."""
+        scale = self._interval / self._weight()
+        keys = [
+            (key, count * scale, error * scale, min(self._changes.get(key, 0.0), count) * scale)
+            for key, count, error in self._sketch.top()
+        ]
+        return self._sketch.total * scale, max(1.0, self._clock.now() - self._since), keys
+
     def snapshot(self) -> "HotKeysStats":
         """Return the most requested keys and their estimated counts."""
+        return self.summarize(self.estimates())
+
+    def summarize(self, estimates: Estimates) -> "HotKeysStats":
+        """Return the most requested keys among estimates."""
         # Imported lazily for a faster start.
         from memlite.telemetry.snapshot import HotKey, HotKeysStats
 
-        sketch = self._sketch
-        scale = self._interval / self._weight()
+        total, age, keys = estimates
         # The count that a steady rate of one per second since the last reset would have reached.
-        age = max(1.0, self._clock.now() - self._since)
         seconds = self.HALF_LIFE / math.log(2) * (1 - 2 ** (-age / self.HALF_LIFE))
         # Skip keys whose count is mostly error, which result from many keys sharing a counter, and
         # keys whose requests have decayed to less than one.
-        known = [
-            (key, count, error)
-            for key, count, error in sketch.top()
-            if 2 * error <= count and count * scale >= 1
-        ]
+        known = [one for one in keys if 2 * one[2] <= one[1] and one[1] >= 1]
         return HotKeysStats(
             sample_interval=self._interval,
             half_life=self.HALF_LIFE,
-            requests=sketch.total * scale,
-            per_second=sketch.total * scale / seconds,
+            requests=total,
+            per_second=total / seconds,
             keys=tuple(
                 HotKey(
                     key=key,
-                    requests=count * scale,
-                    changes=min(self._changes.get(key, 0.0), count) * scale,
-                    error=error * scale,
-                    per_second=count * scale / seconds,
-                    percent=100 * count / sketch.total,
+                    requests=requests,
+                    changes=changes,
+                    error=error,
+                    per_second=requests / seconds,
+                    percent=100 * requests / total,
                 )
-                for key, count, error in known[: self.SHOWN]
+                for key, requests, error, changes in known[: self.SHOWN]
             ),
         )
+
+
+def merge_estimates(found: Sequence[Estimates]) -> Estimates:
+    """Return what several processes have estimated, as one, the hottest key first."""
+    sums: dict[bytes, list[float]] = {}
+    for _, _, keys in found:
+        for key, *figures in keys:
+            sums[key] = [a + b for a, b in zip(sums.get(key, [0.0] * 3), figures, strict=True)]
+    ranked = sorted(sums.items(), key=lambda one: -one[1][0])
+    return (
+        sum(one[0] for one in found),
+        max(one[1] for one in found),
+        [(key, requests, error, changes) for key, (requests, error, changes) in ranked],
+    )

@@ -125,7 +125,7 @@ def general(stats: GeneralStats) -> Pairs:
         "accepting_conns": 1,
         "listen_disabled_num": 0,
         "time_in_listen_disabled_us": 0,
-        "threads": 1,
+        "threads": stats.threads,
         "conn_yields": counters.conn_yields,
         **_HASH_TABLE_AND_SLABS,
         "slab_reassign_last_busy_status": "none",

@@ -169,6 +169,7 @@ class GeneralStats:
         lru_maintainer: False if the maintainer was turned off (``-o no_lru_maintainer``).
         watch: the event log.
         tls: None without TLS.
+        threads: worker processes that serve.
     """
 
     time: float
@@ -192,6 +193,7 @@ class GeneralStats:
     lru_maintainer: bool
     watch: WatchStats
     tls: TlsStats | None
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 
 enum { FREE, OPEN, SEALED, EVICTING };
 enum { UNNAMED = 1, META = 2, USED = 64, DEAD = 128 };
+enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
 typedef struct {
     union { pthread_mutex_t mutex; char room[64]; } lock;
@@ -79,7 +80,9 @@ typedef struct {
     int held;                      /* the region that the caller holds; -1 for none */
     uint32_t worker, second;
     double offset;                 /* of the unix time from the monotonic clock */
-    unsigned long long evictions, reinserted;
+    /* What this process has evicted: live items, those of them never read, expired ones, likewise. */
+    unsigned long long evictions, evicted_unfetched, reclaimed, expired_unfetched, reinserted;
+    int met;                       /* what the last `store` or `delete` found: layout.py */
 } Table;
 
 #define load(p) atomic_load_explicit(&(p), memory_order_acquire)
@@ -162,6 +165,25 @@ static void recount(Table *t, Region *region) {
     note(region->bytes, bytes);
 }
 
+/* Flushing */
+
+static inline int due(Table *t) {
+    uint64_t at = peek(t->header->flush_at);
+    return at && as_double(at) <= now(t);
+}
+/* Carries out a delayed flush that is due, once for all processes. */
+static int settle_due(Table *t) {
+    if (t->held >= 0) return 0;  /* `hold` has done so */
+    if (take(t, t->log)) return -1;
+    if (due(t)) {
+        store(t->header->epoch, peek(t->header->epoch) + 1);
+        store(t->header->flush_at, 0);
+    }
+    give(t, t->log);
+    return 0;
+}
+static inline int settle(Table *t) { return due(t) ? settle_due(t) : 0; }
+
 /* Slots, holding the region's mutex */
 
 /* Finds the slot of a key or, with `place`, the one that points there; `free` is where to insert. */
@@ -198,9 +220,17 @@ static void clear(Table *t, Region *region, Found *f) {
     } while (peek(first[at]) == GONE);
 }
 
-/* Segments, holding the log's mutex */
-
 static inline int current(Table *t, Segment *s) { return load(s->epoch) == load(t->header->epoch); }
+
+/* What is found where an item is to be stored or removed. */
+static int meet(Table *t, Found *f) {
+    double expires = as_double(peek(f->record->expires));
+    if (!current(t, segment_of(t, peek(*f->slot)))) return MET_FLUSHED;
+    if (!expires || expires > now(t)) return MET_NONE;
+    return peek(*f->state) & FETCHED ? MET_EXPIRED : MET_EXPIRED_UNFETCHED;
+}
+
+/* Segments, holding the log's mutex */
 
 static int evict(Table *t, Segment *victim, uint32_t keep) {
     store(victim->state, EVICTING);
@@ -230,8 +260,15 @@ static int evict(Table *t, Segment *victim, uint32_t keep) {
                 kept += size;
                 t->reinserted++;
             } else {
+                int unread = !(state & FETCHED);
                 clear(t, region, &f);
-                t->evictions += live;
+                if (live && expires && expires <= time) {
+                    t->reclaimed++;
+                    t->expired_unfetched += unread;
+                } else if (live) {
+                    t->evictions++;
+                    t->evicted_unfetched += unread;
+                }
             }
         }
         give(t, region);
@@ -306,6 +343,7 @@ static PyObject *find(Table *t, PyObject *line) {
     Wanted w;
     int wanted = want(line, &w);
     if (wanted <= 0) { if (wanted) return NULL; Py_RETURN_NONE; }
+    if (settle(t)) return NULL;
     Header *h = t->header;
     uint32_t slots = h->slots;
     uint64_t base = (uint64_t)(w.hash >> 24) * slots;
@@ -359,6 +397,7 @@ static PyObject *get(Table *t, PyObject *line) {
     int wanted = want(line, &w);
     if (wanted < 0) return NULL;
     PyObject *result = NULL;
+    if (settle(t)) return NULL;
     if (wanted) {
         Region *region = t->regions + (w.hash >> 24);
         if (take(t, region)) return NULL;
@@ -393,6 +432,7 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     if (!wanted || extra > UINT16_MAX || length > UINT32_MAX / 2) {
         PyErr_SetString(PyExc_ValueError, "not a line, or too much"); return NULL;
     }
+    if (settle(t)) return NULL;
     uint64_t size = record_size((uint32_t)length, (uint32_t)extra);
     int ready = room(t, size);
     if (ready <= 0) return ready ? NULL : PyLong_FromLong(-1);
@@ -428,6 +468,7 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     r->unique = unique = serial * REGIONS + (w.hash >> 24);
     store(t->mine->used, (uint32_t)(peek(t->mine->used) + size));
     uint64_t word = word_of(t, r, w.tag);
+    t->met = exists ? meet(t, &f) : MET_NONE;
     if (exists) {
         uint32_t bits = peek(*f.state) & FREQUENCY;
         note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits + (bits < 3)));
@@ -453,12 +494,13 @@ static PyObject *drop(Table *t, PyObject *const *a, Py_ssize_t count) {
     int wanted = want(a[0], &w), live = 0;
     uint64_t condition = a[1] == Py_None ? ANY : PyLong_AsUnsignedLongLong(a[1]);
     if (wanted < 0 || PyErr_Occurred()) return NULL;
+    t->met = MET_NONE;
     if (!wanted) Py_RETURN_FALSE;
     Region *region = t->regions + (w.hash >> 24);
-    if (take(t, region)) return NULL;
+    if (settle(t) || take(t, region)) return NULL;
     if (look(t, w.hash, &w, 0, &f, NULL) && (condition == ANY || condition == f.record->unique)) {
-        double expires = as_double(peek(f.record->expires));
-        live = current(t, segment_of(t, peek(*f.slot))) && !(expires && expires <= now(t));
+        t->met = meet(t, &f);
+        live = t->met == MET_NONE;
         clear(t, region, &f);
     }
     give(t, region);
@@ -475,7 +517,7 @@ static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
     if (wanted < 0 || PyErr_Occurred()) return NULL;
     if (!wanted) Py_RETURN_FALSE;
     Region *region = t->regions + (w.hash >> 24);
-    if (take(t, region)) return NULL;
+    if (settle(t) || take(t, region)) return NULL;
     if (look(t, w.hash, &w, 0, &f, NULL) && current(t, segment_of(t, peek(*f.slot)))) {
         double before = as_double(peek(f.record->expires));
         live = !(before && before <= now(t));
@@ -496,7 +538,7 @@ static PyObject *hold(Table *t, PyObject *line) {
     int wanted = want(line, &w);
     if (wanted < 0) return NULL;
     if (wanted) {
-        if (take(t, t->regions + (w.hash >> 24))) return NULL;
+        if (settle(t) || take(t, t->regions + (w.hash >> 24))) return NULL;
         t->held = (int)(w.hash >> 24);
     }
     Py_RETURN_NONE;
@@ -506,6 +548,32 @@ static PyObject *release(Table *t, PyObject *none) {
     t->held = -1;
     if (held >= 0) give(t, t->regions + held);
     Py_RETURN_NONE;
+}
+
+/* flush(at): makes every item absent, now (0) or at a unix time. */
+static PyObject *flush(Table *t, PyObject *when) {
+    double at = PyFloat_AsDouble(when);
+    if (PyErr_Occurred() || take(t, t->log)) return NULL;
+    if (!at) store(t->header->epoch, peek(t->header->epoch) + 1);
+    store(t->header->flush_at, as_bits(at));
+    give(t, t->log);
+    Py_RETURN_NONE;
+}
+/* drop_flushed(line) -> whether there was an item that a flush has made absent; it is forgotten */
+static PyObject *drop_flushed(Table *t, PyObject *line) {
+    Wanted w;
+    Found f;
+    int wanted = want(line, &w), found = 0;
+    if (wanted < 0) return NULL;
+    if (!wanted || !load(t->header->epoch)) Py_RETURN_FALSE;
+    Region *region = t->regions + (w.hash >> 24);
+    if (take(t, region)) return NULL;
+    if (look(t, w.hash, &w, 0, &f, NULL) && !current(t, segment_of(t, peek(*f.slot)))) {
+        found = 1;
+        clear(t, region, &f);
+    }
+    give(t, region);
+    return PyBool_FromLong(found);
 }
 
 static PyObject *init_locks(Table *t, PyObject *none) {
@@ -565,6 +633,8 @@ static PyMethodDef methods[] = {
     {"reserve", (PyCFunction)reserve, METH_O, "Make room for a record before `hold`."},
     {"hold", (PyCFunction)hold, METH_O, "Keep others from changing a key until `release`."},
     {"release", (PyCFunction)release, METH_NOARGS, "See `hold`."},
+    {"flush", (PyCFunction)flush, METH_O, "Make every item absent, now or at a time."},
+    {"drop_flushed", (PyCFunction)drop_flushed, METH_O, "Forget an item that was flushed."},
     {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Once for a mapping."},
     {"attach", (PyCFunction)attach, METH_O, "Become the worker of a number."},
     {NULL},
@@ -574,6 +644,10 @@ static PyMemberDef members[] = {
     {"second", T_UINT, offsetof(Table, second), 0, NULL},
     {"offset", T_DOUBLE, offsetof(Table, offset), 0, NULL},
     {"evictions", T_ULONGLONG, offsetof(Table, evictions), READONLY, NULL},
+    {"evicted_unfetched", T_ULONGLONG, offsetof(Table, evicted_unfetched), READONLY, NULL},
+    {"reclaimed", T_ULONGLONG, offsetof(Table, reclaimed), READONLY, NULL},
+    {"expired_unfetched", T_ULONGLONG, offsetof(Table, expired_unfetched), READONLY, NULL},
+    {"met", T_INT, offsetof(Table, met), READONLY, NULL},
     {"reinserted", T_ULONGLONG, offsetof(Table, reinserted), READONLY, NULL},
     {NULL},
 };
@@ -585,6 +659,14 @@ static PyTypeObject type = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The shared table in C.", -1, NULL};
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyType_Ready(&type) ? NULL : PyModule_Create(&module);
-    if (m && PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) { Py_DECREF(m); return NULL; }
+    if (!m) return NULL;
+    PyObject *names = Py_BuildValue("[s]", "Table");
+    if (!names || PyModule_AddObjectRef(m, "__all__", names)
+        || PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) {
+        Py_XDECREF(names);
+        Py_DECREF(m);
+        return NULL;
+    }
+    Py_DECREF(names);
     return m;
 }

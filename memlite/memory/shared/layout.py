@@ -29,6 +29,10 @@ __all__ = [
     "FREE",
     "GONE",
     "META",
+    "MET_EXPIRED",
+    "MET_EXPIRED_UNFETCHED",
+    "MET_FLUSHED",
+    "MET_NONE",
     "OPEN",
     "RECORD",
     "RECORD_SIZE",
@@ -53,6 +57,8 @@ PLACE: Final = (1 << PLACE_BITS) - 1
 
 FREE, OPEN, SEALED, EVICTING = range(4)
 UNNAMED, META, USED, DEAD = 1, 2, 64, 128
+MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
+"""What a command finds where it stores or removes an item: nothing or a live item, or others."""
 
 HEADER: Final = struct.Struct("<8sIIQIIIIQQQQQ")
 EPOCH_AT: Final = 128

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from memlite.core.errors import StartError
 from memlite.memory.shared.layout import (
-    EPOCH_AT,
+    FLUSH_AT,
     GONE,
     PLACE,
     RECORD,
@@ -36,7 +36,15 @@ class Twin(Protocol):
     @property
     def evictions(self) -> int: ...  # noqa: D102
     @property
+    def evicted_unfetched(self) -> int: ...  # noqa: D102
+    @property
+    def reclaimed(self) -> int: ...  # noqa: D102
+    @property
+    def expired_unfetched(self) -> int: ...  # noqa: D102
+    @property
     def reinserted(self) -> int: ...  # noqa: D102
+    @property
+    def met(self) -> int: ...  # noqa: D102
     def find(self, line: bytes, /) -> bytes | None: ...  # noqa: D102
     def get(self, line: bytes, /) -> Stored | None: ...  # noqa: D102
     def store(  # noqa: D102
@@ -48,6 +56,8 @@ class Twin(Protocol):
     def reserve(self, size: int, /) -> bool: ...  # noqa: D102
     def hold(self, line: bytes, /) -> None: ...  # noqa: D102
     def release(self) -> None: ...  # noqa: D102
+    def flush(self, at: float, /) -> None: ...  # noqa: D102
+    def drop_flushed(self, line: bytes, /) -> bool: ...  # noqa: D102
     def init_locks(self) -> None: ...  # noqa: D102
     def attach(self, worker: int, /) -> None: ...  # noqa: D102
 
@@ -84,7 +94,7 @@ class Mapping:
         self.layout = Layout.of(size, item_size, workers)
         try:
             self._file = os.memfd_create("memlite")
-            os.ftruncate(self._file, size)
+            os.posix_fallocate(self._file, 0, size)  # now, instead of SIGBUS later
             self._memory = mmap.mmap(self._file, size)
         except OSError as error:
             raise StartError(f"-m: cannot map {size} bytes: {error.strerror}") from None
@@ -117,9 +127,11 @@ class Mapping:
         first = (self.layout.regions_at + REGION_FIELDS) // 8 + field
         return sum(self._words[first : first + REGIONS * _REGION : _REGION])
 
-    def flush(self) -> None:
-        """Make every item absent at once; segments are used again as they come."""
-        self._words[EPOCH_AT // 8] += 1
+    @property
+    def flush_at(self) -> float:
+        """The unix time of a delayed flush, 0 if there is none."""
+        at: float = self._view[FLUSH_AT : FLUSH_AT + 8].cast("d")[0]
+        return at
 
     def list_keys(self) -> Iterator[bytes]:
         """Yield the keys of items, flushed ones included; others may be stored meanwhile."""

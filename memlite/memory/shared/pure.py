@@ -16,8 +16,13 @@ from memlite.memory.shared.layout import (
     EMPTY,
     EPOCH_AT,
     EVICTING,
+    FLUSH_AT,
     FREE,
     GONE,
+    MET_EXPIRED,
+    MET_EXPIRED_UNFETCHED,
+    MET_FLUSHED,
+    MET_NONE,
     OPEN,
     ORDER_AT,
     PLACE,
@@ -81,6 +86,10 @@ class PureTable:
         second: the current unix second, of which the lower 27 bits are noted as uses.
         offset: what to add to the monotonic clock for the unix time.
         evictions: live items that this process has evicted.
+        evicted_unfetched: those of them that were never read.
+        reclaimed: expired items that it has evicted.
+        expired_unfetched: those of them that were never read.
+        met: what the last `store` or `delete` found, as `layout` has it.
         reinserted: items that it kept when it evicted their segment.
     """
 
@@ -106,8 +115,11 @@ class PureTable:
         self._worker = 0
         self.second = 0
         self.offset = 0.0
-        self.evictions = 0
+        self.evictions = self.evicted_unfetched = 0
+        self.reclaimed = self.expired_unfetched = 0
         self.reinserted = 0
+        self.met = MET_NONE
+        self._flush_at = view[FLUSH_AT : FLUSH_AT + 8].cast("d")
 
     def init_locks(self) -> None:
         """Do nothing: the kernel has the locks."""
@@ -154,6 +166,7 @@ class PureTable:
 
     def hold(self, line: bytes) -> None:
         """Keep others from changing a key until `release`."""
+        self._settle()
         if _is_line(line):
             region = hash(line) >> 24 & 0xFF
             self.take(region)
@@ -164,6 +177,50 @@ class PureTable:
         held, self._held = self._held, -1
         if held >= 0:
             self.give(held)
+
+    # Flushing
+
+    def _settle(self) -> None:
+        """Carry out a delayed flush that is due, once for all processes."""
+        if self._held >= 0 or not self._is_due():  # if held, `hold` has done so
+            return
+        with self._lock(_LOG):
+            if self._is_due():
+                self._words[EPOCH_AT // 8] += 1
+                self._flush_at[0] = 0.0
+
+    def _is_due(self) -> bool:
+        at = self._flush_at[0]
+        return bool(at) and at <= time.monotonic() + self.offset
+
+    def flush(self, at: float) -> None:
+        """Make every item absent, now (0) or at a unix time; segments are used again as they come.
+
+        A later call replaces one that is still pending.
+        """
+        with self._lock(_LOG):
+            if not at:
+                self._words[EPOCH_AT // 8] += 1
+            self._flush_at[0] = at
+
+    def drop_flushed(self, line: bytes) -> bool:
+        """Forget an item that a flush has made absent; return whether there was one."""
+        if not _is_line(line) or not self._words[EPOCH_AT // 8]:
+            return False
+        with self._lock(hash(line) >> 24 & 0xFF):
+            found, _ = self._look(line)
+            if found is None or self._is_current(found.at):
+                return False
+            self._clear(found.slot, found.at, record_size(found.stored[0], found.stored[5]))
+            return True
+
+    def _meet(self, found: _Found) -> int:
+        expires = found.stored[3]
+        if not self._is_current(found.at):
+            return MET_FLUSHED
+        if not expires or expires > time.monotonic() + self.offset:
+            return MET_NONE
+        return MET_EXPIRED if self._states[found.slot] & FETCHED else MET_EXPIRED_UNFETCHED
 
     # Slots
 
@@ -272,8 +329,14 @@ class PureTable:
                     kept += size
                     self.reinserted += 1
                 else:
+                    unread = not state & FETCHED
                     self._clear(slot, place, size)
-                    self.evictions += live
+                    if live and expires and expires <= now:
+                        self.reclaimed += 1
+                        self.expired_unfetched += unread
+                    elif live:
+                        self.evictions += 1
+                        self.evicted_unfetched += unread
         self._wide[8 * victim + _GEN] += 1
         narrow[16 * victim + _USED] = 0
         narrow[16 * victim + _STATE] = FREE
@@ -335,6 +398,8 @@ class PureTable:
         """Return the reply to a get by its line, or None; counts as a use."""
         if not _is_line(line):
             return None
+        if self._flush_at[0]:
+            self._settle()
         if not _IN_ORDER:
             with self._lock(hash(line) >> 24 & 0xFF):
                 return self._find(line)
@@ -377,6 +442,7 @@ class PureTable:
         """Return all of an item, or None; counts as no use."""
         if not _is_line(line):
             return None
+        self._settle()
         with self._lock(hash(line) >> 24 & 0xFF):
             found, _ = self._look(line)
             if found is None or not self._is_current(found.at):
@@ -407,6 +473,7 @@ class PureTable:
         """
         if not _is_line(line):
             raise ValueError("not a line, or too much")
+        self._settle()
         size = record_size(len(reply), len(extra))
         if not self._room(size):
             return -1
@@ -452,6 +519,7 @@ class PureTable:
             memory[begin + length : begin + length + len(extra)] = extra
         narrow[16 * mine + _USED] = used + size
         word = at // 8 | code >> 50 << PLACE_BITS
+        self.met = MET_NONE if found is None else self._meet(found)
         if found is None:
             self._states[free] = second
             self._slots[free] = word
@@ -479,20 +547,23 @@ class PureTable:
 
     def delete(self, line: bytes, condition: int | None) -> bool:
         """Remove an item, if it has the cas unique `condition`; return whether it was live."""
+        self.met = MET_NONE
         if not _is_line(line):
             return False
+        self._settle()
         with self._lock(hash(line) >> 24 & 0xFF):
             found, _ = self._look(line)
             if found is None or condition not in (None, found.stored[2]):
                 return False
-            live = self._is_live(found)
+            self.met = self._meet(found)
             self._clear(found.slot, found.at, record_size(found.stored[0], found.stored[5]))
-            return live
+            return self.met == MET_NONE
 
     def touch(self, line: bytes, expires: float) -> bool:
         """Give an item another expiry; return whether there is one."""
         if not _is_line(line):
             return False
+        self._settle()
         with self._lock(hash(line) >> 24 & 0xFF):
             found, _ = self._look(line)
             if found is None or not self._is_live(found):

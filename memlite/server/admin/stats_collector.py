@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from memlite.backends import Backend
@@ -258,11 +258,11 @@ class StatsCollector:
             build=running_build(),
         )
 
-    def sockets(self, asking: ConnectionInfo) -> list[SocketStats]:
+    def sockets(self, asking: ConnectionInfo | None) -> list[SocketStats]:
         """Return all sockets: listening sockets, UDP sockets and connections.
 
         Args:
-            asking: the connection whose command is being carried out.
+            asking: the connection whose command is being carried out; None for none of these.
         """
         clock = self._clock
         now = int(clock.now())
@@ -290,10 +290,12 @@ class StatsCollector:
 
     def latency(self) -> LatencyStats:
         """Return the sampled latencies."""
-        source = self._latencies
+        return self._summarized(self._latencies.histograms)
+
+    def _summarized(self, histograms: Mapping[str, LatencyHistogram]) -> LatencyStats:
         return LatencyStats(
-            sample_interval=source.interval,
-            classes={name: _summary(found) for name, found in source.histograms.items()},
+            sample_interval=self._latencies.interval,
+            classes={name: _summary(found) for name, found in histograms.items()},
         )
 
     def snapshot(self, troubles: Sequence[str] = ()) -> Snapshot:
@@ -324,6 +326,14 @@ class StatsCollector:
             troubles=tuple(troubles),
             slow_commands=None if self._slow is None else self._slow.count,
         )
+
+    def prefixes(self) -> PrefixStats:
+        """Return the counts by key prefix."""
+        return self._prefixes
+
+    def workers(self) -> Iterable[tuple[str, object]] | None:
+        """Return what is known of each worker process; None if there is one process."""
+        return None
 
     def storage(self) -> MemoryStats | BackendStats:
         """Return the store's statistics."""

@@ -51,6 +51,7 @@ class StatsCommands:
         engine: counts by prefix while it is told to.
         prefixes: the counts by prefix, even while they are off.
         may_dump: whether clients may see keys, or parts of them (not with ``-X``).
+        on_detail: called when counting by prefix was turned on or off.
 
     Attributes:
         may_dump: as above.
@@ -65,6 +66,7 @@ class StatsCommands:
         engine: ObservableEngine,
         prefixes: PrefixStats,
         may_dump: bool,
+        on_detail: Callable[[bool], None] = lambda counted: None,
     ) -> None:
         self.may_dump = may_dump
         self._collector = collector
@@ -72,6 +74,7 @@ class StatsCommands:
         self._table = table
         self._engine = engine
         self._prefixes = prefixes
+        self._on_detail = on_detail
 
     @property
     def commands(self) -> CommandTable:
@@ -92,6 +95,8 @@ class StatsCommands:
             return memcached_stats.general(self._collector.general())
         if name == b"conns":
             return memcached_stats.sockets(self._collector.sockets(client))
+        if name == b"workers":
+            return self._collector.workers()
         group = GROUPS.get(name)
         return None if group is None else group(self._collector)
 
@@ -134,10 +139,11 @@ class StatsCommands:
         """
         engine, prefixes = self._engine, self._prefixes
         if what == b"dump":
-            return prefixes.dump()
+            return self._collector.prefixes().dump()
         if what not in (b"on", b"off"):
             return None
         engine.observe(prefixes if what == b"on" else None, engine.observer)
+        self._on_detail(what == b"on")
         return b""
 
     def _stats(self, request: AdminRequest) -> bytes:

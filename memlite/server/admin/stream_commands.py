@@ -44,6 +44,7 @@ class StreamCommands:
         wake_sweeper: has the engine's search continue in the background.
         may_dump: whether clients may see keys (not with ``-X``).
         may_watch: whether clients may watch (not with ``-W``).
+        on_enable: called when the crawler was turned on or off.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class StreamCommands:
         wake_sweeper: Callable[[], None],
         may_dump: bool,
         may_watch: bool,
+        on_enable: Callable[[bool], None] = lambda enabled: None,
     ) -> None:
         self._dumps = dumps
         self._watchers = watchers
@@ -62,6 +64,7 @@ class StreamCommands:
         self._wake_sweeper = wake_sweeper
         self._may_dump = may_dump
         self._may_watch = may_watch
+        self._on_enable = on_enable
 
     @property
     def commands(self) -> CommandTable:
@@ -105,6 +108,7 @@ class StreamCommands:
 
     def _enable(self, enabled: bool) -> None:
         self._dumps.enabled = self._engine.crawls = enabled
+        self._on_enable(enabled)
 
     def _dump(self, command: bytes, which: bytes, client: Client) -> bytes:
         if not self._may_dump:

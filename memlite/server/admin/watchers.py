@@ -15,7 +15,7 @@ from memlite.server.interfaces import Client, ObservableEngine
 if TYPE_CHECKING:
     from memlite.telemetry.slow import SlowCommand  # for servers with --slow-log
 
-__all__ = ["STREAMS", "Watchers"]
+__all__ = ["STREAMS", "Watcher", "Watchers"]
 
 _EVICTIONS, _FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
 _CONNEVENTS, _DELETIONS = "connevents", "deletions"
@@ -80,8 +80,8 @@ class Watchers:
         self._watch_slow = watch_slow
         self._acting = acting
         self._buffer_bytes = buffer_bytes
-        self._watchers: list[_Watcher] = []
-        self._watchers_of: dict[str, list[_Watcher]] = {}
+        self._watchers: list[Watcher] = []
+        self._watchers_of: dict[str, list[Watcher]] = {}
         self._flush_handle: asyncio.TimerHandle | None = None
         # Addresses and file descriptors, kept while connections are watched: a closed socket no
         # longer knows them.
@@ -114,9 +114,9 @@ class Watchers:
             return replies.ERROR
         if _SLOW in kinds and self._watch_slow is None:
             return NO_SLOW_LOG
-        if len(self._watchers) >= _AT_MOST:
+        if self._count() >= _AT_MOST:
             return b"WATCHER_TOO_MANY log watcher limit reached\r\n"
-        watcher = _Watcher(
+        watcher = Watcher(
             client, {kind for kind in kinds if kind}, self._buffer_bytes, self._remove
         )
         self._watchers.append(watcher)
@@ -126,7 +126,11 @@ class Watchers:
         self._update_subscriptions()
         return b""
 
-    def _remove(self, watcher: "_Watcher") -> None:
+    def _count(self) -> int:
+        """Return how many watchers there are."""
+        return len(self._watchers)
+
+    def _remove(self, watcher: "Watcher") -> None:
         self._watchers.remove(watcher)
         self._update_subscriptions()
 
@@ -134,9 +138,7 @@ class Watchers:
         """Subscribe to the events that have watchers, and to no others."""
         connections_watched = _CONNEVENTS in self._watchers_of
         self._watchers_of = {
-            kind: watchers
-            for kind in STREAMS
-            if (watchers := [one for one in self._watchers if kind in one.kinds])
+            kind: watchers for kind in STREAMS if (watchers := self._watchers_for(kind))
         }
         self.wants_commands = any(kind in self._watchers_of for kind in _OF_COMMANDS)
         self._watch_commands(self.wants_commands)
@@ -150,6 +152,9 @@ class Watchers:
             self._watch_slow(_SLOW in self._watchers_of)
         of_engine = self._watchers_of.keys() - _NOT_OF_ENGINE
         self._engine.observe(self._engine.prefixes, self if of_engine else None)
+
+    def _watchers_for(self, kind: str) -> "list[Watcher]":
+        return [one for one in self._watchers if kind in one.kinds]
 
     # Events reported by the engine
 
@@ -243,12 +248,12 @@ class Watchers:
 
     # Lines
 
-    def _receivers(self, kind: str) -> "list[_Watcher]":
+    def _receivers(self, kind: str) -> "list[Watcher]":
         """Count an event, and return the watchers that want it and have room for a line."""
         watchers = self._watchers_of.get(kind)
         if not watchers:
             return []
-        self._event_id += 1
+        self._event_id = self._next_event(self._event_id)
         self.written += 1
         receivers = []
         for watcher in watchers:
@@ -260,7 +265,11 @@ class Watchers:
         self.skipped += len(watchers) - len(receivers)
         return receivers
 
-    def _log(self, receivers: "list[_Watcher]", form: str, values: tuple[object, ...]) -> None:
+    def _next_event(self, last: int) -> int:
+        """Return the number of the next event."""
+        return last + 1
+
+    def _log(self, receivers: "list[Watcher]", form: str, values: tuple[object, ...]) -> None:
         head = f"ts={self._clock.now():.6f} gid={self._event_id} "
         line = (head + form % values + "\n").encode()
         for watcher in receivers:
@@ -278,7 +287,7 @@ class Watchers:
             watcher.resume()
 
 
-class _Watcher:
+class Watcher:
     """A connection that is sent lines, and the lines it has yet to be sent.
 
     Args:
@@ -296,7 +305,7 @@ class _Watcher:
     endless = True
 
     def __init__(
-        self, client: Client, kinds: set[str], limit: int, remove: "Callable[[_Watcher], None]"
+        self, client: Client, kinds: set[str], limit: int, remove: "Callable[[Watcher], None]"
     ) -> None:
         self._client = client
         self._limit = limit

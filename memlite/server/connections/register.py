@@ -90,7 +90,7 @@ class Register:
         oldest connection that has not finished its handshake, or else the oldest that has not
         authenticated.
         """
-        if len(self.connections) + len(self.handshakes) < self._limit:
+        if self._has_room():
             return True
         if self.handshakes:
             next(iter(self.handshakes)).give_up("the connection limit was reached")
@@ -102,6 +102,9 @@ class Register:
             return True
         self._counters.rejected_connections += 1
         return False
+
+    def _has_room(self) -> bool:
+        return len(self.connections) + len(self.handshakes) < self._limit
 
     def dismiss(self, connection: Peer) -> None:
         """Remove a connection; do nothing if it is not registered."""

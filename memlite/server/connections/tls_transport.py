@@ -47,13 +47,14 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     Attributes:
         last_command: unix time at which the connection was accepted, in whole seconds.
+        on_lost: called when it is closed; None for nobody to call.
         state: what it is doing during the handshake.
     """
 
     __slots__ = (
         "_closing", "_connect", "_connection", "_context", "_counters", "_deadline", "_ended",
         "_incoming", "_outgoing", "_paused", "_register", "_scheduler", "_session", "_socket",
-        "last_command",
+        "last_command", "on_lost",
     )  # fmt: skip
 
     state: "SocketState" = "reading"
@@ -84,6 +85,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._ended = False  # whether the peer has half-closed the connection
         self._closing = False
         self.last_command = second
+        self.on_lost: Callable[[], None] | None = None
 
     # Shown by stats conns during the handshake
 
@@ -155,6 +157,8 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._closing = True
             self._connection.connection_lost(exc)
             self._connection = None
+        if self.on_lost is not None:
+            self.on_lost()
 
     # The handshake
 

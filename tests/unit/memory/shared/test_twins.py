@@ -79,7 +79,7 @@ def test_random_operations_by_either_have_the_results_of_a_dict(kind: str) -> No
             assert table.touch(key, 0.0) == (key in model.items)
         assert len(mapping) == len(model.items)
         if chance.random() < 0.002:
-            mapping.flush()
+            mapping.table.flush(0.0)
             for one in list(model.items):
                 assert both[0].find(one) is None
                 both[1].delete(one, None)

@@ -1,0 +1,391 @@
+"""The engine for items that several processes share: all of them are in one mapping."""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from time import monotonic
+from typing import Final, ParamSpec, TypeVar, cast
+
+from memlite.core.clock import Clock
+from memlite.core.errors import OutOfMemoryError
+from memlite.core.meta_flags import MetaFlags
+from memlite.engine import semantics
+from memlite.engine.memory import MemoryEngine
+from memlite.engine.meta import MetaEngine
+from memlite.engine.sizes import SizeClasses
+from memlite.memory import FullItem, Item, ItemTable, Part, nameable
+from memlite.memory.item import END, EPOCH, FETCHED, STATE_BITS, line_of
+from memlite.memory.shared import Mapping
+from memlite.memory.shared.layout import MET_EXPIRED_UNFETCHED, MET_FLUSHED, META, UNNAMED, USED
+from memlite.telemetry.counters import Counters
+
+__all__ = ["SharedEngine", "SharedItems"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_META: Final = struct.Struct("<BQ")
+_STALE, _WON, _BINARY, _UNIQUE = 1, 2, 4, 8
+# Bytes of a reply besides the value, key and flags, and of what follows it.
+_AROUND: Final = 128
+
+
+def _encode(key: bytes, flags: MetaFlags | None) -> tuple[int, bytes]:
+    """Return the kind of a record, and what follows its reply."""
+    if flags is None:
+        return 0, b""
+    bits = flags.stale * _STALE | flags.won * _WON | flags.binary * _BINARY
+    unique = flags.unique
+    meta = _META.pack(bits | (0 if unique is None else _UNIQUE), unique or 0)
+    return (META, meta) if nameable(key) else (META | UNNAMED, key + meta)
+
+
+def _decode(extra: bytes) -> MetaFlags:
+    bits, unique = _META.unpack(extra[-_META.size :])
+    assigned = unique if bits & _UNIQUE else None
+    return MetaFlags(bool(bits & _STALE), bool(bits & _WON), bool(bits & _BINARY), assigned)
+
+
+_FLUSHED: Final = Item(b"", 0)
+
+
+class SharedItems(ItemTable):
+    """A shared table with the interface of an `ItemTable`; items are copies.
+
+    Args:
+        mapping: the shared table.
+        limit: bytes of memory, for statistics.
+    """
+
+    def __init__(self, mapping: Mapping, limit: int) -> None:
+        super().__init__(limit)
+        self.mapping = mapping
+        self.shared = mapping.table
+        self._store = mapping.table.store
+        self.get_by_line: Callable[[bytes], Item | None] = self._find
+
+    resizable = False
+
+    def __len__(self) -> int:
+        return len(self.mapping)
+
+    @property
+    def over(self) -> bool:
+        """False: the mapping does not grow."""
+        return False
+
+    def measure(self) -> None:
+        """Have the process's own memory measured."""
+        if hasattr(self, "mapping"):
+            self.used = self.mapping.used
+        self.overhead = 0
+        self.excess()
+
+    def get(self, key: bytes) -> Item | None:
+        """Return a copy of an item, or None."""
+        return self._item(line_of(key))
+
+    def _item(self, line: bytes) -> Item | None:
+        stored = self.shared.get(line)
+        if stored is None:
+            return None
+        wire, expires, unique, state, kind, extra = stored
+        item = FullItem(wire, state, expires)
+        item.version = unique
+        if kind & META:
+            item.meta_flags = _decode(extra)
+        return item
+
+    def _find(self, line: bytes) -> Item | None:
+        self.shared.find(line)  # counts as a use
+        return self._item(line)
+
+    def find_all(self, keys: list[bytes]) -> Iterable[Item | None]:
+        """Yield the item of each key."""
+        return map(self.find, keys)
+
+    def put(self, key: bytes, item: Item) -> None:
+        """Store an item; see `ItemTable.put`."""
+        self._keep(key, item.wire, item.expires, item.meta_flags, 0)
+
+    def _keep(
+        self, key: bytes, wire: bytes, expires: float, flags: MetaFlags | None, state: int
+    ) -> int:
+        kind, extra = _encode(key, flags)
+        if state & FETCHED:
+            kind |= USED
+        unique = self._store(line_of(key), wire, expires, None, kind, extra)
+        if unique <= 0:
+            raise OutOfMemoryError
+        return unique
+
+    def overwrite(
+        self,
+        key: bytes,
+        item: Item,
+        wire: bytes,
+        expires: float,
+        state: int,
+        meta_flags: MetaFlags | None,
+    ) -> Item:
+        """Store another value; see `ItemTable.overwrite`."""
+        new = FullItem(wire, state, expires)
+        new.version = self._keep(key, wire, expires, meta_flags, state)
+        new.meta_flags = meta_flags
+        return new
+
+    def replace(self, key: bytes, old: Item, new: Item) -> Item:
+        """Store another item; see `ItemTable.replace`."""
+        return self.overwrite(key, old, new.wire, new.expires, new.state, new.meta_flags)
+
+    def update_metadata(
+        self,
+        key: bytes,
+        item: Item,
+        expires: float,
+        meta_flags: MetaFlags | None,
+        *,
+        drop_version: bool = False,
+    ) -> Item:
+        """Set expiry and meta flags; see `ItemTable.update_metadata`."""
+        if drop_version or meta_flags != item.meta_flags:
+            return self.overwrite(key, item, item.wire, expires, item.state, meta_flags)
+        self.shared.touch(line_of(key), expires)
+        new = FullItem(item.wire, item.state, expires)
+        new.version = item.version
+        new.meta_flags = meta_flags
+        return new
+
+    def set_version(self, item: Item, version: int) -> Item:
+        """Return the item: each has a version."""
+        return item
+
+    def delete(self, key: bytes) -> Item | None:
+        """Remove a key; return its item, or None."""
+        item = self.get(key)
+        self.shared.delete(line_of(key), None)
+        return item
+
+    def flush(self) -> None:
+        """Make every item absent."""
+        self.shared.flush(0.0)
+
+    def pop_flushed(self, key: bytes) -> Item | None:
+        """Return an item of no content if a flush has made the key absent, and forget that."""
+        return _FLUSHED if self.shared.drop_flushed(line_of(key)) else None
+
+    def reclaim(self, at_most: int) -> int:
+        """Return 0: whole segments are used again."""
+        return 0
+
+    def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
+        """Return 0: expired items go with their segments."""
+        return 0
+
+    def compact(self, at_most: int) -> bool:
+        """Return False: segments have no holes."""
+        return False
+
+    def list_keys(self) -> list[bytes]:
+        """Return every key, in no order."""
+        return list(self.mapping.list_keys())
+
+    def scan(self) -> Iterator[tuple[bytes, Item]]:
+        """Yield every key and item."""
+        return self.survey()
+
+    def survey(self, *, newest_first: bool = False) -> Iterator[tuple[bytes, Item]]:
+        """Yield every key and item, in no order; others may be stored meanwhile."""
+        for key in self.mapping.list_keys():
+            item = self.get(key)
+            if item is not None:
+                yield key, item
+
+
+def _alone(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Return a method of an engine that runs while no other process changes its key."""
+
+    @wraps(method)
+    def alone(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        engine = cast("SharedEngine", arguments[0])
+        # The key comes before the value, in all of them.
+        texts = [one for one in (*arguments, *named.values()) if isinstance(one, bytes)]
+        with engine.alone(texts[0], sum(map(len, texts))):
+            return method(*arguments, **named)
+
+    return alone
+
+
+class SharedEngine(MemoryEngine):
+    """Carries out commands on a shared table.
+
+    A command that reads before it writes keeps other processes from the key meanwhile.
+
+    Args:
+        items: the table.
+        clock: see `Engine`.
+        counters: see `Engine`.
+        item_size: see `Engine`.
+        cas: see `Engine`.
+        sizes: see `Engine`.
+    """
+
+    def __init__(
+        self,
+        items: SharedItems,
+        clock: Clock,
+        counters: Counters,
+        *,
+        item_size: int = 1024 * 1024,
+        cas: bool = True,
+        sizes: SizeClasses | None = None,
+    ) -> None:
+        super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
+        self._shared = items.shared
+        self._find = items.shared.find
+        self._store_now = items.shared.store
+        self.crawls = False
+        self._inside = False
+        self._table = items
+        self._evicted = (0, 0, 0, 0)
+        self._set_second(clock.second)
+        clock.on_tick(self._set_second)
+
+    def _set_second(self, second: int) -> None:
+        self._shared.second = (second - EPOCH) & 0xFFFFFFFF >> STATE_BITS
+        self._shared.offset = self.clock.now() - monotonic()
+
+    def count_evicted(self) -> None:
+        """Count what this process has evicted since the last call."""
+        shared, counters = self._shared, self.counters
+        now = (
+            shared.evictions,
+            shared.evicted_unfetched,
+            shared.reclaimed,
+            shared.expired_unfetched,
+        )
+        before, self._evicted = self._evicted, now
+        counters.evictions += now[0] - before[0]
+        counters.evicted_unfetched += now[1] - before[1]
+        counters.reclaimed += now[2] - before[2]
+        counters.expired_unfetched += now[3] - before[3]
+
+    def flush_all(self, exptime: int) -> None:
+        """Make all items absent, now or at a time; see `MemoryEngine`."""
+        at = semantics.expiry(exptime, self.clock.now()) if exptime > 0 else 0.0
+        self._shared.flush(at)
+
+    @property
+    def flush_pending(self) -> float:
+        """The unix time of a delayed flush, 0 if there is none."""
+        return self._table.mapping.flush_at
+
+    def tick(self) -> None:
+        """Do nothing: the table itself flushes in time, and expired items go with segments."""
+
+    def crawl(self) -> None:
+        """Count a search for expired items, which are not looked for; see `tick`."""
+        self.counters.lru_crawler_starts += 1
+
+    # Without a hold: one step each
+
+    def hit(self, line: bytes) -> bytes | None:
+        r"""Return the complete reply to ``get <key>\r\n``; see `Engine`."""
+        reply = None if self.observed else self._find(line)
+        if reply is not None:
+            self.counters.hits += 1
+        return reply
+
+    def collect(self, keys: list[bytes], out: list[Part]) -> None:
+        """Append the replies of items that exist; see `Engine`."""
+        hit = self.hit
+        for key in keys:
+            reply = hit(b"get %b\r\n" % key)
+            if reply is not None:
+                out.append(reply[:-END])
+            elif (item := self.fetch(key)) is not None:
+                out += item.entry()
+
+    def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
+        """Store like `set`; see `Engine`."""
+        if self.observed:
+            with self.alone(key, len(wire)):
+                self._set_framed(key, self.table.find(key), exptime, wire)
+            return
+        counters = self.counters
+        expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0.0
+        counters.cmd_set += 1
+        if self._store_now(b"get %b\r\n" % key, wire, expires, None, 0, b"") <= 0:
+            self.table.delete(key)
+            counters.store_no_memory += 1
+            raise OutOfMemoryError
+        counters.total_items += 1
+        if self._shared.met:
+            self._count_met(key, wire, overwritten=True)
+
+    def _count_met(self, key: bytes, wire: bytes, *, overwritten: bool) -> None:
+        """Count that a command has come upon an item that had expired or was flushed."""
+        counters, met = self.counters, self._shared.met
+        if met == MET_FLUSHED:
+            counters.get_flushed += 1
+        else:
+            counters.get_expired += 1
+            counters.expired_unfetched += met == MET_EXPIRED_UNFETCHED
+        if overwritten:
+            self._count_reclaimed(key, Item(wire, 0))
+
+    def delete(self, key: bytes) -> bool:
+        """Remove a key; see `Engine`."""
+        if self.observed:
+            with self.alone(key, 0):
+                return super().delete(key)
+        gone = self._shared.delete(b"get %b\r\n" % key, None)
+        if gone:
+            self.counters.delete_hits += 1
+        else:
+            self.counters.delete_misses += 1
+            if self._shared.met:
+                self._count_met(key, b"", overwritten=False)
+        return gone
+
+    # With one
+
+    @contextmanager
+    def alone(self, key: bytes, size: int) -> Iterator[None]:
+        """Keep other processes from a key, with room for `size` bytes more in its value."""
+        if self._inside:  # a command that uses another
+            yield
+            return
+        line, shared = line_of(key), self._shared
+        present = shared.get(line)
+        # Made before: while a key is held, no segment can be opened.
+        shared.reserve(size + _AROUND + len(key) + (0 if present is None else len(present[0])))
+        shared.hold(line)
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+            shared.release()
+
+    # The shortcuts of `PlainEngine` change items in place; here they are copies.
+    _count = MetaEngine._count
+    _retime = MetaEngine._retime
+
+    set = _alone(MetaEngine.set)
+    set_for_unique = _alone(MetaEngine.set_for_unique)
+    add = _alone(MetaEngine.add)
+    replace = _alone(MetaEngine.replace)
+    append = _alone(MetaEngine.append)
+    prepend = _alone(MetaEngine.prepend)
+    cas = _alone(MetaEngine.cas)
+    incr = _alone(MetaEngine.incr)
+    decr = _alone(MetaEngine.decr)
+    touch = _alone(MetaEngine.touch)
+    fetch_and_touch = _alone(MetaEngine.fetch_and_touch)
+    refuse_large = _alone(MetaEngine.refuse_large)
+    retrieve = _alone(MetaEngine.retrieve)
+    store = _alone(MetaEngine.store)
+    remove = _alone(MetaEngine.remove)
+    count = _alone(MetaEngine.count)

@@ -1,0 +1,58 @@
+"""A connection of a server whose items other processes share."""
+
+from collections.abc import Callable
+
+from memlite.memory.shared import Twin
+from memlite.server.connections.connection import Connection, ConnectionServices
+from memlite.server.connections.states import State
+
+__all__ = ["SharedConnection"]
+
+
+class SharedConnection(Connection):
+    """Answers a get of one key with what the shared table has for its line.
+
+    Args:
+        services: the parts of the server it uses.
+        table: the items.
+
+    Attributes:
+        on_lost: called when it is closed; None for nobody to call.
+    """
+
+    __slots__ = ("_find", "on_lost")
+
+    def __init__(self, services: ConnectionServices, table: Twin) -> None:
+        super().__init__(services)
+        self._find = table.find
+        self.on_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release everything; see `Connection.connection_lost`."""
+        super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Serve the input; see `Connection.data_received`, of which this is the fast path."""
+        counters = self._counters
+        size = len(data)
+        counters.bytes_read += size
+        if size <= self._fast_limit:
+            find = self._find
+            reply = find(data)
+            if reply is not None:
+                left = counters.until_sample - 1
+                if not left:
+                    self._serve(data, fast=True)
+                    return
+                counters.until_sample = left
+                counters.bytes_written += len(reply)
+                self.last_command = self._clock.second
+                write = self._write
+                write(reply)
+                return
+        if self._state is State.SERVING:
+            self._serve(data)
+        else:
+            self._keep_for_later(data)

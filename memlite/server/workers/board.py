@@ -1,0 +1,189 @@
+"""What the workers of a server tell each other: numbers in shared memory, reports, datagrams.
+
+Every worker has a row of numbers that it alone writes, and everybody reads. It is told through a
+datagram socket when somebody wants its numbers to be current (`Topic`), and answers with a number
+in its row: whoever asked waits for that. So nothing is shared while nobody asks, and an ordinary
+command costs nothing.
+"""
+
+import marshal
+import mmap
+import os
+import socket
+from enum import IntEnum, auto
+from typing import Any, Final
+
+from memlite.telemetry.counters import Counters
+
+__all__ = ["Board", "Cell", "Control", "Topic"]
+
+
+class Topic(IntEnum):
+    """What a worker is asked for."""
+
+    COUNTS = 0
+    """To publish its counters, and what else is a number."""
+    CONTROL = 1
+    """To do what the controls say."""
+    REPORT = 2
+    """To publish what takes more than numbers."""
+
+
+class Cell(IntEnum):
+    """A number in a worker's row."""
+
+    PID = 0
+    """0 unless it serves."""
+    BEAT = 1
+    """The monotonic clock at which its event loop last ran, in nanoseconds."""
+    ENDED = 2
+    """Connections passed to it that have ended."""
+    OPEN = 3
+    HANDSHAKES = 4
+    INPUT_HELD = 5
+    UDP_SOCKETS = 6
+    UDP_UNDER_WAY = 7
+    USER = 8
+    """Processor time, in nanoseconds."""
+    SYSTEM = 9
+    WATCHED = 10
+    """A bit for each stream of events that clients of it watch."""
+    WATCHERS = 11
+    EVENTS_WRITTEN = 12
+    EVENTS_SENT = 13
+    EVENTS_SKIPPED = 14
+    WRITING = 15
+    """Odd while it writes its report."""
+    ASKED = 16
+    """For each topic, how often it has asked."""
+    ANSWERED = 19
+    """For each topic, the sum of all `ASKED` that it has answered."""
+    COUNTERS = 22
+    """`Counters.NAMES`, in their order."""
+
+
+class Control(IntEnum):
+    """A number for all workers, written by the one that was given a command."""
+
+    VERBOSITY = 0
+    CRAWLER = auto()
+    PREFIXES = auto()
+    SHIFT = auto()
+    """Seconds by which the clock was moved."""
+    RESETS = auto()
+    """How often statistics were reset."""
+    RELOADS = auto()
+    """How often certificates were to be read again."""
+
+
+GAUGES: Final = (Cell.OPEN, Cell.HANDSHAKES, Cell.INPUT_HELD, Cell.WATCHED, Cell.WATCHERS,
+                 Cell.UDP_SOCKETS, Cell.UDP_UNDER_WAY, Cell.ENDED)  # fmt: skip
+"""What is gone when a worker is."""
+_ROW: Final = 128
+_LENGTH: Final = 8
+_NUMBERS: Final = len(Counters.NAMES)
+
+
+class Board:
+    """The numbers of all workers. Made before they are forked.
+
+    Args:
+        workers: how many there are.
+
+    Attributes:
+        workers: as above.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        memory = mmap.mmap(-1, 8 * _ROW * (workers + 1))
+        self._cells = memoryview(memory).cast("q")
+        self._reports = [os.memfd_create("memlite report") for _ in range(workers)]
+        self._bells = [
+            socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            for _ in range(workers)
+        ]
+
+    # Numbers
+
+    def read(self, worker: int, cell: int) -> int:
+        """Return a number of a worker."""
+        return self._cells[_ROW * (worker + 1) + cell]
+
+    def write(self, worker: int, cell: int, value: int) -> None:
+        """Set a number of a worker."""
+        self._cells[_ROW * (worker + 1) + cell] = value
+
+    def sum(self, cell: int) -> int:
+        """Return the sum of a number over all workers."""
+        return sum(self._cells[_ROW + cell :: _ROW])
+
+    def control(self, control: Control) -> int:
+        """Return a control."""
+        return self._cells[control]
+
+    def set_control(self, control: Control, value: int) -> None:
+        """Set a control; see `Member.tell`."""
+        self._cells[control] = value
+
+    def counters(self, worker: int) -> list[int]:
+        """Return a worker's counters."""
+        at = _ROW * (worker + 1) + Cell.COUNTERS
+        return self._cells[at : at + _NUMBERS].tolist()
+
+    def write_counters(self, worker: int, values: list[int]) -> None:
+        """Set a worker's counters."""
+        at = _ROW * (worker + 1) + Cell.COUNTERS
+        for place, value in enumerate(values, at):
+            self._cells[place] = value
+
+    def total(self, *workers: int) -> Counters:
+        """Return the sum of the counters of workers, by default of all; see `bury`."""
+        rows = [self.counters(worker) for worker in workers or range(self.workers)]
+        total = Counters()
+        total.add(dict(zip(Counters.NAMES, map(sum, zip(*rows, strict=True)), strict=True)))
+        return total
+
+    def others(self, worker: int) -> list[int]:
+        """Return the workers besides one that serve."""
+        return [one for one in range(self.workers) if one != worker and self.read(one, Cell.PID)]
+
+    def bury(self, worker: int) -> None:
+        """Take notice that a worker has ended: its connections have, its counts are kept."""
+        self.write(worker, Cell.PID, 0)
+        for cell in GAUGES:
+            self.write(worker, cell, 0)
+
+    # Datagrams
+
+    def bell(self, worker: int) -> socket.socket:
+        """Return where a worker is told things."""
+        return self._bells[worker][0]
+
+    def send(self, worker: int, message: bytes) -> bool:
+        """Send a worker a message; return False if it does not read its messages."""
+        try:
+            self._bells[worker][1].send(message)
+        except OSError:
+            return False
+        return True
+
+    # Reports
+
+    def write_report(self, worker: int, report: Any) -> None:
+        """Publish a worker's report: plain values alone."""
+        data = marshal.dumps(report)
+        self.write(worker, Cell.WRITING, self.read(worker, Cell.WRITING) | 1)
+        os.pwrite(self._reports[worker], len(data).to_bytes(_LENGTH, "little") + data, 0)
+        self.write(worker, Cell.WRITING, self.read(worker, Cell.WRITING) + 1)
+
+    def read_report(self, worker: int) -> Any:
+        """Return a worker's report, None if there is none that is whole."""
+        file = self._reports[worker]
+        for _ in range(100):
+            before = self.read(worker, Cell.WRITING)
+            length = int.from_bytes(os.pread(file, _LENGTH, 0), "little")
+            data = os.pread(file, length, _LENGTH)
+            if before and not before & 1 and self.read(worker, Cell.WRITING) == before:
+                return marshal.loads(data)  # noqa: S302 - written by this program
+        return None

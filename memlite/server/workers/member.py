@@ -1,0 +1,181 @@
+"""A worker's part in the board: it publishes, asks, and does what the controls say."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from memlite.core.clock import Clock
+from memlite.server.scheduler import Scheduler
+from memlite.server.workers.board import Board, Cell, Control, Topic
+from memlite.telemetry.counters import Counters
+
+__all__ = ["BEAT_SECONDS", "Member"]
+
+BEAT_SECONDS: Final = 0.25
+"""How often a worker shows that its event loop runs, in seconds."""
+
+# How long to wait for the answers of others, in seconds: as long as one command may take. One that
+# did not answer is not waited for again until its event loop has run.
+_PATIENCE: Final = 1.0
+_POLL: Final = 0.0001
+
+
+class Member:
+    """Lets a worker act as one server with the others.
+
+    Args:
+        board: what all workers share.
+        number: this worker's.
+        counters: its counters.
+        clock: its clock.
+        scheduler: its event loop.
+
+    Attributes:
+        actions: what to do when a control has changed, given its new value.
+        board: as above.
+        gauges: writes its own numbers to the board.
+        number: as above.
+        changed: is called when a control may have changed.
+        receive: is given messages of other workers.
+        report: returns its report, of plain values.
+    """
+
+    def __init__(
+        self, board: Board, number: int, counters: Counters, clock: Clock, scheduler: Scheduler
+    ) -> None:
+        self.board = board
+        self.number = number
+        self._counters = counters
+        self._clock = clock
+        self._scheduler = scheduler
+        self.actions: Mapping[Control, Callable[[int], None]] = {}
+        self.gauges: Callable[[], None] = lambda: None
+        self.report: Callable[[], object] = lambda: None
+        self.receive: Callable[[bytes], None] = lambda message: None
+        self.changed: Callable[[], None] = lambda: None
+        self._seen = dict.fromkeys(Control, 0)
+        # What those before it under its number have counted.
+        self._before = board.counters(number)
+        self._spent = [board.read(number, cell) for cell in (Cell.USER, Cell.SYSTEM)]
+        self._late: dict[int, int] = {}
+        self._next: asyncio.TimerHandle | None = None
+
+    # A service; see `memlite.server.lifecycle.Service`
+
+    def start(self) -> None:
+        """Join: do what the controls say, and answer from now on."""
+        for control in (Control.RESETS, Control.RELOADS):
+            self._seen[control] = self.board.control(control)
+        self._answer(force=True)
+        self._scheduler.loop.add_reader(self.board.bell(self.number), self._read)
+        self.board.write(self.number, Cell.PID, os.getpid())
+        self._beat()
+
+    def stop(self) -> None:
+        """Leave."""
+        if self._next is not None:
+            self._next.cancel()
+            self._scheduler.loop.remove_reader(self.board.bell(self.number))
+            self.publish()
+
+    def _beat(self) -> None:
+        self.board.write(self.number, Cell.BEAT, time.monotonic_ns())
+        self.publish()
+        self._next = self._scheduler.call_later(BEAT_SECONDS, self._beat)
+
+    # Answering
+
+    def _read(self) -> None:
+        bell = self.board.bell(self.number)
+        try:
+            while True:
+                message = bell.recv(65536)
+                if message:
+                    self.receive(message)
+        except BlockingIOError:
+            pass
+        self._answer()
+
+    def _answer(self, *, force: bool = False) -> None:
+        """Publish what others have asked for."""
+        board, number = self.board, self.number
+        for topic, answer in (
+            (Topic.CONTROL, self._apply),
+            (Topic.COUNTS, self.publish),
+            (Topic.REPORT, self._publish_report),
+        ):
+            asked = board.sum(Cell.ASKED + topic)
+            if force or board.read(number, Cell.ANSWERED + topic) < asked:
+                answer()
+                board.write(number, Cell.ANSWERED + topic, asked)
+
+    def publish(self) -> None:
+        """Write this worker's numbers to the board."""
+        self.gauges()
+        values = [
+            before + now for before, now in zip(self._before, self._counters.values(), strict=True)
+        ]
+        self.board.write_counters(self.number, values)
+        now = os.times()
+        user, system = self._spent
+        self.board.write(self.number, Cell.USER, user + int(now.user * 1e9))
+        self.board.write(self.number, Cell.SYSTEM, system + int(now.system * 1e9))
+
+    def _publish_report(self) -> None:
+        self.board.write_report(self.number, self.report())
+
+    def _apply(self) -> None:
+        for control, action in self.actions.items():
+            value = self.board.control(control)
+            if value != self._seen[control]:
+                self._seen[control] = value
+                action(value)
+        self.changed()
+
+    # Asking
+
+    def tell(self, control: Control, value: int) -> None:
+        """Change a control, and have all workers act on it before this returns."""
+        self.board.set_control(control, value)
+        self._apply()
+        self.ask(Topic.CONTROL)
+
+    def ask(self, topic: Topic) -> None:
+        """Have all workers publish or act, and wait until they have."""
+        board, cell = self.board, Cell.ASKED + topic
+        board.write(self.number, cell, board.read(self.number, cell) + 1)
+        asked = board.sum(cell)
+        waiting = [one for one in board.others(self.number) if not self._is_late(one)]
+        for one in waiting:
+            board.send(one, b"")
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            self._answer()  # others may wait for this worker
+            waiting = [
+                one
+                for one in waiting
+                if board.read(one, Cell.ANSWERED + topic) < asked and board.read(one, Cell.PID)
+            ]
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL)
+        for one in waiting:
+            self._late[one] = board.read(one, Cell.BEAT)
+
+    def _is_late(self, worker: int) -> bool:
+        return self._late.get(worker) == self.board.read(worker, Cell.BEAT)
+
+    def reset(self) -> None:
+        """Start counting from zero, also for workers that have ended."""
+        self._before = [0] * len(self._before)
+        for one in range(self.board.workers):
+            if not self.board.read(one, Cell.PID):
+                self.board.write_counters(one, self._before)
+
+    def unique_number(self, number: int) -> int:
+        """Return a number for a file descriptor that no other worker has; -1 stays."""
+        return number if number < 0 else number * self.board.workers + self.number

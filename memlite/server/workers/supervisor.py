@@ -1,0 +1,338 @@
+"""Which settings have several workers, and the process that starts and watches over them."""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from memlite.config import MEGABYTE, Config
+from memlite.core import signals
+from memlite.core.errors import StartError
+from memlite.core.machine import free_memory
+from memlite.server.connections.listeners import Listener
+from memlite.server.workers.board import Board, Cell
+
+if TYPE_CHECKING:
+    from memlite.memory.shared import Mapping
+
+__all__ = ["Supervisor", "make_mapping", "workers_of"]
+
+_log = logging.getLogger("memlite")
+
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD}
+# So many workers may end unasked within so many seconds; then something is wrong with all of them.
+_CRASHES = 30
+_CRASH_SECONDS = 10.0
+_FAILED = 70  # EX_SOFTWARE
+# A worker whose event loop does not run for so long is killed, in seconds. Longer than any command
+# takes; a machine that is itself so slow is no reason.
+_STUCK_SECONDS = 5.0
+# The same for one that is starting.
+_START_SECONDS = 60.0
+_CHECK_SECONDS = 0.5
+_ACCEPTED_AT_ONCE = 32
+
+
+def workers_of(config: Config) -> int:
+    """Return the number of processes that are to serve: one, where several cannot yet."""
+    alone = ""
+    if config.backend != "memory://" or config.near_cache or config.write_back:
+        alone = "only memory:// alone can be shared"
+    elif config.join or config.name or config.advertise or config.spare:
+        alone = "a member of a cluster is one process (--join)"
+    elif sys.platform != "linux":
+        alone = "only Linux has what they share"
+    elif config.disable_evictions:
+        alone = "a shared table evicts (-M)"
+    if alone:
+        _log.warning("-t: one worker serves; %s", alone)
+        return 1
+    return config.threads
+
+
+def make_mapping(config: Config, workers: int) -> "Mapping":
+    """Return the mapping for the items of several workers.
+
+    Raises:
+        ConfigError: there is too little memory for them.
+        StartError: the memory cannot be mapped.
+    """
+    from memlite.memory.shared import Mapping, native
+
+    limit = config.memory_limit * MEGABYTE
+    free = free_memory()
+    if free is not None and limit > free:
+        raise StartError(
+            f"-m: {config.memory_limit} MiB are more than the {free // MEGABYTE} MiB of memory "
+            "that are free (-t allocates them at once)"
+        )
+    mapping = Mapping(limit, config.max_item_size, workers)
+    _log.info("%d workers share a table in %s", workers, "C" if native() else "Python")
+    return mapping
+
+
+Work = Callable[[int, socket.socket, Callable[[], None]], None]
+"""Serves, in a process of its own: given its number, where accepted sockets come from, and what to
+call when it takes them."""
+
+
+class _Worker:
+    """A worker as its parent knows it.
+
+    Attributes:
+        number: its number.
+        pid: its process.
+        passed: connections it was given.
+        seen: the last sign of life, see `Cell.BEAT`.
+        since: the monotonic clock when that was seen first.
+    """
+
+    def __init__(self, number: int, pid: int, channel: socket.socket) -> None:
+        self.number = number
+        self.pid = pid
+        self.passed = 0
+        self.seen = 0
+        self.since = time.monotonic()
+        self._channel = channel
+
+    def take(self, accepted: socket.socket, listener: int, *, over: bool) -> bool:
+        """Pass it a connection, which may be over the limit; return whether it could be."""
+        try:
+            socket.send_fds(self._channel, [bytes([listener, over])], [accepted.fileno()])
+        except OSError:  # it has ended, or is too busy to take more
+            return False
+        self.passed += 1
+        return True
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Forget it."""
+        self._channel.close()
+
+
+class Supervisor:
+    """Starts workers, gives them connections in turn, and replaces those that end.
+
+    One process accepts for all: with a socket for each, the kernel would spread connections
+    unevenly, and those that wait for a worker that is killed would be lost.
+
+    Args:
+        work: what they do.
+        listeners: where to accept.
+        board: what they tell each other.
+        limit: how many connections there may be (``-c``).
+        alive: called at least every second while all of them serve.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        listeners: Sequence[Listener],
+        board: Board,
+        limit: int,
+        alive: Callable[[], object] = lambda: None,
+    ) -> None:
+        count = board.workers
+        self._board = board
+        self._limit = limit
+        self._alive = alive
+        self._checked = time.monotonic()
+        self._count = count
+        self._work = work
+        self._listeners = list(listeners)
+        self._workers: dict[int, _Worker] = {}
+        self._turn = 0
+        self._crashes: list[float] = []
+        self._awaited = count
+        self._readable, self._ready = os.pipe()
+        self._woken, self._waker = socket.socketpair()
+
+    def run(self, ready: Callable[[], object]) -> None:
+        """Run until a signal stops the workers, or all of them stop by themselves.
+
+        Args:
+            ready: called when all of them serve.
+
+        Raises:
+            StartError: they end again and again.
+        """
+        self._waker.setblocking(False)
+        signal.set_wakeup_fd(self._waker.fileno())
+        for one in _SIGNALS:
+            signal.signal(one, lambda *_: None)  # which wakes `_step`
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        try:
+            for number in range(self._count):
+                self._start(number)
+            while self._workers:
+                self._step(ready)
+        except BaseException:
+            self._send(signal.SIGKILL)
+            raise
+        finally:
+            signals.hold()
+            signal.set_wakeup_fd(-1)
+
+    def _step(self, ready: Callable[[], object]) -> None:
+        """Wait for something to happen, and deal with it."""
+        sources: list[int] = [self._woken.fileno()]
+        if self._awaited:
+            sources.append(self._readable)
+        elif self._listeners:
+            sources += [one.sock.fileno() for one in self._listeners]
+        now = time.monotonic()
+        if now >= self._checked + _CHECK_SECONDS:
+            self._check(now)
+        found, _, _ = select.select(sources, [], [], _CHECK_SECONDS)
+        for source in found:
+            if source == self._woken.fileno():
+                for number in self._woken.recv(64):
+                    self._heed(number)
+            elif source == self._readable:
+                self._awaited -= len(os.read(self._readable, self._awaited))
+                if not self._awaited:
+                    ready()
+            else:
+                self._accept(source)
+
+    def _check(self, now: float) -> None:
+        """Kill workers that show no sign of life."""
+        paused = now - self._checked > 2 * _CHECK_SECONDS
+        self._checked = now
+        for worker in self._workers.values():
+            beat = self._board.read(worker.number, Cell.BEAT)
+            serves = self._board.read(worker.number, Cell.PID) == worker.pid
+            if paused or beat != worker.seen:  # if this process was paused, others may have been
+                worker.seen, worker.since = beat, now
+            elif now - worker.since > (_STUCK_SECONDS if serves else _START_SECONDS):
+                _log.error("worker %d has not run for %.0f s; killing it", worker.number,
+                           now - worker.since)  # fmt: skip
+                worker.send(signal.SIGKILL)
+        if not self._awaited:
+            self._alive()
+
+    def _heed(self, number: int) -> None:
+        """Do what a signal asks for."""
+        if number == signal.SIGCHLD:
+            self._reap()
+            return
+        if number != signal.SIGHUP:
+            self._stop_accepting()
+        self._send(number)
+
+    def _stop_accepting(self) -> None:
+        for listener in self._listeners:
+            listener.remove_file()
+            with contextlib.suppress(OSError):
+                listener.sock.shutdown(socket.SHUT_RDWR)  # in the workers too
+        self._listeners = []
+
+    def _accept(self, source: int) -> None:
+        for place, listener in enumerate(self._listeners):
+            if listener.sock.fileno() == source:
+                for _ in range(_ACCEPTED_AT_ONCE):
+                    try:
+                        accepted, _ = listener.sock.accept()
+                    except OSError:
+                        return
+                    with accepted:
+                        self._pass(accepted, place)
+
+    def _pass(self, accepted: socket.socket, listener: int) -> None:
+        """Give a connection to the next worker that takes it; without any, it is closed."""
+        workers = list(self._workers.values())
+        open_now = sum(one.passed for one in workers) - self._board.sum(Cell.ENDED)
+        for _ in workers:
+            self._turn += 1
+            worker = workers[self._turn % len(workers)]
+            if worker.take(accepted, listener, over=open_now >= self._limit):
+                return
+
+    def _start(self, number: int) -> None:
+        parent = os.getpid()
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine.setblocking(False)
+        its.setblocking(False)
+        pid = os.fork()
+        if not pid:
+            self._become(number, its, parent)
+        its.close()
+        self._workers[pid] = _Worker(number, pid, mine)
+
+    def _become(self, number: int, channel: socket.socket, parent: int) -> None:
+        """Serve as a worker, and end."""
+        code = _FAILED
+        try:
+            signals.hold()
+            signal.set_wakeup_fd(-1)
+            for one in _SIGNALS:
+                signal.signal(one, signal.SIG_DFL)
+            for worker in self._workers.values():
+                worker.close()
+            os.close(self._readable)
+            _end_with(parent)
+            self._work(number, channel, self._tell_ready)
+            code = 0
+        except BaseException:  # noqa: BLE001 - a process ends here, whatever happened
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(OSError):
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _tell_ready(self) -> None:
+        if self._awaited:  # only those of the start are waited for
+            os.write(self._ready, b".")
+        signals.release()
+
+    def _reap(self) -> None:
+        """Take notice of workers that have ended, and replace them unless they were to stop."""
+        while self._workers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            worker = self._workers.pop(pid, None)
+            if worker is None:
+                continue
+            worker.close()
+            self._board.bury(worker.number)
+            if self._awaited:
+                raise StartError("a worker ended while it was starting")
+            code = os.waitstatus_to_exitcode(status)
+            if code and self._listeners:
+                _log.warning("worker %d ended with %d; starting another", worker.number, code)
+                self._note_crash()
+                self._start(worker.number)
+            elif self._listeners:  # a client's shutdown command
+                self._stop_accepting()
+                self._send(signal.SIGTERM)
+
+    def _note_crash(self) -> None:
+        now = time.monotonic()
+        self._crashes = [one for one in self._crashes if one > now - _CRASH_SECONDS] + [now]
+        if len(self._crashes) > _CRASHES:
+            raise StartError(f"-t: {_CRASHES} workers ended within {_CRASH_SECONDS:.0f} seconds")
+
+    def _send(self, number: int) -> None:
+        for worker in self._workers.values():
+            worker.send(number)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(_FAILED)

@@ -1,0 +1,188 @@
+"""A server that is one of several workers: some of its parts know of the others."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from memlite.config import MEGABYTE, Config
+from memlite.core.clock import Clock
+from memlite.engine.memory import MemoryEngine
+from memlite.engine.shared import SharedEngine, SharedItems
+from memlite.engine.sizes import SizeClasses
+from memlite.memory import ItemTable
+from memlite.memory.shared import Mapping
+from memlite.server.connections.connection import Connection
+from memlite.server.connections.listeners import Listener
+from memlite.server.connections.register import Register
+from memlite.server.connections.shared import SharedConnection
+from memlite.server.lifecycle import Lifecycle, Service
+from memlite.server.server import Server
+from memlite.server.workers.administration import WorkerAdministration
+from memlite.server.workers.board import Board, Cell
+from memlite.server.workers.member import Member
+
+if TYPE_CHECKING:
+    from memlite.engine.store import StoreEngine
+    from memlite.server.administration import Administration
+    from memlite.server.connections.tls import Tls
+    from memlite.server.connections.tls_transport import TlsTransport
+    from memlite.server.connections.udp import UdpService
+    from memlite.server.http.assembly import Http
+
+__all__ = ["WorkerServer"]
+
+_TAKEN_AT_ONCE = 32
+
+
+class WorkerRegister(Register):
+    """Admits connections until it is told that one is over the limit (``-c``) of all workers.
+
+    Attributes:
+        over: connections on their way that are.
+    """
+
+    over = 0
+
+    def _has_room(self) -> bool:
+        if not self.over:
+            return True
+        self.over -= 1
+        return False
+
+
+class WorkerLifecycle(Lifecycle):
+    """Takes connections that the supervisor has accepted.
+
+    Attributes:
+        channel: passes them: two bytes for each, the place of its listener and whether it is over
+            the limit.
+        ended: called when one has ended.
+    """
+
+    channel: socket.socket
+    ended: Callable[[], None]
+
+    async def _accept(self, servers: list[asyncio.AbstractServer]) -> None:
+        self._scheduler.loop.add_reader(self.channel, self._take)
+
+    def _take(self) -> None:
+        for _ in range(_TAKEN_AT_ONCE):
+            try:
+                message, files, _, _ = socket.recv_fds(self.channel, 2, 1)
+            except OSError:
+                return
+            if not files:
+                self._scheduler.loop.remove_reader(self.channel)  # the supervisor has ended
+                return
+            accepted = socket.socket(fileno=files[0])
+            accepted.setblocking(False)
+            listener = self._listeners[message[0]]
+            cast("WorkerRegister", self._register).over += message[1]
+            self._scheduler.spawn(self._serve_passed(self._connect(listener), accepted))
+
+    async def _serve_passed(
+        self, connect: Callable[[], asyncio.Protocol], accepted: socket.socket
+    ) -> None:
+        def made() -> asyncio.Protocol:
+            protocol = cast("SharedConnection | TlsTransport", connect())
+            protocol.on_lost = self.ended
+            return protocol
+
+        try:
+            await self._scheduler.loop.connect_accepted_socket(made, accepted)
+        except OSError:  # the client has gone
+            self.ended()
+            with contextlib.suppress(OSError):
+                accepted.close()
+
+
+class WorkerServer(Server):
+    """A server that serves a table of items together with others.
+
+    The first of them also serves datagrams and HTTP, and writes the periodic line.
+
+    Args:
+        config: the settings.
+        listeners: all sockets of the server.
+        mapping: the items.
+        board: what the workers tell each other.
+        number: this worker's.
+        channel: see `WorkerLifecycle`.
+        tls: the TLS settings; None without TLS.
+        clock: the clock, which has to show the same as those of the others.
+
+    Attributes:
+        member: this worker's part in the board.
+    """
+
+    _administration_type = WorkerAdministration
+    _lifecycle_type = WorkerLifecycle
+    _register_type = WorkerRegister
+    _table_in_process = False  # whose memory says nothing about the items
+
+    def __init__(
+        self,
+        config: Config,
+        listeners: Sequence[Listener],
+        mapping: Mapping,
+        board: Board,
+        number: int,
+        channel: socket.socket,
+        *,
+        tls: "Tls | None",
+        clock: Clock,
+    ) -> None:
+        self._mapping = mapping
+        self._board = board
+        self._number = number
+        self._channel = channel
+        super().__init__(config, listeners, tls=tls, clock=clock)
+
+    def connect(self) -> Connection:
+        """Return the protocol for a new connection."""
+        return SharedConnection(self._connections, self._mapping.table)
+
+    def _make_engine(self) -> "tuple[ItemTable, MemoryEngine | StoreEngine]":
+        config = self.config
+        item_size, cas = config.max_item_size, not config.disable_cas
+        sizes = SizeClasses(
+            factor=config.slab_growth_factor,
+            chunk_size=config.slab_min_size,
+            item_size_max=item_size,
+            cas=cas,
+        )
+        items = SharedItems(self._mapping, config.memory_limit * MEGABYTE)
+        return items, SharedEngine(
+            items, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
+        )
+
+    def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":
+        return super()._make_udp([] if self._number else listeners)
+
+    def _make_http(self, listeners: Sequence[Listener]) -> "Http | None":
+        return None if self._number else super()._make_http(listeners)
+
+    def _services(self) -> list[Service]:
+        self.member = Member(self._board, self._number, self.counters, self.clock, self.scheduler)
+        services = super()._services()
+        if self._number and self.config.stats_interval:
+            del services[1]  # the periodic line, which the first writes
+        # The last to start: it says that this worker serves.
+        return [*services, self.member]
+
+    def _make_lifecycle(self) -> Lifecycle:
+        lifecycle = cast("WorkerLifecycle", super()._make_lifecycle())
+        lifecycle.channel = self._channel
+        lifecycle.ended = self._count_ended
+        return lifecycle
+
+    def _count_ended(self) -> None:
+        board, number = self._board, self._number
+        board.write(number, Cell.ENDED, board.read(number, Cell.ENDED) + 1)
+
+    def _make_administration(self) -> "Administration":
+        administration = cast("WorkerAdministration", super()._make_administration())
+        administration.join(self.member)
+        return administration

@@ -1,0 +1,43 @@
+"""What the process may use of the machine."""
+
+import os
+from pathlib import Path
+
+from memlite.core.machine import free_memory, usable_cores
+
+
+def group_of(root: Path) -> Path:
+    """Return where this process's control group would be below `root`, as a folder."""
+    text = Path("/proc/self/cgroup").read_text()
+    own = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "")
+    group = root / own.lstrip("/")
+    group.mkdir(parents=True, exist_ok=True)
+    return group
+
+
+def test_cores_are_those_it_may_run_on_or_the_time_of_fewer(tmp_path: Path) -> None:
+    available = len(os.sched_getaffinity(0))
+    assert usable_cores(tmp_path) == available
+    limit = group_of(tmp_path) / "cpu.max"
+    limit.write_text("max 100000\n")
+    assert usable_cores(tmp_path) == available
+    limit.write_text("20000 100000\n")
+    assert usable_cores(tmp_path) == 1
+    limit.write_text("6400000 100000\n")
+    assert usable_cores(tmp_path) == available
+
+
+def test_memory_is_what_the_machine_has_or_what_the_group_has_left(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    assert free_memory(tmp_path, meminfo) is None
+    meminfo.write_text("MemTotal:  9000 kB\nMemAvailable:    1000 kB\n")
+    assert free_memory(tmp_path, meminfo) == 1000 * 1024
+    group = group_of(tmp_path)
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.current").write_text("5000\n")
+    assert free_memory(tmp_path, meminfo) == 1000 * 1024
+    (group / "memory.max").write_text("9000\n")
+    (group / "memory.stat").write_text("anon 1\ninactive_file 700\n")
+    assert free_memory(tmp_path, meminfo) == 4700
+    (group / "memory.max").write_text("100\n")
+    assert free_memory(tmp_path, meminfo) == 0
