@@ -157,10 +157,9 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         with process.pid_file(config.pidfile):
             if shared is not None:
                 accepted = [one for one in listeners if not one.udp and not one.http]
-                Supervisor(work, accepted, board, config.conn_limit, manager.alive).run(
+                Supervisor(work, accepted, board, config.conn_limit, manager).run(
                     lambda: manager.tell_ready(accepting())
                 )
-                manager.stopping()
             else:
                 with asyncio.Runner(loop_factory=loop_factory) as runner:
                     runner.run(run(server, ready, manager.stopping))

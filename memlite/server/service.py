@@ -35,6 +35,11 @@ class ServiceManager:
             self._interval = int(interval) / 1e6 * _WATCHDOG_SHARE
         self._warned = False
 
+    @property
+    def interval(self) -> float:
+        """Seconds within which systemd waits for the next sign of life; 0 if it does not."""
+        return self._interval
+
     def ready(self, loop: asyncio.AbstractEventLoop, status: str) -> None:
         """Report that the server is ready, and from now on that the event loop is alive.
 

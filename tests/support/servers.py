@@ -231,8 +231,11 @@ def _memcached() -> Sequence[str]:
     return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
 
 
+# With MEMLITE_TEST_WORKERS=3, what is tested is three processes that act as one server.
+_WORKERS = os.environ.get("MEMLITE_TEST_WORKERS", "")
 _KINDS = {
-    "memlite": (),
+    "memlite": ("-t", _WORKERS) if _WORKERS else (),
+    "memlite-workers": ("-t", "3"),
     "memlite-asyncio": ("--loop", "asyncio"),
     # On backends that must be queried, commands go through the engine.
     "memlite-near": ("--near-cache", "64m"),

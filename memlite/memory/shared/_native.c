@@ -653,7 +653,7 @@ static PyMemberDef members[] = {
 };
 static PyTypeObject type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "memlite.memory.shared._native.Table",
-    .tp_basicsize = sizeof(Table), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = make,
+    .tp_doc = "Items by request line, in a mapping that processes share.", .tp_basicsize = sizeof(Table), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = make,
     .tp_dealloc = (destructor)dealloc, .tp_methods = methods, .tp_members = members,
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The shared table in C.", -1, NULL};

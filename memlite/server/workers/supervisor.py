@@ -17,6 +17,7 @@ from memlite.core import signals
 from memlite.core.errors import StartError
 from memlite.core.machine import free_memory
 from memlite.server.connections.listeners import Listener
+from memlite.server.service import ServiceManager
 from memlite.server.workers.board import Board, Cell
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Supervisor:
         listeners: where to accept.
         board: what they tell each other.
         limit: how many connections there may be (``-c``).
-        alive: called at least every second while all of them serve.
+        service: is told of the state of the server.
     """
 
     def __init__(
@@ -141,12 +142,13 @@ class Supervisor:
         listeners: Sequence[Listener],
         board: Board,
         limit: int,
-        alive: Callable[[], object] = lambda: None,
+        service: ServiceManager,
     ) -> None:
         count = board.workers
         self._board = board
         self._limit = limit
-        self._alive = alive
+        self._service = service
+        self._interval = min(_CHECK_SECONDS, service.interval or _CHECK_SECONDS)
         self._checked = time.monotonic()
         self._count = count
         self._work = work
@@ -192,9 +194,9 @@ class Supervisor:
         elif self._listeners:
             sources += [one.sock.fileno() for one in self._listeners]
         now = time.monotonic()
-        if now >= self._checked + _CHECK_SECONDS:
+        if now >= self._checked + self._interval:
             self._check(now)
-        found, _, _ = select.select(sources, [], [], _CHECK_SECONDS)
+        found, _, _ = select.select(sources, [], [], self._interval)
         for source in found:
             if source == self._woken.fileno():
                 for number in self._woken.recv(64):
@@ -208,7 +210,7 @@ class Supervisor:
 
     def _check(self, now: float) -> None:
         """Kill workers that show no sign of life."""
-        paused = now - self._checked > 2 * _CHECK_SECONDS
+        paused = now - self._checked > 4 * _CHECK_SECONDS
         self._checked = now
         for worker in self._workers.values():
             beat = self._board.read(worker.number, Cell.BEAT)
@@ -220,7 +222,7 @@ class Supervisor:
                            now - worker.since)  # fmt: skip
                 worker.send(signal.SIGKILL)
         if not self._awaited:
-            self._alive()
+            self._service.alive()
 
     def _heed(self, number: int) -> None:
         """Do what a signal asks for."""
@@ -232,6 +234,8 @@ class Supervisor:
         self._send(number)
 
     def _stop_accepting(self) -> None:
+        if self._listeners:
+            self._service.stopping()
         for listener in self._listeners:
             listener.remove_file()
             with contextlib.suppress(OSError):

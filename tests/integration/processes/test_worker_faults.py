@@ -1,0 +1,112 @@
+"""Workers (``-t``) that are killed, stuck, or end as soon as they start."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.servers import RunningServer, Wire, running
+from tests.support.waiting import wait_until
+
+WORKERS = 2
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with running("memlite", "-t", str(WORKERS)) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def one_each(server: RunningServer) -> Iterator[list[Wire]]:
+    """Connect to each worker, in the order of their numbers."""
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(server.connect()) for _ in range(WORKERS)]
+        yield sorted(wires, key=lambda wire: wire.stats("workers")["answering"])
+
+
+def pids(wire: Wire) -> list[str]:
+    stats = wire.stats("workers")
+    return [stats[f"{number}:pid"] for number in range(WORKERS)]
+
+
+def test_counts_outlive_the_worker_that_counted(server: RunningServer) -> None:
+    with one_each(server) as (first, second):
+        for wire in (first, second):
+            assert wire.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert first.stats()["cmd_set"] == "2"
+        before = pids(first)
+        os.kill(int(before[1]), signal.SIGKILL)
+        assert second.rest() == b""
+        assert wait_until(lambda: pids(first)[1] not in ("0", before[1]))
+        assert pids(first)[0] == before[0]
+        stats = first.stats()
+        assert (stats["cmd_set"], stats["curr_connections"]) == ("2", "1")
+        with server.connect() as other, server.connect() as another:
+            for wire in (other, another):
+                assert wire.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+            assert first.stats()["cmd_set"] == "4"
+            # What a client has changed holds for those that come later.
+            assert first.ask(b"verbosity 2\r\n") == b"OK\r\n"
+            assert [wire.stats("settings")["verbosity"] for wire in (other, another)] == ["2"] * 2
+
+
+@pytest.mark.slow  # it waits for as long as a worker may take for a command
+def test_a_worker_that_is_stuck_is_replaced(server: RunningServer) -> None:
+    with one_each(server) as (first, _):
+        assert first.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        before = pids(first)
+        os.kill(int(before[1]), signal.SIGSTOP)
+        for _ in range(20):  # whoever asks waits for it once
+            assert first.stats()["curr_items"] == "1"
+        assert wait_until(lambda: pids(first)[1] not in ("0", before[1]))
+        assert pids(first)[0] == before[0]
+        assert "has not run for" in server.log.read_text()
+        with one_each(server) as wires:
+            for wire in wires:
+                wire.send(b"get a\r\n")
+                assert wire.until(b"END\r\n") == b"VALUE a 0 1\r\nx\r\nEND\r\n"
+
+
+CRASHES = """
+import os, sys
+from memlite.core.errors import StartError
+from memlite.server.connections.listeners import Listener
+from memlite.server.service import ServiceManager
+from memlite.server.workers.board import Board
+from memlite.server.workers.supervisor import Supervisor
+import socket
+
+all_ready, announce = os.pipe()
+def work(number, channel, ready):
+    if len(sys.argv) > 1:
+        ready()
+        os.read(all_ready, 1)  # only those of the start wait
+    os._exit(3)
+
+sock = socket.create_server(("127.0.0.1", 0))
+supervisor = Supervisor(work, [Listener(sock, "here")], Board(2), 10, ServiceManager({}))
+try:
+    supervisor.run(lambda: os.write(announce, b"." * 100))
+except StartError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "a worker ended while it was starting"),
+        (["ready"], "-t: 30 workers ended within 10 seconds"),
+    ],
+)
+def test_workers_that_end_again_and_again_are_an_error(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CRASHES, *arguments], capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == said
