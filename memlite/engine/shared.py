@@ -371,7 +371,11 @@ class SharedEngine(MemoryEngine):
 
     # The shortcuts of `PlainEngine` change items in place; here they are copies.
     _count = MetaEngine._count
-    _retime = MetaEngine._retime
+
+    def _retime(self, key: bytes, exptime: int) -> Item | None:
+        """Set an expiry; see `Engine`. The item counts as read, also if it expires at once."""
+        self._find(line_of(key))
+        return MetaEngine._retime(self, key, exptime)
 
     set = _alone(MetaEngine.set)
     set_for_unique = _alone(MetaEngine.set_for_unique)

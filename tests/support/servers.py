@@ -231,8 +231,8 @@ def _memcached() -> Sequence[str]:
     return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
 
 
-# With MEMLITE_TEST_WORKERS=3, what is tested is three processes that act as one server.
-_WORKERS = os.environ.get("MEMLITE_TEST_WORKERS", "")
+# With MEMLITE_TEST_THREADS=3, what is tested is three processes that act as one server.
+_WORKERS = os.environ.get("MEMLITE_TEST_THREADS", "")
 _KINDS = {
     "memlite": ("-t", _WORKERS) if _WORKERS else (),
     "memlite-workers": ("-t", "3"),
