@@ -1,5 +1,6 @@
 """The engine for items in memory: all of them are in one table."""
 
+from memlite.core.build import mypyc_attr
 from memlite.core.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.plain import PlainEngine
@@ -18,6 +19,7 @@ _LONGEST = 15 * 60
 _FLUSH_AHEAD = 3.0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryEngine(PlainEngine):
     """Carries out commands on a table that holds every item.
 

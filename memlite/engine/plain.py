@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from memlite.core.build import mypyc_attr
 from memlite.core.clock import Clock
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
@@ -32,6 +33,7 @@ _NOT_STORED: Final = Outcome.NOT_STORED
 _SAFE_DIGITS: Final = 19
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PlainEngine(MetaEngine):
     """Carries out commands on plain items, and on absent ones, with a single lookup.
 

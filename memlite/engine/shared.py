@@ -370,7 +370,22 @@ class SharedEngine(MemoryEngine):
             shared.release()
 
     # The shortcuts of `PlainEngine` change items in place; here they are copies.
+    fetch = MetaEngine.fetch
+    fetch_plain = MetaEngine.fetch_plain
+    collect_lines = MetaEngine.collect_lines
+    retime_plain = MetaEngine.retime_plain
+    join = MetaEngine.join
+    count_in_place = MetaEngine.count_in_place
     _count = MetaEngine._count
+
+    def miss(self, line: bytes) -> bytes | None:
+        r"""Return the reply to ``get <key>\r\n`` of a key without an item; see `Engine`."""
+        if self._items.get_by_line(line) is not None:  # it has expired
+            return None
+        reply = super().miss(line)
+        if reply is not None and self._items.pop_flushed(line[4:-2]) is not None:
+            self.counters.get_flushed += 1
+        return reply
 
     def _retime(self, key: bytes, exptime: int) -> Item | None:
         """Set an expiry; see `Engine`. The item counts as read, also if it expires at once."""
@@ -386,6 +401,7 @@ class SharedEngine(MemoryEngine):
     cas = _alone(MetaEngine.cas)
     incr = _alone(MetaEngine.incr)
     decr = _alone(MetaEngine.decr)
+    recount = _alone(MetaEngine.recount)
     touch = _alone(MetaEngine.touch)
     fetch_and_touch = _alone(MetaEngine.fetch_and_touch)
     refuse_large = _alone(MetaEngine.refuse_large)

@@ -2,7 +2,7 @@
 
 Fields that count something memlite does not have (slabs, worker threads, extstore) are present with
 the value 0, so that dashboards and exporters expecting them keep working. The groups ``backend``,
-``latency``, ``slow``, ``udp`` and ``hotkeys`` are memlite's own.
+``latency``, ``slow``, ``udp``, ``workers`` and ``hotkeys`` are memlite's own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ from memlite.telemetry.snapshot import (
     SocketStats,
     TlsStats,
     UdpStats,
+    WorkerStats,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "sockets",
     "storage",
     "udp",
+    "workers",
 ]
 
 Pairs = Iterable[tuple[str, object]]
@@ -371,6 +373,18 @@ def slow(stats: "SlowStats", *, shows_keys: bool) -> Iterator[tuple[str, object]
 
 def _microseconds(nanoseconds: float) -> str:
     return f"{nanoseconds / 1000:.1f}"
+
+
+def workers(answering: int, stats: Sequence[WorkerStats]) -> Iterator[tuple[str, object]]:
+    """``stats workers``: the processes that serve, and the number of the one that is asked."""
+    yield "answering", answering
+    for number, worker in enumerate(stats):
+        yield f"{number}:pid", worker.pid
+        yield f"{number}:curr_connections", worker.connections
+        yield f"{number}:total_connections", worker.accepted
+        yield f"{number}:operations", worker.operations
+        yield f"{number}:rusage_user", f"{worker.user_seconds:.6f}"
+        yield f"{number}:rusage_system", f"{worker.system_seconds:.6f}"
 
 
 def items(stats: Iterable[ItemClassStats]) -> Iterator[tuple[str, object]]:

@@ -39,6 +39,7 @@ __all__ = [
     "TlsStats",
     "UdpStats",
     "WatchStats",
+    "WorkerStats",
 ]
 
 SocketState = Literal[
@@ -239,6 +240,26 @@ class SocketStats(NamedTuple):
     state: SocketState
     idle: int
     listen_address: str | None = None
+
+
+class WorkerStats(NamedTuple):
+    """A process that serves.
+
+    Attributes:
+        pid: its process id; 0 while it is being replaced.
+        connections: its open connections.
+        accepted: connections it was given.
+        operations: operations on keys.
+        user_seconds: processor time in user mode, in seconds.
+        system_seconds: the same in the kernel.
+    """
+
+    pid: int
+    connections: int
+    accepted: int
+    operations: int
+    user_seconds: float
+    system_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

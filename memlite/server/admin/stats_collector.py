@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from memlite.backends import Backend
@@ -35,6 +35,7 @@ from memlite.telemetry.snapshot import (
     TlsStats,
     UdpStats,
     WatchStats,
+    WorkerStats,
 )
 
 if TYPE_CHECKING:
@@ -331,9 +332,19 @@ class StatsCollector:
         """Return the counts by key prefix."""
         return self._prefixes
 
-    def workers(self) -> Iterable[tuple[str, object]] | None:
-        """Return what is known of each worker process; None if there is one process."""
-        return None
+    def workers(self) -> tuple[int, list[WorkerStats]]:
+        """Return the number of this process among those that serve, and what is known of each."""
+        processor = os.times()
+        return 0, [
+            WorkerStats(
+                pid=os.getpid(),
+                connections=len(self._connections),
+                accepted=self._counters.total_connections,
+                operations=self._counters.operations,
+                user_seconds=processor.user,
+                system_seconds=processor.system,
+            )
+        ]
 
     def storage(self) -> MemoryStats | BackendStats:
         """Return the store's statistics."""

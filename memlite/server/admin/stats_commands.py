@@ -30,6 +30,7 @@ GROUPS: Final[Mapping[bytes, Callable[[StatsCollector], Pairs]]] = {
     b"backend": lambda collector: memcached_stats.storage(collector.storage()),
     b"latency": lambda collector: memcached_stats.latency(collector.latency()),
     b"udp": lambda collector: memcached_stats.udp(collector.udp()),
+    b"workers": lambda collector: memcached_stats.workers(*collector.workers()),
 }
 """Groups that are available at once, by name; the general one and ``conns`` are beside them."""
 
@@ -95,8 +96,6 @@ class StatsCommands:
             return memcached_stats.general(self._collector.general())
         if name == b"conns":
             return memcached_stats.sockets(self._collector.sockets(client))
-        if name == b"workers":
-            return self._collector.workers()
         group = GROUPS.get(name)
         return None if group is None else group(self._collector)
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from memlite.core.build import mypyc_attr
 from memlite.core.clock import Clock
 from memlite.core.errors import ProtocolViolation
 from memlite.core.logs import failure
@@ -77,6 +78,7 @@ class ConnectionServices(NamedTuple):
     auth: "Authenticator | None"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Connection(asyncio.Protocol):
     """Serves commands as they arrive, with one write per read.
 

@@ -22,6 +22,7 @@ from memlite.telemetry.snapshot import (
     SocketStats,
     UdpStats,
     WatchStats,
+    WorkerStats,
 )
 
 __all__ = ["WorkerCollector"]
@@ -157,21 +158,25 @@ class WorkerCollector(StatsCollector):
             dropped=total.udp_dropped,
         )
 
-    def workers(self) -> Iterable[tuple[str, object]]:
-        """Return what is known of each worker, and which one answers."""
+    def workers(self) -> tuple[int, list[WorkerStats]]:
+        """Return the number of this worker, and what is known of each."""
         member = self._member
         board = member.board
         member.publish()
         member.ask(Topic.COUNTS)
-        yield "answering", member.number
-        for one in range(board.workers):
-            values = CounterValues.read(board.total(one))
-            yield f"{one}:pid", board.read(one, Cell.PID)
-            yield f"{one}:curr_connections", board.read(one, Cell.OPEN)
-            yield f"{one}:total_connections", values.total_connections
-            yield f"{one}:operations", values.operations
-            yield f"{one}:rusage_user", f"{board.read(one, Cell.USER) / 1e9:.6f}"
-            yield f"{one}:rusage_system", f"{board.read(one, Cell.SYSTEM) / 1e9:.6f}"
+        return member.number, [self._worker(one) for one in range(board.workers)]
+
+    def _worker(self, number: int) -> WorkerStats:
+        board = self._member.board
+        counters = board.total(number)
+        return WorkerStats(
+            pid=board.read(number, Cell.PID),
+            connections=board.read(number, Cell.OPEN),
+            accepted=counters.total_connections,
+            operations=counters.operations,
+            user_seconds=board.read(number, Cell.USER) / 1e9,
+            system_seconds=board.read(number, Cell.SYSTEM) / 1e9,
+        )
 
     def reset(self) -> None:
         """Start from zero, in all workers."""
