@@ -15,7 +15,7 @@ from memlite.core.build import running_build
 from memlite.core.clock import Clock
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
-from memlite.server import on_demand, process
+from memlite.server import process
 from memlite.server.connections import listeners as sockets
 from memlite.server.scheduler import Scheduler
 from memlite.server.server import Server
@@ -107,12 +107,12 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             shared = make_mapping(config, workers)
             board = Board(workers)
             clock = Clock()
-            on_demand.import_all()  # once for all of them
+            _import_all()  # once for all of them
         server = assemble(listeners, tls)
         loop_factory = _loop_factory(config.loop)
         tune_allocator()
         if config.user:
-            on_demand.import_all()
+            _import_all()
         process.become(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (
             process.daemonize(keep_streams=config.verbose > 0) if config.daemon else None
@@ -176,6 +176,12 @@ def _server(config: Config, listeners: Sequence[sockets.Listener], tls: "Tls | N
 
         return NodeServer(config, listeners, tls)
     return Server(config, listeners, tls=tls)
+
+
+def _import_all() -> None:
+    from memlite.server import on_demand  # most servers import nothing ahead
+
+    on_demand.import_all()
 
 
 def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:

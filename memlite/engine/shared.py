@@ -387,6 +387,9 @@ class SharedEngine(MemoryEngine):
             self.counters.get_flushed += 1
         return reply
 
+    def _mark_used(self, key: bytes) -> None:
+        """Do nothing: the table notes reads alone, and those are shown to clients (``h``)."""
+
     def _retime(self, key: bytes, exptime: int) -> Item | None:
         """Set an expiry; see `Engine`. The item counts as read, also if it expires at once."""
         self._find(line_of(key))

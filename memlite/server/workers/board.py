@@ -41,24 +41,22 @@ class Cell(IntEnum):
     OPEN = 3
     HANDSHAKES = 4
     INPUT_HELD = 5
-    UDP_SOCKETS = 6
-    UDP_UNDER_WAY = 7
-    USER = 8
+    USER = 6
     """Processor time, in nanoseconds."""
-    SYSTEM = 9
-    WATCHED = 10
+    SYSTEM = 7
+    WATCHED = 8
     """A bit for each stream of events that clients of it watch."""
-    WATCHERS = 11
-    EVENTS_WRITTEN = 12
-    EVENTS_SENT = 13
-    EVENTS_SKIPPED = 14
-    WRITING = 15
+    WATCHERS = 9
+    EVENTS_WRITTEN = 10
+    EVENTS_SENT = 11
+    EVENTS_SKIPPED = 12
+    WRITING = 13
     """Odd while it writes its report."""
-    ASKED = 16
+    ASKED = 14
     """For each topic, how often it has asked."""
-    ANSWERED = 19
+    ANSWERED = 17
     """For each topic, the sum of all `ASKED` that it has answered."""
-    COUNTERS = 22
+    COUNTERS = 20
     """`Counters.NAMES`, in their order."""
 
 
@@ -76,8 +74,14 @@ class Control(IntEnum):
     """How often certificates were to be read again."""
 
 
-GAUGES: Final = (Cell.OPEN, Cell.HANDSHAKES, Cell.INPUT_HELD, Cell.WATCHED, Cell.WATCHERS,
-                 Cell.UDP_SOCKETS, Cell.UDP_UNDER_WAY, Cell.ENDED)  # fmt: skip
+GAUGES: Final = (
+    Cell.OPEN,
+    Cell.HANDSHAKES,
+    Cell.INPUT_HELD,
+    Cell.WATCHED,
+    Cell.WATCHERS,
+    Cell.ENDED,
+)
 """What is gone when a worker is."""
 _ROW: Final = 128
 _LENGTH: Final = 8

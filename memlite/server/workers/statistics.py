@@ -20,7 +20,6 @@ from memlite.telemetry.snapshot import (
     LatencyStats,
     Snapshot,
     SocketStats,
-    UdpStats,
     WatchStats,
     WorkerStats,
 )
@@ -47,8 +46,6 @@ class WorkerCollector(StatsCollector):
             (Cell.OPEN, len(self._connections)),
             (Cell.HANDSHAKES, len(self._handshakes)),
             (Cell.INPUT_HELD, self._input_held()),
-            (Cell.UDP_SOCKETS, len(self._udp)),
-            (Cell.UDP_UNDER_WAY, sum(service.under_way for service in self._udp)),
             (Cell.EVENTS_WRITTEN, watchers.written),
             (Cell.EVENTS_SENT, watchers.sent),
             (Cell.EVENTS_SKIPPED, watchers.skipped),
@@ -95,7 +92,6 @@ class WorkerCollector(StatsCollector):
             system_seconds=board.sum(Cell.SYSTEM) / 1e9,
             connections=board.sum(Cell.OPEN),
             handshakes=board.sum(Cell.HANDSHAKES),
-            udp_sockets=board.sum(Cell.UDP_SOCKETS),
             input_held=board.sum(Cell.INPUT_HELD),
             counters=CounterValues.read(board.total()),
             threads=board.workers,
@@ -148,15 +144,6 @@ class WorkerCollector(StatsCollector):
         for report in self._reports():
             merged.merge(report["prefixes"])
         return merged
-
-    def udp(self) -> UdpStats:
-        """Return the statistics of requests over UDP."""
-        total = self._member.board.total()
-        return UdpStats(
-            under_way=self._member.board.sum(Cell.UDP_UNDER_WAY),
-            refused=total.udp_refused,
-            dropped=total.udp_dropped,
-        )
 
     def workers(self) -> tuple[int, list[WorkerStats]]:
         """Return the number of this worker, and what is known of each."""

@@ -48,6 +48,8 @@ def workers_of(config: Config) -> int:
         alone = "only memory:// alone can be shared"
     elif config.join or config.name or config.advertise or config.spare:
         alone = "a member of a cluster is one process (--join)"
+    elif config.udp_port:
+        alone = "datagrams are served by one process (-U)"
     elif sys.platform != "linux":
         alone = "only Linux has what they share"
     elif config.disable_evictions:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from memlite.server.administration import Administration
     from memlite.server.connections.tls import Tls
     from memlite.server.connections.tls_transport import TlsTransport
-    from memlite.server.connections.udp import UdpService
     from memlite.server.http.assembly import Http
 
 __all__ = ["WorkerServer"]
@@ -101,7 +100,7 @@ class WorkerLifecycle(Lifecycle):
 class WorkerServer(Server):
     """A server that serves a table of items together with others.
 
-    The first of them also serves datagrams and HTTP, and writes the periodic line.
+    The first of them also serves HTTP, and writes the periodic line.
 
     Args:
         config: the settings.
@@ -157,9 +156,6 @@ class WorkerServer(Server):
         return items, SharedEngine(
             items, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
-
-    def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":
-        return super()._make_udp([] if self._number else listeners)
 
     def _make_http(self, listeners: Sequence[Listener]) -> "Http | None":
         return None if self._number else super()._make_http(listeners)

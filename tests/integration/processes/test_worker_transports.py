@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority, client_context, common_name
-from tests.support.datagrams import Datagrams
 from tests.support.program import run_forked
 from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
@@ -22,21 +21,15 @@ def answering(wire: Wire) -> str:
     return wire.stats("workers")["answering"]
 
 
-def test_datagrams_and_http_are_served_for_all() -> None:
+def test_http_is_served_for_all() -> None:
     with (
-        running("memlite", "-t", "2", "-U", "-1", "--http", "127.0.0.1:0") as server,
+        running("memlite", "-t", "2", "--http", "127.0.0.1:0") as server,
         server.connect() as first,
         server.connect() as second,
-        Datagrams(server) as datagrams,
     ):
         assert {answering(first), answering(second)} == {"0", "1"}
         for number, wire in enumerate((first, second)):
             assert wire.ask(b"set k%d 0 0 1\r\nx\r\n" % number) == b"STORED\r\n"
-        datagrams.send(b"get k0\r\n")
-        assert datagrams.receive()[1] == b"VALUE k0 0 1\r\nx\r\nEND\r\n"
-        for wire in (first, second):
-            assert wire.stats()["get_hits"] == "1"
-            assert any(name.startswith("udp:") for name in wire.stats("conns").values())
         url = f"http://127.0.0.1:{server.http_port}"
         with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
             metrics = reply.read().decode()
@@ -123,6 +116,7 @@ def test_a_daemon_is_ready_when_its_parent_ends(tmp_path: Path) -> None:
     [
         (["--backend", "file://{}/cache.json"], "only memory:// alone can be shared"),
         (["-M"], "a shared table evicts (-M)"),
+        (["-U", "-1"], "datagrams are served by one process (-U)"),
     ],
 )
 def test_settings_that_several_workers_cannot_have_are_served_by_one(
