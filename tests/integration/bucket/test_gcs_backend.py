@@ -309,7 +309,6 @@ async def test_custom_time_is_the_expiry_that_the_lifecycle_rule_uses(emulator):
 # Failures
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "kind",
     [
