@@ -1,5 +1,6 @@
 """The choice of a connection's executor, by the protocol it speaks."""
 
+import importlib
 from typing import TYPE_CHECKING, cast
 
 from memlite.memory import Part
@@ -47,6 +48,9 @@ class ForwardingExecution:
         self._admin = admin
         self._queue = queue
         self._counts = counts
+        if counts is not None:
+            # Now, as the process may be about to lose read access to Python's files.
+            importlib.import_module("memlite.proxy.counted")
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> ProxyExecutor:
         """Return an executor for a client."""
