@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
 
@@ -11,6 +10,7 @@ from memlite.config import Config
 from memlite.core.clock import Clock
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.figures import Figures, unreachable
+from memlite.proxy.link import Link
 from memlite.proxy.node import Access, Node
 from memlite.proxy.tally import new_counts
 from memlite.proxy.unread import UnreadReplies
@@ -57,16 +57,15 @@ def snapshot_of(cluster: Cluster) -> ProxySnapshot:
 def comes_up(*nodes: Node) -> None:
     """Have nodes be up, as if they had been connected."""
     for node in nodes:
-        node._serve(cast("Any", Link()))
+        link = Link(node)
+        link.connection_made(Transport())
+        node._serve(link)
 
 
-class Link:
-    paused = False
+class Transport(asyncio.Transport):
+    """Is connected to nothing."""
 
-    def ip(self) -> str:
-        return ""
-
-    def close(self) -> None:
+    def abort(self) -> None:
         """As a connection."""
 
 
