@@ -40,6 +40,8 @@ def tracking_connection_of(options: Options, address: Address) -> Connection:
 
 
 def _access(options: Options) -> dict[str, Any]:
+    if options.tokens is not None:
+        return {"credential_provider": options.tokens}
     return {"username": options.user or None, "password": options.password or None}
 
 

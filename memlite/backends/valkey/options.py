@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from memlite.backends.registry import BackendUrl
 from memlite.backends.remote.parameters import number
+from memlite.backends.valkey.iam import AccessTokens
 from memlite.core.errors import ConfigError
 
 __all__ = ["PASSWORD_VARIABLE", "SENTINEL_PASSWORD_VARIABLE", "Options", "parse_options"]
@@ -33,6 +34,7 @@ _PLAIN_OPTIONS = (
     "wait",
     "wait_timeout",
     "tracking",
+    "iam",
 )
 _TLS_OPTIONS = ("ca_cert", "cert", "key", "verify")
 _PREFIX_BYTES = 200
@@ -66,6 +68,7 @@ class Options:
             first.
         service: what these call the store; empty if there are none.
         sentinel_password: of these, empty to send none.
+        tokens: in place of the password; None for none.
     """
 
     host: str
@@ -86,6 +89,7 @@ class Options:
     sentinels: tuple[tuple[str, int], ...] = ()
     service: str = ""
     sentinel_password: str = field(default="", repr=False)
+    tokens: AccessTokens | None = field(default=None, repr=False)
 
     @property
     def shown(self) -> str:
@@ -131,6 +135,10 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     if "sentinel_password_file" in given and not service:
         raise ConfigError(f"{start}sentinel_password_file requires sentinel")
     wait, wait_timeout = _wait(start, given, timeout)
+    iam = _switch(start, given, "iam") is True
+    if iam and (not tls or "password_file" in given):
+        more = "does not go with password_file" if tls else "requires valkeys:// or rediss://"
+        raise ConfigError(f"{start}iam {more}")
     places = tuple((host, port or (_SENTINEL_PORT if service else _PORT)) for host, port in servers)
     return Options(
         host=places[0][0],
@@ -138,7 +146,8 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
         prefix=_prefix(start, url.path),
         scheme=url.scheme,
         user=user,
-        password=_password(start, user, given, environment),
+        password="" if iam else _password(start, user, given, environment),
+        tokens=AccessTokens(user, environment) if iam else None,
         tls=_tls(start, given) if tls else None,
         timeout=timeout,
         deadline=deadline,

@@ -202,6 +202,12 @@ def _unreachable(options: Options, error: Exception) -> StartError:
     text = str(error)
     if "permissions to run the 'role' command" in text:
         return _not_permitted(options, "ROLE")
+    if options.tokens is not None and any(words in text for words in _WRONG_PASSWORD):
+        return _cannot(
+            options,
+            "it refuses the access token; the service account needs "
+            "roles/memorystore.dbConnectionUser",
+        )
     if any(words in text for words in _WRONG_PASSWORD):
         user = options.user or "the default user"
         return _cannot(options, f"the password of {user} is wrong, or there is no such user")
