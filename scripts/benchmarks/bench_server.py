@@ -24,7 +24,8 @@ from harness.latency import (
     response_times,
     rounds_that_count,
 )
-from harness.processes import compile_loadgen, exit_code, progress, real_time, two_cores
+from harness.processes import compile_loadgen, exit_code, program, progress, real_time, two_cores
+from harness.requests import Sizes, commands
 from harness.scenarios import SCENARIOS, Setting, compare, costs
 from harness.startup import compare_starts, start_ups
 
@@ -134,15 +135,10 @@ _COMMANDS_HEADING: Final = """
 CPU per operation, µs, worst first   per write  server      memcached     its  efficiency"""
 
 
-def show_commands(setting: Setting) -> Rows:
+def show_commands(setting: Setting, sizes: Sizes, items: int, only: Sequence[str]) -> Rows:
     """Measure and print what each command costs; return the samples."""
-    measured = compare_commands(
-        setting.contestants,
-        setting.cores,
-        setting.rounds,
-        setting.seconds * _OF_A_COMMAND,
-        setting.connections,
-    )
+    seconds = setting.seconds * _OF_A_COMMAND
+    measured = compare_commands(setting, seconds, sizes, items, only)
     progress("")
     print(_COMMANDS_HEADING)
     for cell in cells(measured):
@@ -193,6 +189,32 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--megabytes", type=int, default=64, metavar="N", help="-m in eviction (default: 64)"
     )
+    parser.add_argument(
+        "--generator",
+        choices=("own", "memtier"),
+        default="own",
+        help="of the scenarios from get-set to mb-gets (default: own, loadgen.c)",
+    )
+    parser.add_argument(
+        "--memtier",
+        default="memtier_benchmark",
+        metavar="PROGRAM",
+        help="(default: the installed memtier_benchmark)",
+    )
+    group = parser.add_argument_group("the scenario commands")
+    group.add_argument(
+        "--command",
+        action="append",
+        choices=commands(Sizes()),
+        default=[],
+        help="only this command (repeatable; default: all)",
+        metavar="NAME",
+    )
+    group.add_argument("--key-size", type=int, default=Sizes().key, help="bytes (default: 20)")
+    group.add_argument("--value-size", type=int, default=Sizes().value, help="(default: 100)")
+    group.add_argument(
+        "--items", type=int, default=0, metavar="N", help="other items, stored before (default: 0)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write measurements to this file")
     parser.add_argument(
         "--minimum",
@@ -206,6 +228,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for name in ("rounds", "seconds", "connections", "starts", "megabytes"):
         if getattr(options, name) <= 0:
             parser.error(f"--{name} must be positive")
+    fault = Sizes(options.key_size, options.value_size).fault()
+    if fault:
+        parser.error(fault)
+    if options.items < 0:
+        parser.error("--items must not be negative")
     if options.minimum is not None and _GATED not in options.scenario:
         parser.error(f"--minimum needs the scenario {_GATED}")
     return options
@@ -219,6 +246,9 @@ def bench(options: argparse.Namespace) -> int:
     """
     cores = two_cores()
     parties = who.contestants(options)
+    memtier = ""
+    if options.generator == "memtier":
+        memtier = program(options.memtier, "it generates the load; see --generator")
     rows: Rows = []
     enough = True
     with tempfile.TemporaryDirectory(prefix="memlite-bench-") as directory:
@@ -229,6 +259,7 @@ def bench(options: argparse.Namespace) -> int:
             options.rounds,
             options.seconds,
             options.connections,
+            memtier,
         )
         who.introduce(parties)
         print(
@@ -245,7 +276,12 @@ def bench(options: argparse.Namespace) -> int:
             rows += measured
             enough = enough and good
         others: dict[str, Callable[[], Rows]] = {
-            "commands": lambda: show_commands(setting),
+            "commands": lambda: show_commands(
+                setting,
+                Sizes(options.key_size, options.value_size),
+                options.items,
+                options.command,
+            ),
             "eviction": lambda: show_eviction(setting, options.megabytes),
             "half-load": lambda: show_latency(setting),
             "start-up": lambda: show_starts(setting, options.starts),
@@ -262,7 +298,8 @@ def write_json(
     file: Path, parties: Sequence[who.Contestant], options: argparse.Namespace, rows: Rows
 ) -> None:
     """Write every measurement to a file."""
-    names = ("rounds", "seconds", "connections", "starts", "megabytes")
+    names = ["rounds", "seconds", "connections", "starts", "megabytes"]
+    names += ["key_size", "value_size", "items", "generator"]
     content = {
         "cpu": who.describe_cpu(),
         "servers": {one.name: one.description for one in parties},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness import memtier
 from harness.contestants import Contestant, in_turn
 from harness.processes import BenchError, CpuSeconds, Running, cpu_seconds, load, progress
 
@@ -36,6 +37,7 @@ class Setting:
         rounds: the number of measurements of each server.
         seconds: the duration of a measurement.
         connections: the connections of the load generator.
+        memtier: memtier_benchmark, which generates the load of `SCENARIOS` then; "" for `loadgen`.
     """
 
     contestants: Sequence[Contestant]
@@ -44,6 +46,7 @@ class Setting:
     rounds: int
     seconds: float
     connections: int
+    memtier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,9 @@ class Scenario:
     pipeline: int = 1
     multiget: int = 1
 
-    def arguments(self) -> list[str]:
+    def options(self) -> dict[str, int]:
         """Return the load generator's options."""
-        options = {
+        return {
             "gets": self.gets,
             "sets": self.sets,
             "value-size": self.value_size,
@@ -78,7 +81,10 @@ class Scenario:
             "pipeline": self.pipeline,
             "multiget": self.multiget,
         }
-        return [f"--{name}={value}" for name, value in options.items()]
+
+    def arguments(self) -> list[str]:
+        """Return the load generator's options as arguments."""
+        return [f"--{name}={value}" for name, value in self.options().items()]
 
 
 SCENARIOS: Final = {
@@ -141,6 +147,31 @@ class Measurement:
         }
 
 
+def _generate(setting: Setting, port: int, arguments: Sequence[str]) -> dict[str, Any]:
+    """Run the load generator that was chosen."""
+    core = setting.cores[1]
+    if setting.memtier:
+        own = [one for one in arguments if not one.startswith("--seed=")]
+        return memtier.generate(setting.memtier, port, core, setting.connections, own)
+    return load(setting.loadgen, port, core, arguments)
+
+
+def _loads(setting: Setting, name: str) -> tuple[list[str], list[str]]:
+    """Return the arguments for storing all items, and those for the load itself."""
+    scenario = SCENARIOS[name]
+    if not setting.memtier:
+        common = [f"--connections={setting.connections}", *scenario.arguments()]
+        return [*common, "--prefill"], [*common, f"--seconds={setting.seconds}"]
+    options = memtier.options(scenario.options())
+    # Each key once, by all connections together. It takes whole seconds only.
+    fill = [*options[1:5], "--ratio=1:0", "--key-pattern=P:P", "--requests=allkeys"]
+    return fill, [
+        *options,
+        f"--test-time={max(1, round(setting.seconds))}",
+        "--distinct-client-seed",
+    ]
+
+
 def measure(
     setting: Setting, name: str, turn: int, server: str, where: Running, arguments: Sequence[str]
 ) -> Measurement:
@@ -150,7 +181,7 @@ def measure(
         BenchError: it failed, or was too short to measure processor time.
     """
     before = cpu_seconds(where.pid)
-    printed = load(setting.loadgen, where.port, setting.cores[1], [*arguments, f"--seed={turn}"])
+    printed = _generate(setting, where.port, [*arguments, f"--seed={turn}"])
     used = cpu_seconds(where.pid).since(before)
     if used.total <= 0:
         raise BenchError(f"{name}: no processor time was measured for {server}; use more --seconds")
@@ -159,7 +190,7 @@ def measure(
 
 def compare(setting: Setting, name: str) -> list[Measurement]:
     """Run all rounds of a scenario, on fresh servers."""
-    common = [f"--connections={setting.connections}", *SCENARIOS[name].arguments()]
+    fill, arguments = _loads(setting, name)
     found = []
     with ExitStack() as stack:
         servers = {
@@ -167,8 +198,7 @@ def compare(setting: Setting, name: str) -> list[Measurement]:
             for one in setting.contestants
         }
         for server in servers.values():
-            load(setting.loadgen, server.port, setting.cores[1], [*common, "--prefill"])
-        arguments = [*common, f"--seconds={setting.seconds}"]
+            _generate(setting, server.port, fill)
         for turn in range(1, setting.rounds + 1):
             progress(f"{name}: round {turn} of {setting.rounds}")
             found += [

@@ -267,6 +267,46 @@ def test_missing_servers_are_reported(arguments, message):
     assert message in said
 
 
+# The second load generator
+
+MEMTIER = shutil.which("memtier_benchmark")
+
+
+@needs_memcached
+@pytest.mark.skipif(MEMTIER is None, reason="memtier_benchmark is not installed")
+@pytest.mark.parametrize("name", ["get-set", "multiget-10"])
+@patiently
+def test_memtier_generates_the_load(tmp_path, name):
+    common = "--scenario", name, "--rounds", 1, "--seconds", 1, "--connections", 4
+    text = run("bench_server.py", *common, "--generator", "memtier", "--json", tmp_path / "found")
+    assert [row[1] for row in rows(text, f"{name} ")] == ["memcached", "memlite"]
+    for row in json.loads((tmp_path / "found").read_text())["measurements"]:
+        load = row["load"]
+        assert load["operations"] == load["hits"] + load["sets"] > 0
+        assert load["misses"] == 0
+
+
+def test_without_memtier(tmp_path):
+    wanted = "--generator", "memtier", "--memtier", "no-memtier"
+    said = run("bench_server.py", *NO_MEMCACHED, *wanted, "--scenario", "get-set", code=2)
+    assert "no-memtier is not installed" in said
+
+
+def test_options_and_results_of_memtier(scripts):
+    memtier, scenarios = scripts("harness.memtier"), scripts("harness.scenarios").SCENARIOS
+    given = memtier.options(scenarios["multiget-10"].options())
+    assert {"--ratio=0:10", "--multi-key-get=10", "--key-maximum=10000"} <= {*given}
+    assert "--pipeline=16" in memtier.options(scenarios["pipeline-16"].options())
+    printed = {
+        "Runtime": {"Total duration": 500},
+        "Sets": {"Count": 7},
+        "Gets": {"Count": 3, "Hits/sec": 40.0, "Misses/sec": 20.0},
+    }
+    assert memtier.as_load({"ALL STATS": printed}) == {
+        "operations": 37, "seconds": 0.5, "hits": 20, "misses": 10, "sets": 7,
+    }  # fmt: skip
+
+
 # The costs of commands
 
 
@@ -291,7 +331,55 @@ def test_the_worst_cell_comes_first(scripts):
 def test_every_command_is_measured(scripts):
     text = of_scenarios(["commands"], "--rounds", 1, "--seconds", 0.01, "--connections", 2)
     measured = [line[13:33].strip() for line in text.splitlines() if line[:9] == "commands "]
-    assert sorted(measured) == sorted([*scripts("harness.commands").COMMANDS] * 2)
+    requests = scripts("harness.requests")
+    assert sorted(measured) == sorted([*requests.commands(requests.Sizes())] * 2)
+
+
+@needs_memcached
+@pytest.mark.alone
+@patiently
+@pytest.mark.parametrize(
+    "options",
+    [("--key-size", 10, "--value-size", 10), ("--key-size", 250, "--value-size", 1_000_000)],
+)
+def test_commands_are_measured_with_other_sizes_and_items(options):
+    names = "get, 80% hits", "get of 10, 50% hits", "mg q, 50% hits; mn", "binary getkq, 50%"
+    chosen = [word for name in names for word in ("--command", name)]
+    short = "--rounds", 1, "--seconds", 0.01, "--connections", 1, "--items", 1000
+    text = of_scenarios(["commands"], *short, *chosen, *options)
+    measured = [line[13:33].strip() for line in text.splitlines() if line[:9] == "commands "]
+    assert sorted(measured) == sorted([*names] * 2)
+
+
+def test_hits_are_spread_among_misses(scripts):
+    requests = scripts("harness.requests")
+    sizes = requests.Sizes(key=10, value=3)
+    table = requests.commands(sizes)
+    some = requests.batch(table["get, 80% hits"], sizes, 7, 0, 100)
+    names = [line[4:] for line in some.data.split(b"\r\n")[:-1]]
+    assert {len(name) for name in names} == {10}
+    hits = [name[:1] == b"k" for name in names]
+    assert (sum(hits), some.operations) == (80, 100)
+    assert max(len(run) for run in bytes(hits).split(b"\0")) < 10
+    assert some.size == 80 * len(b"VALUE k070000000 0 3\r\nvvv\r\nEND\r\n") + 20 * len(b"END\r\n")
+    many = requests.batch(table["get of 10, 50% hits"], sizes, 7, 20, 2)
+    assert many.data.count(b" ") == many.operations == 20
+    quiet = requests.batch(table["mg q, 50% hits; mn"], sizes, 7, 0, 4)
+    assert quiet.data.endswith(b"mn\r\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--key-size", 9), "--key-size must be from 10 to 250"),
+        (("--key-size", 251), "--key-size must be from 10 to 250"),
+        (("--value-size", 0), "--value-size must be positive"),
+        (("--items", -1), "--items must not be negative"),
+        (("--command", "nonsense"), "invalid choice"),
+    ],
+)
+def test_impossible_options_of_commands_are_refused(arguments, message):
+    assert message in run("bench_server.py", *arguments, code=2)
 
 
 # Response times at half load
