@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import io
 import json
 import os
 import signal
@@ -26,13 +27,23 @@ QUICK = ["--duration", "150ms", "--warm-up", "20ms", "--repetitions", "2", "--ke
 
 
 def bench(*arguments, timeout=100, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        **options,
-    )
+    """Run the command as a process if it needs a folder or an environment, and otherwise in this.
+
+    That takes a second of processor time less, for what has been imported here.
+    """
+    words = ["bench", *map(str, arguments)]
+    if options:
+        command = [sys.executable, "-m", "memlite", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    said, complained = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+            code = main(words)
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    return subprocess.CompletedProcess(words, code, said.getvalue(), complained.getvalue())
 
 
 @pytest.fixture
@@ -159,7 +170,8 @@ def test_compare(tmp_path):
     with (out / "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 2 * 2 * 6
     assert "memory" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    lines = [line for line in done.stdout.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, lines)) <= 80
     assert "[24/24]" in done.stderr
     assert not list(out.glob(".*"))
 
