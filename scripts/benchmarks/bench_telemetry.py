@@ -44,6 +44,7 @@ from harness.processes import (
 _MEGABYTES: Final = 256
 _LOAD: Final = ("--connections=16", "--keys=10000", "--gets=9", "--sets=1")
 _SCRAPE_SECONDS: Final = 1.0
+_SCRAPES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,16 @@ class Scraper:
             over.set()
             thread.join()
 
+    def scrape(self) -> None:
+        """Ask once, as Prometheus does."""
+        headers = {"Accept": "application/openmetrics-text", "Accept-Encoding": "gzip"}
+        with urllib.request.urlopen(urllib.request.Request(self._url, headers=headers)) as reply:
+            reply.read()
+
     def _run(self, over: threading.Event) -> None:
         while not over.wait(_SCRAPE_SECONDS / 2):
             began = time.perf_counter()
-            with urllib.request.urlopen(self._url) as reply:
-                reply.read()
+            self.scrape()
             self.milliseconds.append((time.perf_counter() - began) * 1e3)
             over.wait(_SCRAPE_SECONDS / 2)
 
@@ -144,7 +150,7 @@ def receiving() -> Iterator[int]:
 
 _COUNTED: Final = 2048
 _PROGRAM: Final = f"""
-import os, sys
+import os, random, sys
 from memlite.config import load
 from memlite.server.server import Server
 
@@ -158,7 +164,11 @@ class Nowhere:
     def get_write_buffer_size(self): return 0
     def set_write_buffer_limits(self, high=None, low=None): pass
 
-connection = Server(load(sys.argv[1:], {{}}).config, []).connect()
+server = Server(load(sys.argv[1:], {{}}).config, [])
+# The same reads are measured in each run.
+server.sampler._random = random.Random(1).random
+server.counters.sample_after(128)
+connection = server.connect()
 connection.connection_made(Nowhere())
 connection.data_received(b"set key 0 0 5\\r\\nvalue\\r\\n")
 receive, request = connection.data_received, b"get key\\r\\n"
@@ -219,9 +229,10 @@ def measure(loadgen: Path, core: int, server: Running, arguments: Sequence[str])
     """Return what a server takes under a load."""
     before = cpu_seconds(server.pid)
     printed: dict[str, Any] = load(loadgen, server.port, core, [*_LOAD, *arguments])
-    used = cpu_seconds(server.pid)
+    spent = cpu_seconds(server.pid).since(before).total
+    if spent <= 0:
+        raise BenchError("no processor time was measured; use more --seconds")
     operations = float(printed["operations"])
-    spent = used.user + used.system - before.user - before.system
     return Part(spent / operations * 1e6, operations / printed["seconds"], printed["p99_us"])
 
 
@@ -293,6 +304,11 @@ def _half_load(
         f"scraped, of off: {ratio:.3f}; a scrape takes {statistics.median(took):.1f} ms,"
         f" at most {took[-1]:.1f} ms, of {len(took)}"
     )
+    before = cpu_seconds(servers["http"].pid)
+    for _ in range(_SCRAPES):
+        scraper.scrape()
+    spent = cpu_seconds(servers["http"].pid).since(before).total / _SCRAPES
+    print(f"processor time of a scrape: {spent * 1e3:.2f} ms; once a second, {spent:.2%} of a core")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
