@@ -1,8 +1,8 @@
-# Servers with a bucket hold nothing that another one could not read from there, so Google may replace them at any time:
+# Servers with a bucket or Valkey hold nothing that another one could not read from there, so Google may replace them at any time:
 # they are managed instance groups, each behind a load balancer whose address stays the same.
 
 locals {
-  managed = { for group, settings in var.servers : group => settings if coalesce(settings.managed, settings.backend == "bucket") }
+  managed = { for group, settings in var.servers : group => settings if coalesce(settings.managed, contains(["bucket", "valkey"], settings.backend)) }
 
   # The proxies of a cluster are such servers, too. Its nodes are not behind an address: each of them has other items.
   balanced = merge(local.managed, local.proxies)

@@ -5,13 +5,13 @@ locals {
   # Of the checkout that this module is part of.
   version = one(regex("(?m)^__version__ = \"([^\"]+)\"$", file("${path.module}/../memlite/core/version.py")))
 
-  # With build tools, which a package from git needs.
+  # With build tools, which a package from git needs. The load tester's have those for Valkey as well.
   requirements = {
-    server = "${path.module}/../requirements/gcs.txt"
+    server = "${path.module}/../requirements/${local.valkey == 1 ? "bench" : "gcs"}.txt"
     load   = "${path.module}/../requirements/bench.txt"
   }
 
-  extras = { server = "[gcs]", load = "[bench,gcs]" }
+  extras = { server = local.valkey == 1 ? "[gcs,valkey]" : "[gcs]", load = "[bench,gcs]" }
 
   # As in pip's requirement files.
   packages = { for vm, extras in local.extras : vm => (

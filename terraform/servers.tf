@@ -13,6 +13,7 @@ locals {
     memory = "memory://"
     file   = "file:///var/lib/memlite/cache.json"
     bucket = local.bucket_url
+    valkey = local.valkey_url
   }
 
   # The environment file of each group.
@@ -59,7 +60,7 @@ locals {
       secrets_list = local.secrets_list
       agent        = local.agent
       agent_config = local.agent_config[contains(keys(local.environments), group) ? "server" : "other"]
-    }, try(local.cluster_startup[group], {})))
+    }, try(local.cluster_startup[group], {}), try(local.valkey_startup[group], {})))
   } }
 }
 

@@ -3,6 +3,7 @@ resource "google_project_service" "apis" {
     ["compute", "iam", "iap", "logging", "monitoring", "storage"],
     var.dns_domain != null ? ["dns"] : [],
     length(local.secrets) > 0 ? ["secretmanager"] : [],
+    local.valkey == 1 ? ["memorystore", "networkconnectivity", "serviceconsumermanagement"] : [],
   ) : [])
 
   project = var.project

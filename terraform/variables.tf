@@ -59,9 +59,9 @@ variable "enable_apis" {
 
 variable "servers" {
   description = <<-END
-    Groups of memlite servers. `backend` is `memory`, `file` (on the boot disk) or `bucket`, which all such groups
-    share. `memory_limit` is in megabytes. `options` are memlite's own: `{ near_cache = "64m" }` becomes
-    `MEMLITE_NEAR_CACHE=64m`. `count` may be 0. Groups with a bucket are managed instance groups behind one address,
+    Groups of memlite servers. `backend` is `memory`, `file` (on the boot disk), `bucket` or `valkey`, which all such
+    groups share. `memory_limit` is in megabytes. `options` are memlite's own: `{ near_cache = "64m" }` becomes
+    `MEMLITE_NEAR_CACHE=64m`. `count` may be 0. Groups with a bucket or Valkey are managed instance groups behind one address,
     unless `managed` is false, in one `zone` or spread over `zones`, by default those that Google selects.
   END
   type = map(object({
@@ -90,8 +90,8 @@ variable "servers" {
   }
 
   validation {
-    condition     = alltrue([for group in values(var.servers) : contains(["memory", "file", "bucket"], group.backend)])
-    error_message = "The backend must be memory, file or bucket."
+    condition     = alltrue([for group in values(var.servers) : contains(["memory", "file", "bucket", "valkey"], group.backend)])
+    error_message = "The backend must be memory, file, bucket or valkey."
   }
 
   validation {
@@ -106,20 +106,20 @@ variable "servers" {
 
   validation {
     condition = length(setintersection(
-      [for name, group in var.servers : name if coalesce(group.managed, group.backend == "bucket")],
-      flatten([for name, group in var.servers : [for number in range(1, max(group.count, 0) + 1) : "${name}-${number}"] if !coalesce(group.managed, group.backend == "bucket")]),
+      [for name, group in var.servers : name if coalesce(group.managed, contains(["bucket", "valkey"], group.backend))],
+      flatten([for name, group in var.servers : [for number in range(1, max(group.count, 0) + 1) : "${name}-${number}"] if !coalesce(group.managed, contains(["bucket", "valkey"], group.backend))]),
     )) == 0
     error_message = "A managed group cannot have the name of a single server, such as pages-1."
   }
 
   validation {
-    condition     = alltrue([for group in values(var.servers) : group.managed != true || group.backend == "bucket"])
-    error_message = "Only servers with a bucket can be managed: Google would replace the others with empty ones."
+    condition     = alltrue([for group in values(var.servers) : group.managed != true || contains(["bucket", "valkey"], group.backend)])
+    error_message = "Only servers with a bucket or Valkey can be managed: Google would replace the others with empty ones."
   }
 
   validation {
     condition = alltrue([for group in values(var.servers) : group.zones == null || (
-      coalesce(group.managed, group.backend == "bucket") && group.zone == null && try(length(group.zones) > 0, false) &&
+      coalesce(group.managed, contains(["bucket", "valkey"], group.backend)) && group.zone == null && try(length(group.zones) > 0, false) &&
       try(alltrue([for zone in group.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", zone))]), false)
     )])
     error_message = "zones are names such as europe-west1-b, at least one, and only for managed groups, instead of zone."
@@ -153,6 +153,49 @@ variable "servers" {
     # Values are written in double quotes into a file that systemd reads.
     condition     = alltrue(flatten([for group in values(var.servers) : [for value in values(group.options) : can(regex("^[^\"\\\\$`[:cntrl:]]*$", value))]]))
     error_message = "An option's value cannot contain double quotes, backslashes, dollar signs, backquotes or control characters."
+  }
+}
+
+variable "valkey" {
+  description = <<-END
+    The Memorystore for Valkey of groups with `backend = "valkey"`, which is created if there is one. Changes are
+    acknowledged once `wait` replicas have them. `append_fsync` is `EVERY_SEC`, `ALWAYS` or `NEVER`. With
+    `existing_network`, the network needs a service connection policy for `gcp-memorystore` in the region.
+  END
+  type = object({
+    shards              = optional(number, 1)
+    replicas            = optional(number, 1)
+    node_type           = optional(string, "STANDARD_SMALL")
+    wait                = optional(number, 0)
+    append_fsync        = optional(string, "EVERY_SEC")
+    deletion_protection = optional(bool, true)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = var.valkey.shards >= 1 && floor(var.valkey.shards) == var.valkey.shards
+    error_message = "shards must be a whole number, and at least 1."
+  }
+
+  validation {
+    condition     = contains([0, 1, 2, 3, 4, 5], var.valkey.replicas)
+    error_message = "replicas must be a whole number from 0 to 5."
+  }
+
+  validation {
+    condition     = contains(["SHARED_CORE_NANO", "STANDARD_SMALL", "HIGHMEM_MEDIUM", "HIGHMEM_XLARGE"], var.valkey.node_type)
+    error_message = "node_type must be SHARED_CORE_NANO, STANDARD_SMALL, HIGHMEM_MEDIUM or HIGHMEM_XLARGE."
+  }
+
+  validation {
+    condition     = var.valkey.wait >= 0 && var.valkey.wait <= var.valkey.replicas && floor(var.valkey.wait) == var.valkey.wait
+    error_message = "wait must be a whole number of replicas, at most those that there are."
+  }
+
+  validation {
+    condition     = contains(["EVERY_SEC", "ALWAYS", "NEVER"], var.valkey.append_fsync)
+    error_message = "append_fsync must be EVERY_SEC, ALWAYS or NEVER."
   }
 }
 

@@ -107,6 +107,8 @@ def roles_are_few(module: Path) -> None:
             "roles/logging.logWriter",
             "roles/monitoring.metricWriter",
         ],
+        # To connect, which a group with Valkey needs.
+        "google_project_iam_member.valkey": ["roles/memorystore.dbConnectionUser"],
         "google_storage_bucket_iam_member.server": [
             "roles/storage.legacyBucketReader",
             "roles/storage.objectUser",

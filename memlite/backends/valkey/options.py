@@ -236,8 +236,11 @@ def _read(start: str, file: str) -> str:
 
 def _tls(start: str, given: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context()
-    if _switch(start, given, "verify") is False:
-        context.check_hostname = False
+    verify = given.get("verify", "1")
+    if verify not in ("0", "1", "ca"):
+        raise ConfigError(f"{start}verify must be 0, 1 or ca, not {verify!r}")
+    context.check_hostname = verify == "1"
+    if verify == "0":
         context.verify_mode = ssl.CERT_NONE
     if "key" in given and "cert" not in given:
         raise ConfigError(f"{start}key requires cert")

@@ -62,6 +62,10 @@ def test_tls():
     options = parsed("valkeys://db?verify=0")
     assert options.tls.verify_mode == ssl.CERT_NONE
     assert parsed("rediss://db").tls.verify_mode == ssl.CERT_REQUIRED
+    of_any_name = parsed("valkeys://db?verify=ca").tls
+    assert of_any_name.verify_mode == ssl.CERT_REQUIRED
+    assert not of_any_name.check_hostname
+    assert parsed("rediss://db").tls.check_hostname
 
 
 @pytest.mark.parametrize(
