@@ -179,3 +179,14 @@ def test_an_editable_installation_stays_pure(checkout: Path) -> None:
 def test_invalid_values_are_refused(checkout: Path) -> None:
     complaint = build(checkout, "build_wheel('dist')", fails=True, MEMLITE_COMPILED="yes")
     assert complaint.endswith("ValueError: MEMLITE_COMPILED must be 0 or 1, not 'yes'\n")
+
+
+def test_a_release_has_compiled_wheels_for_every_supported_version_of_python():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheels = project["tool"]["cibuildwheel"]
+    versions = sorted(int(re.fullmatch(r"cp3(\d+)-\*", one)[1]) for one in wheels["build"])
+    assert project["project"]["requires-python"] == f">=3.{versions[0]}"
+    assert versions == list(range(11, 15))
+    assert wheels["linux"]["archs"] == ["x86_64", "aarch64"]
+    hook = (ROOT / "hatch_build.py").read_text()
+    assert [*wheels["environment"]] == re.findall(r'^_VARIABLE = "(\w+)"$', hook, re.MULTILINE)
