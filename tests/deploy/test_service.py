@@ -91,10 +91,16 @@ def port_of(tmp_path: Path) -> int:
     return int(found[1])
 
 
-@pytest.mark.parametrize("backend", ["memory://", "file://{}/cache.json"], ids=["memory", "file"])
-def test_ready_and_stopping(backend: str, manager: Manager, start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "workers"),
+    [("memory://", "1"), ("file://{}/cache.json", "1"), ("memory://", "2")],
+    ids=["memory", "file", "workers"],
+)
+def test_ready_and_stopping(
+    backend: str, workers: str, manager: Manager, start: Start, tmp_path: Path
+) -> None:
     backend = backend.format(tmp_path)
-    process = start("--backend", backend, NOTIFY_SOCKET=manager.name)
+    process = start("--backend", backend, "-t", workers, NOTIFY_SOCKET=manager.name)
     first = manager.next()
     port = port_of(tmp_path)
     assert first == f"READY=1\nSTATUS=Serving {backend} on tcp:127.0.0.1:{port}"
@@ -149,6 +155,12 @@ def test_the_watchdog_shows_that_the_event_loop_runs(manager: Manager, start: St
     assert manager.waiting(1) == []
     process.send_signal(signal.SIGCONT)
     assert manager.next() == "WATCHDOG=1"
+
+
+def test_the_supervisor_of_workers_answers_for_them(manager: Manager, start: Start) -> None:
+    start("-t", "2", NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="400000")
+    assert manager.next().startswith("READY=1")
+    assert [manager.next() for _ in range(3)] == ["WATCHDOG=1"] * 3
 
 
 @pytest.mark.parametrize(
