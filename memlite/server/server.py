@@ -18,7 +18,6 @@ from memlite.memory import ItemTable
 from memlite.memory.eviction import POLICIES
 from memlite.protocol import Limits
 from memlite.server.administration import Administration
-from memlite.server.condition import Condition
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
@@ -475,6 +474,8 @@ class Server:
         """Return the server's figures."""
         if self.http is not None:
             return self.http.service.snapshot()
+        from memlite.server.condition import Condition  # most servers export nothing
+
         stats = self.administration.stats
         condition = Condition(stats.storage, lambda: self.lifecycle.draining)
         return stats.snapshot(condition.troubles())

@@ -180,10 +180,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """The client's address."""
+        """The client's address; empty once the transport is closed."""
         sock = self._transport.get_extra_info("socket")
         name = self._transport.get_extra_info("peername")
-        return address_label(sock.family, name)
+        return "" if sock is None else address_label(sock.family, name)
 
     @property
     def host(self) -> str:

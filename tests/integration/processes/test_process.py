@@ -625,13 +625,13 @@ def test_quiet_by_default_and_traces_with_vv(start: Start) -> None:
         b"ms other 6 T60\r\nhidden\r\nmg other v\r\nmg \x1b[2J\x07 O\x9b v\r\n"
         b"set a\tlarge 7 0 70000\r\n" + b"hidden " * 10_000 + b"\r\nget a\tlarge\r\n"
     )
-    quiet, informed, traced = start(), start("-v", "-t", "8"), start("-vv")
+    quiet, informed, traced = start(), start("-v", "-L"), start("-vv")
     for server in (quiet, informed, traced):
         server.ask(request)
         assert server.stop() == 0
     assert quiet.log.read_text() == ""
     text = informed.log.read_text()
-    assert "flag -t: has no effect in memlite" in text
+    assert "flag -L: has no effect in memlite" in text
     assert "server listening (tcp:127.0.0.1:" in text
     assert "secret" not in text
     assert "hidden" not in text

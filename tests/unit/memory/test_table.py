@@ -673,7 +673,7 @@ def test_many_items_are_found_as_few_are(policy):
     while store.reclaim(1000):
         pass
     assert not store._garbage
-    assert store._flushed is None
+    assert store.flushed is None
     store.check()
 
 
