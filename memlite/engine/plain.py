@@ -23,7 +23,6 @@ _GET: Final = b"get "
 _GET_END: Final = b"get!"
 _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
-_WITHOUT_END: Final = slice(-END)
 # So many small parts of a reply are joined at once, which is at most 128 KiB.
 _JOINED_AT_MOST: Final = 128
 _AFTER_VALUE: Final = len(b"\r\n") + END
@@ -149,7 +148,7 @@ class PlainEngine(MetaEngine):
             hits += 1
             wire = item.wire
             if len(wire) < VIEW_FROM:
-                append(wire[_WITHOUT_END])
+                append(wire[:-END])
             else:
                 parts += item.entry()
         self.counters.hits += hits
