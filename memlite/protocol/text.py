@@ -183,14 +183,15 @@ class TextParser:
                 # If the newline is at 0 this checks the last byte instead, which is harmless: the
                 # line is empty either way.
                 stop = newline - 1 if data[newline - 1] == _CR else newline
-                words = data[start:stop].split(b" ")
+                whole = position - start >= _SHORTEST_LINE
+                words = data[start:stop].split(b" ") if whole else [b""]
                 shortcut = shortcuts.get(words[0])
                 end = 0 if shortcut is None else shortcut(handler, words, data, position)
                 if end:
                     position = end
                 else:
                     try:
-                        if position - start < _SHORTEST_LINE:
+                        if not whole:
                             raise _MalformedError(replies.BAD_FORMAT)
                         entry = _PARSED_BY.get(words[0])
                         if entry is None:

@@ -30,7 +30,7 @@ TEXT = (
     b"mg K v\r\n", b"mg K\r\n", b"mg K s t f v k q\r\n", b"mg K v Oabc q\r\n", b"mg K c v\r\n",
     b"ms K S\r\nV\r\n", b"ms K S F5 c\r\nV\r\n", b"ms K S q T0\r\nV\r\n", b"md K\r\n",
     b"md K q\r\n",
-    b"ma K v\r\n", b"ma K MD D5\r\n", b"mn\r\n", b"flush_all\r\n", b"TICK",
+    b"ma K v\r\n", b"ma K MD D5\r\n", b"mn\r\n", b"mn\n", b"\r\n", b"\n", b"flush_all\r\n", b"TICK",
 )  # fmt: skip
 
 
