@@ -545,12 +545,16 @@ class Engine:
             # memcached writes a number that fits into the existing item, so it is not a new one.
             if in_place:
                 self.counters.total_items -= 1
-                item = self.table.get(key)
-                if item is not None and fetched:
-                    item.state = shared(item.state | FETCHED)
+                if fetched:
+                    self._mark_fetched(key)
         except OutOfMemoryError as error:
             raise OutOfMemoryError(Shortage.NUMBER) from error
         return number
+
+    def _mark_fetched(self, key: bytes) -> None:
+        item = self.table.get(key)
+        if item is not None:
+            item.state = shared(item.state | FETCHED)
 
     def touch(self, key: bytes, exptime: int) -> bool:
         """Set a new expiry; return whether the key was there."""

@@ -17,7 +17,14 @@ from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable, Part, nameable
 from memlite.memory.item import END, EPOCH, FETCHED, STATE_BITS, line_of
 from memlite.memory.shared import Mapping
-from memlite.memory.shared.layout import MET_EXPIRED_UNFETCHED, MET_FLUSHED, META, UNNAMED, USED
+from memlite.memory.shared.layout import (
+    KEEP,
+    MET_EXPIRED_UNFETCHED,
+    MET_FLUSHED,
+    META,
+    UNNAMED,
+    USED,
+)
 from memlite.telemetry.counters import Counters
 
 __all__ = ["SharedEngine", "SharedItems"]
@@ -110,9 +117,16 @@ class SharedItems(ItemTable):
         self._keep(key, item.wire, item.expires, item.meta_flags, 0)
 
     def _keep(
-        self, key: bytes, wire: bytes, expires: float, flags: MetaFlags | None, state: int
+        self,
+        key: bytes,
+        wire: bytes,
+        expires: float,
+        flags: MetaFlags | None,
+        state: int,
+        how: int = 0,
     ) -> int:
         kind, extra = _encode(key, flags)
+        kind |= how
         if state & FETCHED:
             kind |= USED
         unique = self._store(line_of(key), wire, expires, None, kind, extra)
@@ -150,7 +164,11 @@ class SharedItems(ItemTable):
     ) -> Item:
         """Set expiry and meta flags; see `ItemTable.update_metadata`."""
         if drop_version or meta_flags != item.meta_flags:
-            return self.overwrite(key, item, item.wire, expires, item.state, meta_flags)
+            new = FullItem(item.wire, item.state, expires)
+            how = 0 if drop_version else KEEP
+            new.version = self._keep(key, item.wire, expires, meta_flags, item.state, how)
+            new.meta_flags = meta_flags
+            return new
         self.shared.touch(line_of(key), expires)
         new = FullItem(item.wire, item.state, expires)
         new.version = item.version
@@ -357,11 +375,8 @@ class SharedEngine(MemoryEngine):
         if self._inside:  # a command that uses another
             yield
             return
-        line, shared = line_of(key), self._shared
-        present = shared.get(line)
-        # Made before: while a key is held, no segment can be opened.
-        shared.reserve(size + _AROUND + len(key) + (0 if present is None else len(present[0])))
-        shared.hold(line)
+        shared = self._shared
+        shared.hold(line_of(key), size and size + _AROUND + len(key))
         self._inside = True
         try:
             yield
@@ -389,6 +404,16 @@ class SharedEngine(MemoryEngine):
 
     def _mark_used(self, key: bytes) -> None:
         """Do nothing: the table notes reads alone, and those are shown to clients (``h``)."""
+
+    def _mark_fetched(self, key: bytes) -> None:
+        self._find(line_of(key))
+
+    def _drop_expired(self, key: bytes, item: Item) -> None:
+        """Remove an expired item, unless another process has stored or touched it since."""
+        with self.alone(key, 0):
+            stored = self._items.get(key)
+            if stored is not None and stored.expires and stored.expires <= self.clock.now():
+                MetaEngine._drop_expired(self, key, stored)
 
     def _retime(self, key: bytes, exptime: int) -> Item | None:
         """Set an expiry; see `Engine`. The item counts as read, also if it expires at once."""

@@ -29,7 +29,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define ANY UINT64_MAX
 
 enum { FREE, OPEN, SEALED, EVICTING };
-enum { UNNAMED = 1, META = 2, USED = 64, DEAD = 128 };
+enum { UNNAMED = 1, META = 2, KEEP = 32, USED = 64, DEAD = 128 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
 typedef struct {
@@ -78,6 +78,7 @@ typedef struct {
     _Atomic uint32_t *states;
     Segment *headers, *mine;
     int held;                      /* the region that the caller holds; -1 for none */
+    uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
     uint32_t worker, second;
     double offset;                 /* of the unix time from the monotonic clock */
     /* What this process has evicted: live items, those of them never read, expired ones, likewise. */
@@ -220,7 +221,9 @@ static void clear(Table *t, Region *region, Found *f) {
     } while (peek(first[at]) == GONE);
 }
 
-static inline int current(Table *t, Segment *s) { return load(s->epoch) == load(t->header->epoch); }
+static inline int current(Table *t, Segment *s) {
+    return load(s->epoch) == (t->held >= 0 ? t->epoch : load(t->header->epoch));
+}
 
 /* What is found where an item is to be stored or removed. */
 static int meet(Table *t, Found *f) {
@@ -416,7 +419,7 @@ static PyObject *get(Table *t, PyObject *line) {
 }
 
 /* store(line, reply, expires, condition, kind, extra) -> unique; 0: another item is there; -1: no room.
-With USED, an item that is there counts as fetched afterwards. */
+With USED, an item that is there counts as fetched afterwards; with KEEP, its unique stays. */
 static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     Wanted w;
     if (count != 6 || !PyBytes_CheckExact(a[1]) || !PyBytes_CheckExact(a[5])) {
@@ -443,7 +446,7 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     r->stored = t->second;
     r->extra = (uint16_t)extra;
     r->key = (uint8_t)w.length;
-    note(r->kind, (uint8_t)(kind & ~USED));
+    note(r->kind, (uint8_t)(kind & ~(USED | KEEP)));
     memcpy(r + 1, PyBytes_AS_STRING(a[1]), (size_t)length);
     memcpy((char *)(r + 1) + length, PyBytes_AS_STRING(a[5]), (size_t)extra);
     Region *region = t->regions + (w.hash >> 24);
@@ -463,9 +466,14 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
         if (condition != (live ? f.record->unique : 0)) goto out;
     }
     if (!exists && !free.slot) { give(t, region); return PyLong_FromLong(-1); }
-    uint64_t serial = peek(region->unique) + 1;
-    note(region->unique, serial);
-    r->unique = unique = serial * REGIONS + (w.hash >> 24);
+    if (kind & KEEP && exists) {
+        unique = f.record->unique;
+    } else {
+        uint64_t serial = peek(region->unique) + 1;
+        note(region->unique, serial);
+        unique = serial * REGIONS + (w.hash >> 24);
+    }
+    r->unique = unique;
     store(t->mine->used, (uint32_t)(peek(t->mine->used) + size));
     uint64_t word = word_of(t, r, w.tag);
     t->met = exists ? meet(t, &f) : MET_NONE;
@@ -527,20 +535,33 @@ static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
     return PyBool_FromLong(live);
 }
 
-static PyObject *reserve(Table *t, PyObject *size) {
-    uint64_t bytes = PyLong_AsUnsignedLongLong(size);
-    if (PyErr_Occurred()) return NULL;
-    int ready = room(t, record_size(0, 0) + bytes);
-    return ready < 0 ? NULL : PyBool_FromLong(ready);
-}
-static PyObject *hold(Table *t, PyObject *line) {
+/* hold(line, size): keeps others from a key, with room for a record that is so much longer, and a slot.
+While it is held no segment can be opened, and a flush is not seen: the command comes before it. */
+static PyObject *hold(Table *t, PyObject *const *a, Py_ssize_t count) {
     Wanted w;
-    int wanted = want(line, &w);
-    if (wanted < 0) return NULL;
-    if (wanted) {
-        if (settle(t) || take(t, t->regions + (w.hash >> 24))) return NULL;
-        t->held = (int)(w.hash >> 24);
+    Found f, free;
+    if (count != 2) { PyErr_SetString(PyExc_TypeError, "hold(line, size)"); return NULL; }
+    int wanted = want(a[0], &w);
+    uint64_t bytes = PyLong_AsUnsignedLongLong(a[1]);
+    if (wanted < 0 || PyErr_Occurred()) return NULL;
+    if (!wanted) Py_RETURN_NONE;
+    Region *region = t->regions + (w.hash >> 24);
+    for (int tries = 0;; tries++) {
+        if (settle(t) || take(t, region)) return NULL;
+        uint64_t need = bytes ? sizeof(Record) + bytes : 0;
+        int exists = look(t, w.hash, &w, 0, &f, &free);
+        if (bytes && exists) need += (uint64_t)f.record->length + f.record->extra;
+        if (need > t->header->segment_size) need = t->header->segment_size;  /* no record is longer */
+        t->epoch = load(t->header->epoch);
+        int fits = !need || (t->mine && load(t->mine->epoch) == t->epoch
+                             && peek(t->mine->used) + need <= t->header->segment_size);
+        int crowded = bytes && !exists && tries < 4 && peek(region->items) >= t->header->slots / 8 * 7;
+        if ((fits && !crowded) || tries == 8) break;
+        give(t, region);
+        if (crowded && shed(t)) return NULL;
+        if (!fits && room(t, need) < 0) return NULL;
     }
+    t->held = (int)(w.hash >> 24);
     Py_RETURN_NONE;
 }
 static PyObject *release(Table *t, PyObject *none) {
@@ -630,8 +651,7 @@ static PyMethodDef methods[] = {
     {"store", (PyCFunction)(void (*)(void))put, METH_FASTCALL, "Store, perhaps on a condition."},
     {"delete", (PyCFunction)(void (*)(void))drop, METH_FASTCALL, "Remove, perhaps on a condition."},
     {"touch", (PyCFunction)(void (*)(void))touch, METH_FASTCALL, "Set an expiry."},
-    {"reserve", (PyCFunction)reserve, METH_O, "Make room for a record before `hold`."},
-    {"hold", (PyCFunction)hold, METH_O, "Keep others from changing a key until `release`."},
+    {"hold", (PyCFunction)(void (*)(void))hold, METH_FASTCALL, "Keep others from changing a key until `release`."},
     {"release", (PyCFunction)release, METH_NOARGS, "See `hold`."},
     {"flush", (PyCFunction)flush, METH_O, "Make every item absent, now or at a time."},
     {"drop_flushed", (PyCFunction)drop_flushed, METH_O, "Forget an item that was flushed."},

@@ -28,6 +28,7 @@ __all__ = [
     "EVICTING",
     "FREE",
     "GONE",
+    "KEEP",
     "META",
     "MET_EXPIRED",
     "MET_EXPIRED_UNFETCHED",
@@ -56,7 +57,7 @@ PLACE_BITS: Final = 50
 PLACE: Final = (1 << PLACE_BITS) - 1
 
 FREE, OPEN, SEALED, EVICTING = range(4)
-UNNAMED, META, USED, DEAD = 1, 2, 64, 128
+UNNAMED, META, KEEP, USED, DEAD = 1, 2, 32, 64, 128
 MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
 """What a command finds where it stores or removes an item: nothing or a live item, or others."""
 

@@ -53,8 +53,7 @@ class Twin(Protocol):
     ) -> int: ...  # fmt: skip
     def delete(self, line: bytes, condition: int | None, /) -> bool: ...  # noqa: D102
     def touch(self, line: bytes, expires: float, /) -> bool: ...  # noqa: D102
-    def reserve(self, size: int, /) -> bool: ...  # noqa: D102
-    def hold(self, line: bytes, /) -> None: ...  # noqa: D102
+    def hold(self, line: bytes, size: int, /) -> None: ...  # noqa: D102
     def release(self) -> None: ...  # noqa: D102
     def flush(self, at: float, /) -> None: ...  # noqa: D102
     def drop_flushed(self, line: bytes, /) -> bool: ...  # noqa: D102

@@ -19,6 +19,7 @@ from memlite.memory.shared.layout import (
     FLUSH_AT,
     FREE,
     GONE,
+    KEEP,
     MET_EXPIRED,
     MET_EXPIRED_UNFETCHED,
     MET_FLUSHED,
@@ -112,6 +113,7 @@ class PureTable:
         self._locks = [_Lock(self, region) for region in range(REGIONS + 1)]
         self._mine = -1
         self._held = -1
+        self._epoch = 0  # that of the flushes before it was held: later ones come after
         self._worker = 0
         self.second = 0
         self.offset = 0.0
@@ -164,13 +166,38 @@ class PureTable:
         self._words[fields + _ITEMS] = len(words)
         self._words[fields + _BYTES] = sum(record_size(one[0], one[5]) for one in records)
 
-    def hold(self, line: bytes) -> None:
-        """Keep others from changing a key until `release`."""
-        self._settle()
-        if _is_line(line):
-            region = hash(line) >> 24 & 0xFF
+    def hold(self, line: bytes, size: int) -> None:
+        """Keep others from changing a key until `release`.
+
+        There is a slot for it then, and room for a record that is `size` bytes longer. No segment
+        can be opened, and a flush is not seen: the command comes before it.
+        """
+        if not _is_line(line):
+            return
+        region, most = hash(line) >> 24 & 0xFF, self._layout.segment_size
+        items = self._regions[region] + _ITEMS
+        for tries in range(9):
+            self._settle()
             self.take(region)
-            self._held = region
+            found, _ = self._look(line)
+            need = RECORD_SIZE + size if size else 0
+            if size and found is not None:
+                need += found.stored[0] + found.stored[5]
+            need = min(need, most)  # no record is longer
+            self._epoch = self._words[EPOCH_AT // 8]
+            fits = not need or self._fits(need)
+            crowded = (
+                size and found is None and tries < _SHED - 1
+                and self._words[items] >= self._slots_of // 8 * 7
+            )  # fmt: skip
+            if (fits and not crowded) or tries == 8:
+                break
+            self.give(region)
+            if crowded:
+                self._shed()
+            if not fits:
+                self._room(need)
+        self._held = region
 
     def release(self) -> None:
         """End `hold`."""
@@ -286,7 +313,7 @@ class PureTable:
         return (at - self._layout.segments_at) // self._layout.segment_size
 
     def _is_current(self, at: int) -> bool:
-        epoch = self._words[EPOCH_AT // 8]
+        epoch = self._epoch if self._held >= 0 else self._words[EPOCH_AT // 8]
         return self._wide[8 * self._segment_of(at) + _EPOCH] == epoch
 
     def _next_in(self, state: int) -> int:
@@ -373,18 +400,16 @@ class PureTable:
         return False
 
     def _room(self, size: int) -> bool:
-        mine = self._mine
-        if (
-            mine >= 0
-            and self._wide[8 * mine + _EPOCH] == self._words[EPOCH_AT // 8]
-            and self._narrow[16 * mine + _USED] + size <= self._layout.segment_size
-        ):
-            return True
-        return self._open(size)
+        return self._fits(size) or self._open(size)
 
-    def reserve(self, size: int) -> bool:
-        """Make room for a record with that many bytes before `hold`; return whether there is."""
-        return self._room(RECORD_SIZE + size)
+    def _fits(self, size: int) -> bool:
+        mine = self._mine
+        epoch = self._epoch if self._held >= 0 else self._words[EPOCH_AT // 8]
+        return (
+            mine >= 0
+            and self._wide[8 * mine + _EPOCH] == epoch
+            and self._narrow[16 * mine + _USED] + size <= self._layout.segment_size
+        )
 
     def _shed(self) -> None:
         with self._lock(_LOG):
@@ -465,7 +490,7 @@ class PureTable:
             expires: unix time; 0 for never.
             condition: the cas unique that there must be, 0 for no item, None for any.
             kind: what sort of record, as `layout` has it; with `USED`, an item that is there counts
-                as fetched afterwards.
+                as fetched afterwards; with `KEEP`, its cas unique stays.
             extra: what to keep after the reply.
 
         Returns:
@@ -503,15 +528,18 @@ class PureTable:
                 return _CROWDED
             if free < 0:
                 return -1
-        words[fields + _SERIAL] = serial = words[fields + _SERIAL] + 1
-        unique = serial * REGIONS + region
+        if kind & KEEP and found is not None:
+            unique = found.stored[2]
+        else:
+            words[fields + _SERIAL] = serial = words[fields + _SERIAL] + 1
+            unique = serial * REGIONS + region
         mine, layout, length = self._mine, self._layout, len(reply)
         used = narrow[16 * mine + _USED]
         at = layout.segments_at + mine * layout.segment_size + used
         second = self.second << STATE_BITS & 0xFFFFFFFF
         RECORD.pack_into(
             memory, at, length, low, unique, expires, self.second & 0xFFFFFFFF, len(extra),
-            len(line) - 6, kind & ~USED,
+            len(line) - 6, kind & ~(USED | KEEP),
         )  # fmt: skip
         begin = at + RECORD_SIZE
         memory[begin : begin + length] = reply

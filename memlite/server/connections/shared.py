@@ -38,7 +38,8 @@ class SharedConnection(Connection):
         counters = self._counters
         size = len(data)
         counters.bytes_read += size
-        if size <= self._fast_limit:
+        # No item has a shortcut while commands are observed; see `Usage.watch`.
+        if size <= self._fast_limit and self._used[0]:
             find = self._find
             reply = find(data)
             if reply is not None:

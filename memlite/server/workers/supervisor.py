@@ -216,15 +216,21 @@ class Supervisor:
         """Kill workers that show no sign of life."""
         paused = now - self._checked > 4 * _CHECK_SECONDS
         self._checked = now
+        stuck = []
         for worker in self._workers.values():
             beat = self._board.read(worker.number, Cell.BEAT)
             serves = self._board.read(worker.number, Cell.PID) == worker.pid
             if paused or beat != worker.seen:  # if this process was paused, others may have been
                 worker.seen, worker.since = beat, now
             elif now - worker.since > (_STUCK_SECONDS if serves else _START_SECONDS):
-                _log.error("worker %d has not run for %.0f s; killing it", worker.number,
-                           now - worker.since)  # fmt: skip
-                worker.send(signal.SIGKILL)
+                stuck.append(worker)
+        # Those that sleep may only wait for a key that one of the others holds.
+        for worker in [one for one in stuck if not _sleeps(one.pid)] or stuck[:1]:
+            _log.error("worker %d has not run for %.0f s; killing it", worker.number,
+                       now - worker.since)  # fmt: skip
+            worker.send(signal.SIGKILL)
+            for one in stuck:
+                one.since = max(one.since, now - _STUCK_SECONDS + 2 * self._interval)
         if not self._awaited:
             self._service.alive()
 
@@ -335,6 +341,15 @@ class Supervisor:
     def _send(self, number: int) -> None:
         for worker in self._workers.values():
             worker.send(number)
+
+
+def _sleeps(pid: int) -> bool:
+    """Return whether a process waits for something, unless it was stopped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] == b"S"
+    except OSError:
+        return False
 
 
 def _end_with(parent: int) -> None:
