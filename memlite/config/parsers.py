@@ -135,7 +135,10 @@ def nanoseconds(text: str) -> int:
 
 def duration(text: str) -> str:
     """Accept what `nanoseconds` reads, up to an hour."""
-    if nanoseconds(text) > 3_600_000_000_000:
+    found = nanoseconds(text)
+    if not found and any(digit in text for digit in "123456789"):
+        raise ValueError(f"must be at least 1ns, or 0 for none, not {text}")
+    if found > 3_600_000_000_000:
         raise ValueError(f"must be at most 3600s, not {text}")
     return text.strip()
 
@@ -198,6 +201,8 @@ def otlp_url(text: str) -> str:
     """Accept the URL of a receiver, or ``env``."""
     if text != "env" and not _HTTP_URL.fullmatch(text):
         raise ValueError(f"must be env, or a URL such as http://localhost:4318, not {text!r}")
+    if text.rstrip("/").endswith(("/v1/metrics", "/v1/traces")):
+        raise ValueError(f"must be the URL without /v1/metrics or /v1/traces, not {text!r}")
     return text
 
 

@@ -230,13 +230,15 @@ class TextParser:
         line, _, rest = data.partition(b"\r\n")
         words = line.split(b" ")
         count = len(words)
-        noreply = count == 6 and words[5] == b"noreply"
-        if count != 5 and not noreply:
+        noreply = count != 5
+        if noreply and (count != 6 or words[5] != b"noreply"):
             return False
         key = words[1]
         exptime = small_number(words[3])
         if exptime is None:
             exptime = _parse_exptime(words[3])
+            if exptime is None:
+                return False
         size = small_number(words[4])
         if (
             size is not None
@@ -245,7 +247,6 @@ class TextParser:
             and rest[-1] == _LF
             and size <= self._safe_size
             and small_number(words[2]) is not None
-            and exptime is not None
             and 0 < len(key) <= self._key_length
             and _LF not in key
         ):

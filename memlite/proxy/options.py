@@ -22,7 +22,7 @@ from memlite.server.otlp.sampling import traced_one_in
 if TYPE_CHECKING:
     from memlite.proxy.trace import Sample, Tracing
 
-__all__ = ["OPTIONS_OF_A_SERVER", "ProxyOptions", "command_line", "read_options"]
+__all__ = ["HELP", "OPTIONS_OF_A_SERVER", "ProxyOptions", "command_line", "read_options"]
 
 _DEADLINE: Final = 1.0
 _MOST_WORKERS: Final = 16_384
@@ -35,13 +35,14 @@ OPTIONS_OF_A_SERVER: Final = (
 )  # fmt: skip
 """The options of the server that a proxy has as well."""
 
-_HELP: Final = {
+HELP: Final = {
     "extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)",
     "otlp": "export spans of the requests of --trace-sample to an OpenTelemetry receiver, such as"
     " http://localhost:4318; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names",
     "slow-log": "requests that take this long, such as 10ms, 500us or 1.5s, are shown by "
     '"stats slow"; 0: none',
 }
+"""What a proxy says of those whose meaning differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ def _epilog() -> str:
         option = OPTIONS_BY_NAME[name]
         flags = f"-{option.short}, --{name}" if option.short else f"--{name}"
         lines.append(f"  {flags} {option.metavar or ''}".rstrip())
-        text = _HELP.get(name, option.help)
+        text = HELP.get(name, option.help)
         lines += textwrap.wrap(text, 76, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines)
 

@@ -89,9 +89,11 @@ def parse_sample(text: str) -> Sample:
     if text == "failed":
         return Sample(failed=True)
     kind, _, value = text.partition(":")
-    if kind == "slow" and value != "0":
+    if kind == "slow":
         with contextlib.suppress(ValueError):
-            return Sample(slow=nanoseconds(value))
+            threshold = nanoseconds(value)
+            if threshold:
+                return Sample(slow=threshold)
     one, _, every = text.partition("/")
     if one == "1" and every.isdecimal() and 0 < int(every) <= 10**9:
         return Sample(every=int(every))

@@ -1,5 +1,7 @@
 """What the trace has of a request: the columns of its row."""
 
+import base64
+import binascii
 from typing import Final
 
 from memlite.proxy.queue import Ticket
@@ -53,7 +55,7 @@ def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
 
 
 def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
-    """Return the command of a request, and its keys, as the nodes were sent them."""
+    """Return the command of a request as the nodes were sent it, and its keys."""
     keys: list[bytes] = []
     word = b""
     for _, data, _ in ticket.sends:
@@ -62,8 +64,20 @@ def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
         if word == b"flush_all":
             break
         first = _FIRST_KEY.get(word)
-        keys += words[1:2] if first is None else words[first:]
+        if first is not None:
+            keys += words[first:]
+        elif word[:1] == b"m" and b"b" in words[2:]:  # a meta command for a key that is no text
+            keys.append(_decoded(words[1]))
+        else:
+            keys += words[1:2]
     return word.decode("ascii", "backslashreplace"), keys
+
+
+def _decoded(key: bytes) -> bytes:
+    try:
+        return base64.b64decode(key, validate=True)
+    except binascii.Error:
+        return key
 
 
 def _named(keys: list[bytes]) -> str:

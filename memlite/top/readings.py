@@ -87,6 +87,8 @@ class Figures:
         return self.memory / self.memory_limit
 
 
+# Counters end at 2**64; what is larger would not fit into a column.
+_LARGEST = 1e20
 _NAMES = tuple(field.name for field in fields(Figures) if field.name != "latency")
 
 
@@ -125,11 +127,19 @@ def numbers(stats: Mapping[str, str]) -> dict[str, float]:
     """Return the statistics that are numbers."""
     found = {}
     for name, text in stats.items():
-        try:
-            found[name] = float(text)
-        except ValueError:
-            continue
+        number = _number(text)
+        if number is not None:
+            found[name] = number
     return found
+
+
+def _number(text: str) -> float | None:
+    """Return a number that can be shown: not negative, infinite or none at all (NaN)."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < _LARGEST else None
 
 
 def hot_keys(stats: Mapping[str, str]) -> list[HotKey]:
@@ -137,9 +147,9 @@ def hot_keys(stats: Mapping[str, str]) -> list[HotKey]:
     found: list[HotKey] = []
     while (key := stats.get(f"hotkeys:{len(found) + 1}:key")) is not None:
         head = f"hotkeys:{len(found) + 1}"
-        try:
-            rate, share = float(stats[f"{head}:per_second"]), float(stats[f"{head}:share"])
-        except (KeyError, ValueError):
+        rate = _number(stats.get(f"{head}:per_second", ""))
+        share = _number(stats.get(f"{head}:share", ""))
+        if rate is None or share is None:
             break
         found.append(HotKey(key, rate, share))
     return found

@@ -88,15 +88,20 @@ def render(rows: Sequence[Row], view: View, width: int, height: int, clock: str)
         room = max(1, height - 3)
         if len(table) > room:  # the titles and the totals stay
             table = [*table[: room - 1], table[-1]]
-    shown += [Text(line.text, style=_STYLES[line.kind]) for line in table]
+    shown += [Text(_plain(line.text), style=_STYLES[line.kind]) for line in table]
     room = max(0, height - len(shown) - 4) if height else _HOT_KEYS
     keys = list(hot_key_lines(rows, width, min(_HOT_KEYS, room)))
     if keys:
         shown += [Text(), Text("hot keys".ljust(width), style="reverse")]
-        shown += [Text(line) for line in keys]
+        shown += [Text(_plain(line)) for line in keys]
     for text in shown:
         text.no_wrap, text.overflow = True, "crop"
     return Group(*shown)
+
+
+def _plain(text: str) -> str:
+    """Return a text without what a terminal would obey: servers choose parts of it."""
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 async def show_once(servers: Servers, console: Console, interval: float) -> list[Row]:

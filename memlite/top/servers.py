@@ -132,6 +132,8 @@ class _Server:
             self._fail(self._refusal or closed)
         except OSError as error:
             self._fail(reason_of(error))
+        except UnicodeError:
+            self._fail("this is not the name of a host")
 
     async def _read(self) -> None:
         self._refusal = ""

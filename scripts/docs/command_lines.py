@@ -12,7 +12,7 @@ from memlite.config import EXTENDED, OPTIONS, REFUSED, Option
 from memlite.config.parsers import Choice
 from memlite.loadtest.options import command_line as bench
 from memlite.loadtest.workload_files import preset_names
-from memlite.proxy.options import OPTIONS_OF_A_SERVER
+from memlite.proxy.options import HELP, OPTIONS_OF_A_SERVER
 from memlite.proxy.options import command_line as proxy
 from memlite.shell.commands import COMMANDS
 from memlite.shell.options import command_line as shell
@@ -91,14 +91,17 @@ def commands() -> list[Command]:
 
 def _proxy() -> Command:
     names = OPTIONS_OF_A_SERVER
-    flags = [*_flags(proxy()), *(_of_server(one) for one in OPTIONS if one.name in names)]
+    flags = [
+        *_flags(proxy()),
+        *(_of_server(one, HELP.get(one.name)) for one in OPTIONS if one.name in names),
+    ]
     return Command(("proxy",), SUBCOMMANDS["proxy"].help, tuple(flags))
 
 
-def _of_server(option: Option) -> Flag:
+def _of_server(option: Option, text: str | None = None) -> Flag:
     return Flag(
         (*((f"-{option.short}",) if option.short else ()), f"--{option.name}"),
-        option.help + ("" if option.effect else " (no effect)"),
+        (text or option.help) + ("" if option.effect else " (no effect)"),
         option.metavar or "",
         option.parse.choices if isinstance(option.parse, Choice) else _extended(option.field),
         option.repeated is not None,

@@ -394,13 +394,14 @@ class Connection(asyncio.Protocol):
             fast: whether the read is sampled instead of taking the fast path.
         """
         self.last_command = self._clock.second
-        counters, instrumentation, waits = self._counters, self._instrumentation, self._waits
+        counters = self._counters
+        waits = self._waits
         handler: Handler = self.executor
         if waits and self.executor.ended:
             return
         counters.until_slow_sample = left = counters.until_slow_sample - 1
-        if not left or fast or instrumentation.active:
-            handler = instrumentation.observe(self.executor, self, fast=fast)
+        if not left or fast or self._instrumentation.active:
+            handler = self._instrumentation.observe(self.executor, self, fast=fast)
         try:
             more = self.parser.receive(data, handler)
         except ProtocolViolation as violation:

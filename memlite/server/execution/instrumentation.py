@@ -137,7 +137,7 @@ class Instrumentation:
             recorders.append(self._slow_of.get(client) or self._slow_recorder(client))
         if not (recorders or self.tracing):
             return executor
-        executing = self.wrap(executor) if fast and not self.tracing else executor
+        executing = self.wrap(executor) if fast else executor
         return _ObservedExecutor(executing, number, recorders, traces=self.tracing)
 
     def _slow_recorder(self, client: ObservedClient) -> Recorder:

@@ -29,6 +29,7 @@ __all__ = ["SHORTCUTS", "ShortBinaryCommands", "failure_of"]
 
 _NEVER_MATCHES: Final = 2**64 - 1  # a cas unique that no item has
 _KEY_AT: Final = len(b"VALUE ")
+_SPACE: Final = b" "[0]
 _AFTER_VALUE: Final = len(b"\r\n") + END
 _NOT_FOUND: Final = int(Status.NOT_FOUND)
 _NOT_FOUND_TEXT: Final = b"Not found"
@@ -98,7 +99,9 @@ class ShortBinaryCommands(CommandSet):
             return True
         wire = item.wire
         length = len(key)
-        usual = wire[_KEY_AT + length : _KEY_AT + length + 3] == b" 0 "
+        # An item whose key the text protocol cannot express has none in its reply.
+        named = wire[_KEY_AT] != _SPACE
+        usual = named and wire[_KEY_AT + length : _KEY_AT + length + 3] == b" 0 "
         flags = 0 if usual else item.flags
         begin = wire.index(b"\n") + 1
         if opcode not in WITH_KEY:

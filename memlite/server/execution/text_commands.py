@@ -24,6 +24,7 @@ __all__ = ["TextCommands"]
 _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
 _SPACE: Final = b" "[0]
+_T: Final = b"t"[0]
 _REPLY = {
     Outcome.STORED: replies.STORED,
     Outcome.NOT_STORED: replies.NOT_STORED,
@@ -80,7 +81,13 @@ class TextCommands(ShortCommands):
 
     def _get_many(self, line: bytes) -> bool:
         """``get <key>*`` of several keys, without splitting the line into keys."""
-        if line[-2] != _CR or line[3] != _SPACE or line[-3] == _SPACE or b"  " in line:
+        if (
+            line[2] != _T  # the parser has seen "ge"
+            or line[3] != _SPACE
+            or line[-2] != _CR
+            or line[-3] == _SPACE
+            or b"  " in line
+        ):
             return False
         lines = line.replace(b" ", b"\r\nget ").splitlines(keepends=True)
         del lines[0]  # "get"

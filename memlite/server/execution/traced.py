@@ -51,12 +51,15 @@ class NamedExecutor:
     Args:
         tracer: makes the spans.
         inner: carries out all commands.
+
+    Attributes:
+        inner: as above.
     """
 
     shortcuts = NO_SHORTCUTS  # which do not look at flags that servers ignore
 
     def __init__(self, tracer: Tracer, inner: Executor) -> None:
-        self._inner = inner
+        self.inner = inner
         self._execute = inner.execute
         self._traced = TracedExecutor(tracer, inner, all_commands=False, measured=False)
         self.hit = inner.hit
@@ -64,7 +67,7 @@ class NamedExecutor:
         self.set_framed = inner.set_framed
         self.reject = inner.reject
         self.quit = inner.quit
-        self.execute_observed = inner.execute_observed
+        self.execute_observed = self._traced.execute_observed
         self.ready_reply = inner.ready_reply
         self.detach = inner.detach
         self.peer_has_read = inner.peer_has_read
@@ -72,22 +75,22 @@ class NamedExecutor:
     @property
     def pending(self) -> bool:
         """See `Executor`."""
-        return self._inner.pending
+        return self.inner.pending
 
     @property
     def full(self) -> bool:
         """See `Executor`."""
-        return self._inner.full
+        return self.inner.full
 
     @property
     def ended(self) -> bool:
         """See `Executor`."""
-        return self._inner.ended
+        return self.inner.ended
 
     @property
     def had_to_wait(self) -> bool:
         """See `Executor`."""
-        return self._inner.had_to_wait
+        return self.inner.had_to_wait
 
     def execute(self, command: Command, arguments: Arguments) -> None:
         """Carry out a command."""
@@ -99,7 +102,8 @@ class NamedExecutor:
 
 def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
     """Return what carries out the commands of a sampled read, and has them traced."""
-    return TracedExecutor(tracer, executor, all_commands=tracer.chooses(), measured=True)
+    inner = executor.inner if isinstance(executor, NamedExecutor) else executor
+    return TracedExecutor(tracer, inner, all_commands=tracer.chooses(), measured=True)
 
 
 class TracedExecutor:

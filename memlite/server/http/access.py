@@ -55,7 +55,7 @@ class Token:
         except OSError as error:
             raise StartError(f"{self._label}: {error.strerror}") from None
         token = text.partition(b"\n")[0].strip()
-        if len(token) < _SHORTEST or not token.isascii() or b" " in token:
+        if len(token) < _SHORTEST or not all(33 <= byte <= 126 for byte in token):
             raise StartError(
                 f"{self._label}: the first line must be a token of at least {_SHORTEST} ASCII "
                 "characters without spaces; openssl rand -hex 16 makes one"

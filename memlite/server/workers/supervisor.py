@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlite.config import MEGABYTE, Config
@@ -346,8 +347,7 @@ class Supervisor:
 def _sleeps(pid: int) -> bool:
     """Return whether a process waits for something, unless it was stopped."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] == b"S"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"S"
     except OSError:
         return False
 

@@ -156,6 +156,21 @@ def test_reads_are_traced_on_the_fast_path_and_off_it(receiver: OtlpServer) -> N
     assert all(b"key" not in span.SerializeToString() for span in spans)
 
 
+@pytest.mark.parametrize("share", ["1/100000000", "1/1"])
+def test_a_trace_is_continued_once_while_all_commands_are_observed(
+    receiver: OtlpServer, share: str
+) -> None:
+    arguments = ("--otlp", receiver.url, "--trace-sample", share, "--slow-log", "1s")
+    with running("memlite", *arguments, environment=SELDOM) as server:
+        with server.connect() as wire:
+            header = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+            assert wire.ask(b"mg absent P%b\r\n" % header) == b"EN\r\n"
+        server.stop()
+    (span,) = receiver.spans()
+    assert span.name == "mg"
+    assert span.parent_span_id.hex() == "b7ad6b7169203331"
+
+
 def test_openmetrics_has_exemplars_of_what_was_traced(receiver: OtlpServer) -> None:
     arguments = ("--otlp", receiver.url, "--trace-sample", "1/1", "--http", "0")
     with running("memlite", *arguments, environment=SELDOM) as server:

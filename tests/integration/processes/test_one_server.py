@@ -201,3 +201,39 @@ def test_connections_have_one_limit(server: RunningServer, wires: list[Wire]) ->
     assert wait_until(lambda: wires[2].stats()["curr_connections"] == str(open_now))
     with server.connect() as wire:
         assert wire.ask(b"mn\r\n") == b"MN\r\n"
+
+
+def test_a_large_value_is_replaced(wires: list[Wire]) -> None:
+    value = b"x" * 700_000
+    for word in (b"set", b"replace", b"replace"):  # old and new together exceed a segment
+        assert wires[0].ask(b"%b large 0 0 700000\r\n%b\r\n" % (word, value)) == b"STORED\r\n"
+    assert wires[1].ask(b"ms large 700000 T0\r\n%b\r\n" % value) == b"HD\r\n"
+
+
+def test_winning_the_right_to_recache_keeps_the_cas_unique(wires: list[Wire]) -> None:
+    wires[0].ask(b"set k 0 20 1\r\na\r\n")
+    unique = wires[1].ask(b"mg k c\r\n").split()[1][1:]
+    assert wires[1].ask(b"mg k c R30\r\n") == b"HD c%b W\r\n" % unique
+    assert wires[2].ask(b"cas k 0 0 1 %b\r\nb\r\n" % unique) == b"STORED\r\n"
+
+
+def test_a_number_that_was_read_counts_as_read_when_it_changes(wires: list[Wire]) -> None:
+    wires[0].ask(b"set n 0 0 2\r\n10\r\n")
+    get(wires[1], b"n")
+    assert wires[2].ask(b"incr n 1\r\n") == b"11\r\n"
+    assert wires[0].ask(b"mg n h\r\n") == b"HD h1\r\n"
+
+
+def test_gets_are_counted_by_prefix(wires: list[Wire]) -> None:
+    wires[0].ask(b"set p:k 0 0 1\r\nx\r\n")
+    get(wires[0], b"p:k")
+    wires[1].ask(b"stats detail on\r\n")
+    get(wires[0], b"p:k")
+    wires[2].send(b"stats detail dump\r\n")
+    assert wires[2].until(b"END\r\n").startswith(b"PREFIX p get 1 hit 1 ")
+    wires[1].ask(b"stats detail off\r\n")
+
+
+def test_the_bytes_of_items_are_counted(wires: list[Wire]) -> None:
+    wires[0].ask(b"set k 0 0 1000\r\n%b\r\n" % (b"x" * 1000))
+    assert int(wires[1].stats()["bytes"]) > 1000

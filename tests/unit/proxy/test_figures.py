@@ -47,6 +47,7 @@ def snapshot_of(cluster: Cluster) -> ProxySnapshot:
         intake=Intake(),
         unread_replies=UnreadReplies(1, 1),
         queue=None,
+        slow=None,
         event_loop=asyncio.get_running_loop,
         epoch=lambda: None,
         move_watch=None,

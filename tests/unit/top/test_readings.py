@@ -2,7 +2,7 @@
 
 import pytest
 
-from memlite.top.readings import Figures, HotKey, Reading, figures, hot_keys, totals
+from memlite.top.readings import Figures, HotKey, Reading, figures, hot_keys, numbers, totals
 
 STATS = {
     "pid": "7", "uptime": "100", "version": "1.6.45", "cmd_get": "1000", "get_hits": "900",
@@ -82,3 +82,9 @@ def test_hot_keys() -> None:
     del stats["hotkeys:2:share"]
     assert hot_keys(stats) == [HotKey("a%20b", 10.0, 12.5)]
     assert hot_keys({}) == []
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "1e308", "x", ""])
+def test_what_is_no_count_is_left_out(text: str) -> None:
+    assert numbers({"bytes": text, "pid": "7"}) == {"pid": 7}
+    assert hot_keys({f"hotkeys:1:{name}": text for name in ("key", "per_second", "share")}) == []

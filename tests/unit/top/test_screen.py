@@ -73,3 +73,12 @@ def test_hot_keys_are_shown_where_there_is_room() -> None:
 
 def test_it_says_that_it_is_paused() -> None:
     assert drawn(80, 24, View(paused=True))[0].startswith("memlite top  paused")
+
+
+def test_a_server_cannot_control_the_terminal() -> None:
+    row = Row("cache:1", Figures(), "\x1b[2J\x07 down", [HotKey("\x1b]0;title\x07", 9, 1)])
+    shown = render([row, ROWS[1]], View(), 80, 0, "12:34:56")
+    output = io.StringIO()
+    Console(file=output, width=80, force_terminal=False).print(shown)
+    assert "?[2J? down" in output.getvalue()
+    assert "\x1b" not in output.getvalue()

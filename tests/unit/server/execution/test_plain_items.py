@@ -13,7 +13,7 @@ from memlite.memory.item import FULL, line_of
 from memlite.protocol.packets import Opcode
 from memlite.server.server import Server
 from memlite.telemetry.counters import Counters
-from tests.support.packets import count, packet, store, touch
+from tests.support.packets import count, packet, replies, store, touch
 from tests.unit.server.connections.test_fast_path import START, Loop, Transport
 
 KEYS = (b"a", b"b", b"1", b"k" * 250)
@@ -180,3 +180,17 @@ def test_any_binary_commands(seed):
         replies = [one.send(packets) for one, packets in zip(clients, data, strict=True)]
         assert replies[0] == replies[1], data
         assert clients[0].state == clients[1].state, data
+
+
+@pytest.mark.parametrize("line", [b"gex a b\r\n", b"geX aaa\r\n", b"ge\t a b\r\n", b"ge\0 a b\r\n"])
+def test_a_word_like_get_is_no_get(line):
+    client = Client(shortcuts=True)
+    client.send(b"set a 0 0 1\r\nx\r\n")
+    assert client.send(line) == b"ERROR\r\n"
+
+
+def test_flags_of_an_item_whose_key_is_no_text():
+    client = Client(shortcuts=True)
+    client.send(store(Opcode.SET, b"long key 77", b"abcd 0 efgh", flags=5))
+    (reply,) = replies(client.send(packet(Opcode.GET, b"long key 77")))
+    assert (reply.extras, reply.value) == (b"\0\0\0\5", b"abcd 0 efgh")
