@@ -64,8 +64,10 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         )
         try:
             self._mypyc.initialize(version, build_data)
-            self._table = compile_table(Path(self.root))
-            build_data["artifacts"].append(f"/{self._table.relative_to(self.root)}")
+            existed = table_in(Path(self.root)).exists()
+            table = compile_table(Path(self.root))
+            build_data["artifacts"].append(f"/{table.relative_to(self.root)}")
+            self._table = None if existed else table
         except Exception as error:
             self._mypyc.clean([version])
             raise RuntimeError(
@@ -80,6 +82,11 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self._table.unlink()
 
 
+def table_in(root: Path) -> Path:
+    """Return the extension module that the shared table in C is compiled to."""
+    return root / _TABLE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+
+
 def compile_table(root: Path) -> Path:
     """Compile the shared table in C next to its source; return the extension module.
 
@@ -87,7 +94,7 @@ def compile_table(root: Path) -> Path:
         OSError: there is no compiler, or it failed.
     """
     source = root / _TABLE
-    target = source.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+    target = table_in(root)
     partial = target.with_name(f"{target.name}.{os.getpid()}")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",

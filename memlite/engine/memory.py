@@ -17,6 +17,8 @@ _INTERVAL = 60
 _LONGEST = 15 * 60
 # Seconds before a delayed flush from which each command checks whether it is due: more than a tick.
 _FLUSH_AHEAD = 3.0
+# Beyond this, a client could use up the 64 bits of cas uniques.
+_LARGEST_NOTED = 2**63
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -99,6 +101,15 @@ class MemoryEngine(PlainEngine):
                 counters.total_items += 1
                 return item
         return super().set_for_unique(key, flags, exptime, value)
+
+    def _note_unique(self, unique: int) -> None:
+        """Assign greater ones from now on.
+
+        An item that is moved here keeps its cas unique. The next one of the same key must be none
+        that a client has seen before, at the node that the item comes from.
+        """
+        if unique <= _LARGEST_NOTED:
+            self.number_uniques_from(unique)
 
     def number_uniques_from(self, number: int) -> None:
         """Assign cas uniques above a number from now on, if they are not higher already."""

@@ -195,10 +195,15 @@ class MetaEngine(Engine):
         if compare is not None and mode in (Mode.SET, Mode.REPLACE):
             self._count_cas(outcome)
         if outcome is Outcome.STORED:
+            if unique is not None:
+                self._note_unique(unique)
             return outcome, self.table.get(key)
         if mode is Mode.ADD and current is not None:
             self._mark_used(key)
         return outcome, None
+
+    def _note_unique(self, unique: int) -> None:
+        """Take notice of a cas unique that a client has assigned."""
 
     def set_for_unique(self, key: bytes, flags: int, exptime: int, value: bytes) -> Item | None:
         """Store like `set`, and return the item, whose cas unique the client is shown.

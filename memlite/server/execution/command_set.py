@@ -109,6 +109,7 @@ class CommandSet:
         out: as above.
         pending: always False, like the next three, because commands are answered at once; see
             `Executor`.
+        shows_stored_replies: whether the reply that is stored with an item answers a get.
     """
 
     __slots__ = ("out",)
@@ -118,6 +119,7 @@ class CommandSet:
     ended: ClassVar[bool] = False
     had_to_wait: ClassVar[bool] = False
     shortcuts: ClassVar[Shortcuts] = NO_SHORTCUTS
+    shows_stored_replies: ClassVar[bool] = False
 
     def __init__(self, out: list[Part]) -> None:
         self.out = out

@@ -13,6 +13,7 @@ class LiteCommands(TextCommands):
     __slots__ = ()
 
     shortcuts = NO_SHORTCUTS
+    shows_stored_replies = False
 
     def hit(self, line: bytes) -> bool:
         """Return False: the engine's stored replies are in memcached's format."""

@@ -267,7 +267,13 @@ class PipelinedExecutor:
         attempt = None
         if not before and (self._engine.peeks or not access.reads):
             attempt = self._attempt(request)
-        elif not before and command is GET and len(keys) == 1 and self._observer is None:
+        elif (
+            not before
+            and command is GET
+            and len(keys) == 1
+            and self._observer is None
+            and self._commands.shows_stored_replies
+        ):
             self._queue.append(request)
             self._keys += 1
             self._last[keys[0]] = request

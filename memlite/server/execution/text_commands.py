@@ -48,6 +48,7 @@ class TextCommands(ShortCommands):
     __slots__ = ("_admin", "_client")
 
     shortcuts: ClassVar[Shortcuts] = SHORTCUTS
+    shows_stored_replies: ClassVar[bool] = True
 
     def __init__(
         self, engine: MetaEngine, admin: "Callable[[], Admin]", client: Client, out: list[Part]

@@ -135,7 +135,7 @@ def test_compare(tmp_path):
         "compare", "--backends", "memory,file,gcs", "--clients", "1,4", *QUICK,
         "--duration", "300ms",
         "--gcs-read-latency", "fixed:1ms", "--gcs-write-latency", "fixed:2ms",
-        "--out", out, "--no-report", "--verify",
+        "--out", out, "--no-report", "--verify", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = load(out)

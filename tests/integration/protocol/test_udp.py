@@ -197,8 +197,6 @@ def test_statistics_equal_memcacheds(pair: tuple[RunningServer, RunningServer]) 
         )
         assert settings["udpport"] in (str(server.udp_port), "-1")
     ours, theirs = shown
-    assert ours.pop("settings") == "4"
-    assert theirs.pop("settings") == "1"  # -t 1
     assert ours == theirs
 
 
