@@ -153,14 +153,13 @@ def test_the_page(browser: Any, server: RunningServer) -> None:
 @pytest.mark.slow
 @needs_browser
 def test_the_page_recovers_after_a_refusal(browser: Any, server: RunningServer) -> None:
-    streams = []
+    streams: list[http.client.HTTPConnection] = []
     page = browser.new_page()
     origin = f"http://127.0.0.1:{server.http_port}"
     try:
         for _ in range(MOST_STREAMS):
-            streams.append(http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60))
-            streams[-1].request("GET", "/api/events")
-            assert streams[-1].getresponse().status == 200
+            # Those of earlier pages may not have ended yet.
+            assert wait_until(lambda: has_stream(server, streams))
         with page.expect_response(f"{origin}/api/events") as refused:
             page.goto(f"{origin}/")
         assert refused.value.status == 503
@@ -174,6 +173,17 @@ def test_the_page_recovers_after_a_refusal(browser: Any, server: RunningServer) 
         page.close()
         for stream in streams:
             stream.close()
+
+
+def has_stream(server: RunningServer, streams: list[http.client.HTTPConnection]) -> bool:
+    """Open a stream of events, and add it to others, unless it is refused."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+    connection.request("GET", "/api/events")
+    if connection.getresponse().status != 200:
+        connection.close()
+        return False
+    streams.append(connection)
+    return True
 
 
 def check_values(page: Any, server: RunningServer) -> None:
