@@ -71,13 +71,14 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         StartError: the server cannot start.
     """
     config = settings.config
-    workers = 1
+    workers, shares = 1, False
     if assemble is None:
         assemble = partial(_server, config)
-        if config.threads > 1:
+        if config.threads > 1 or config.memory_file is not None:
             from memlite.server.workers.supervisor import workers_of  # most servers have one
 
             workers = workers_of(config)
+            shares = workers > 1 or config.memory_file is not None
     what = what or config.backend
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _log.info("memlite %s (%s)", __version__, running_build())
@@ -99,14 +100,14 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         # Before the user and the working directory change: the new user may not be able to read
         # Python's files, and paths may be relative.
         shared = None
-        if workers > 1:
-            from memlite.server.workers.board import Board
+        if shares:
+            from memlite.server.workers.board import Board, Control
             from memlite.server.workers.supervisor import Supervisor, make_mapping
             from memlite.server.workers.worker import WorkerServer
 
-            shared = make_mapping(config, workers)
-            board = Board(workers)
             clock = Clock()
+            shared = make_mapping(config, workers, clock.now())
+            board = Board(workers)
             _import_all()  # once for all of them
         server = assemble(listeners, tls)
         loop_factory = _loop_factory(config.loop)
@@ -160,6 +161,8 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
                 Supervisor(work, accepted, board, config.conn_limit, manager).run(
                     lambda: manager.tell_ready(accepting())
                 )
+                if config.memory_file is not None:
+                    shared.close(clock.now() + board.control(Control.SHIFT))
             else:
                 with asyncio.Runner(loop_factory=loop_factory) as runner:
                     runner.run(run(server, ready, manager.stopping))

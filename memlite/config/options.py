@@ -227,6 +227,13 @@ OPTIONS: tuple[Option, ...] = (
         threads,
     ),
     Option(
+        "memory-file",
+        "keep the items in this file, best on tmpfs, over a restart (memory:// only)",
+        "e",
+        "FILE",
+        nonempty,
+    ),
+    Option(
         "max-reqs-per-event",
         "pipelined requests served before other connections get a turn",
         "R",
@@ -388,7 +395,6 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 REFUSED: Mapping[str, tuple[str, str]] = {
-    "e": ("memory-file", "a memory file"),
     "N": ("napi-ids", "NAPI IDs"),
 }
 """memcached's flags for features that memlite lacks: by letter, the long flag and the feature.

@@ -48,6 +48,7 @@ class Config:
     enable_ssl: bool = False
     prefix_delimiter: str = ""
     threads: int = 1
+    memory_file: str | None = None
     slab_growth_factor: float = 1.25
     slab_min_size: int = 48
     enable_largepages: bool = False

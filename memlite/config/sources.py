@@ -71,10 +71,10 @@ def _read_flags(arguments: Sequence[str]) -> tuple[_Layer, str | None, frozenset
     shorts = "".join(
         option.short + (":" if option.metavar else "") for option in OPTIONS if option.short
     )
-    shorts += "hVie:N:"
+    shorts += "hViN:"
     longs = [option.name + ("=" if option.metavar else "") for option in OPTIONS]
     longs += ["help", "version", "license", "print-config", "config="]
-    longs += ["memory-file=", "napi-ids="]
+    longs += ["napi-ids="]
     try:
         pairs, rest = getopt.getopt(list(arguments), shorts, longs)
     except getopt.GetoptError as error:

@@ -71,6 +71,8 @@ class SharedItems(ItemTable):
         self.shared = mapping.table
         self._store = mapping.table.store
         self.get_by_line: Callable[[bytes], Item | None] = self._find
+        # The table counts seconds from another one than items do.
+        self._shift = mapping.origin - EPOCH << STATE_BITS
 
     resizable = False
 
@@ -98,7 +100,7 @@ class SharedItems(ItemTable):
         if stored is None:
             return None
         wire, expires, unique, state, kind, extra = stored
-        item = FullItem(wire, state, expires)
+        item = FullItem(wire, state + self._shift, expires)
         item.version = unique
         if kind & META:
             item.meta_flags = _decode(extra)
@@ -271,7 +273,7 @@ class SharedEngine(MemoryEngine):
         clock.on_tick(self._set_second)
 
     def _set_second(self, second: int) -> None:
-        self._shared.second = (second - EPOCH) & 0xFFFFFFFF >> STATE_BITS
+        self._shared.second = (second - self._table.mapping.origin) & 0xFFFFFFFF >> STATE_BITS
         self._shared.offset = self.clock.now() - monotonic()
 
     def count_evicted(self) -> None:

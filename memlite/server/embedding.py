@@ -20,7 +20,7 @@ _LOOPBACK = "127.0.0.1"
 # These settings are about a process, an event loop or a log, which belong to the program.
 OF_THE_PROCESS = (
     "daemon", "enable_coredumps", "join", "lock_memory", "log_format", "log_level", "loop",
-    "pidfile", "user",
+    "memory_file", "pidfile", "user",
 )  # fmt: skip
 
 

@@ -243,7 +243,7 @@ def settings(stats: SettingsStats) -> Pairs:
         "inline_ascii_response": "no",
         **_tls_settings(config),
         "num_napi_ids": 0,
-        "memory_file": "(null)",
+        "memory_file": config.memory_file or "(null)",
         "client_flags_size": 4,
         "eviction_policy": config.eviction,
         "build": stats.build,

@@ -4,21 +4,25 @@
 
 Each worker has keys of its own, and stores values of growing numbers under them. It notes a number
 once its store has returned. All workers read all keys: a value has to be whole, and its number at
-least the one noted before the read; where nothing is evicted, it also has to be there.
+least the one noted before the read; where nothing is evicted, it also has to be there. The table is
+in a file: at the end another process, with another hash, finds the same in it.
 """
 
 import contextlib
+import fcntl
 import mmap
 import os
 import random
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import zlib
 
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping
+from memlite.memory.shared import Mapping, MemoryFile, native
 from memlite.memory.shared.mapping import Twin
 
 WORKERS = 3
@@ -81,9 +85,29 @@ def spawn(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: boo
     os._exit(FAILED)
 
 
-def main(kind: str, kills: int, seed: int, megabytes: int) -> None:
+def open_table(file: MemoryFile, kind: str, megabytes: int) -> Mapping:
+    size = megabytes << 20
+    return Mapping(size, size // 64, WORKERS, compiled=kind == "native", file=file)
+
+
+def contents(mapping: Mapping) -> str:
+    found = [mapping.table.find(line(key)) for key in range(WORKERS * KEYS)]
+    for key, reply in enumerate(found):
+        assert reply is None or check(key, reply) >= 0
+    return f"{len(mapping)} items, {zlib.crc32(repr(found).encode()):08x}"
+
+
+def reopen(path: str, kind: str, megabytes: int) -> None:
+    mapping = open_table(MemoryFile(path), kind, megabytes)
+    assert mapping.kept is not None, mapping.refused
+    mapping.verify()
+    print(contents(mapping))  # noqa: T201
+
+
+def main(kind: str, kills: int, seed: int, megabytes: int, path: str) -> None:
     evicts = megabytes < 256
-    mapping = Mapping(megabytes << 20, (megabytes << 20) // 64, WORKERS, compiled=kind == "native")
+    file = MemoryFile(path)
+    mapping = open_table(file, kind, megabytes)
     noted = memoryview(mmap.mmap(-1, 8 * 2 * WORKERS * KEYS)).cast("Q")
     chance = random.Random(seed)
 
@@ -115,8 +139,21 @@ def main(kind: str, kills: int, seed: int, megabytes: int) -> None:
         mapping.table.touch(b"get %d\r\n" % key, 0.0)
     mapping.verify()
     written = sum(noted[WORKERS * KEYS :])
-    print(f"{kills} kills, {written} writes, {len(mapping)} items")  # noqa: T201
+    before = contents(mapping)
+    mapping.close(time.time())
+    fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+    other = "native" if kind == "pure" and native() is not None else "pure"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.shared_writers", other, path, str(megabytes)],
+        stdout=subprocess.PIPE, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == before, (done.stdout, before)
+    print(f"{kills} kills, {written} writes, {before}")  # noqa: T201
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    if len(sys.argv) == 4:
+        reopen(sys.argv[2], sys.argv[1], int(sys.argv[3]))
+    else:
+        with tempfile.NamedTemporaryFile(prefix="memlite-table-", dir="/dev/shm") as place:
+            main(sys.argv[1], *map(int, sys.argv[2:5]), place.name)

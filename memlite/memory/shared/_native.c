@@ -29,7 +29,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define ANY UINT64_MAX
 
 enum { FREE, OPEN, SEALED, EVICTING };
-enum { UNNAMED = 1, META = 2, KEEP = 32, USED = 64, DEAD = 128 };
+enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
 typedef struct {
@@ -213,12 +213,13 @@ static void clear(Table *t, Region *region, Found *f) {
     uint32_t at = (uint32_t)(f->slot - first);
     add(region->items, -1);
     add(region->bytes, -record_size(f->record->length, f->record->extra));
-    store(f->record->kind, peek(f->record->kind) | DEAD);
-    if (peek(first[at + 1 == slots ? 0 : at + 1]) != EMPTY) { store(*f->slot, GONE); return; }
-    do {
+    store(*f->slot, GONE);
+    store(f->record->kind, peek(f->record->kind) | DEAD);  /* not before: eviction passes over it then */
+    if (peek(first[at + 1 == slots ? 0 : at + 1]) != EMPTY) return;
+    while (peek(first[at]) == GONE) {
         store(first[at], EMPTY);
         at = at ? at - 1 : slots - 1;
-    } while (peek(first[at]) == GONE);
+    }
 }
 
 static inline int current(Table *t, Segment *s) {
@@ -618,6 +619,137 @@ static PyObject *attach(Table *t, PyObject *number) {
     Py_RETURN_NONE;
 }
 
+/* Making the index again, of a table that a file has kept: nobody else has it yet */
+
+static const char *digits(const char *p, const char *end, uint64_t *number) {
+    const char *first = p;
+    for (*number = 0; p < end && p - first < 10 && *p >= '0' && *p <= '9'; p++) *number = *number * 10 + (uint64_t)(*p - '0');
+    return p == first ? NULL : p;
+}
+/* Whether a record is a reply to a get, and as long as that says. */
+static int whole(Record *r) {
+    int kind = peek(r->kind) & ~(DEAD | LIVE), named = kind & UNNAMED ? 0 : r->key;
+    const char *p = (char *)(r + 1), *end = p + r->length;
+    uint64_t flags, size;
+    if (kind & ~(UNNAMED | META) || !r->key || r->key > 250) return 0;
+    if (r->extra != (kind & META ? 9 : 0) + (kind & UNNAMED ? r->key : 0)) return 0;
+    if (r->length < 6u + named + 12 || memcmp(p, "VALUE ", 6) || p[6 + named] != ' ') return 0;
+    p = digits(p + 7 + named, end, &flags);
+    if (!p || p == end || *p != ' ' || !(p = digits(p + 1, end, &size))) return 0;
+    return (uint64_t)(end - p) == size + 9 && !memcmp(p, "\r\n", 2) && !memcmp(end - 7, "\r\nEND\r\n", 7);
+}
+/* Marks the records that slots point to, with the state of each in place of its hash; -1: damaged. */
+static int64_t mark(Table *t) {
+    Header *h = t->header;
+    int64_t marked = 0;
+    for (uint32_t i = 0; i < h->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) > EVICTING || peek(s->used) > h->segment_size || peek(s->used) % 8) return -1;
+    }
+    for (uint64_t i = 0; i < (uint64_t)h->slots * REGIONS; i++) {
+        uint64_t word = peek(t->slots[i]), at = (word & PLACE) * 8;
+        if (word == EMPTY || word == GONE) continue;
+        if (at < h->segments_at || at - h->segments_at >= (uint64_t)h->segments * h->segment_size) return -1;
+        Segment *s = segment_of(t, word);
+        Record *r = record_at(t, word);
+        if ((uint64_t)((char *)(r + 1) - segment_base(t, s)) > peek(s->used) || peek(r->kind) & LIVE) return -1;
+        note(r->kind, peek(r->kind) | LIVE);
+        r->hash = peek(t->states[i]);
+        marked++;
+    }
+    return marked;
+}
+/* Gives a record a slot; 1: done, 0: there is none, -1: its key has one, -2: an error. */
+static int enter(Table *t, Record *r, uint32_t state) {
+    char text[256] = "get ";
+    size_t size = r->key;
+    memcpy(text + 4, key_of(r), size);
+    memcpy(text + 4 + size, "\r\n", 2);
+    PyObject *line = PyBytes_FromStringAndSize(text, (Py_ssize_t)size + 6);
+    uint64_t hash = line ? (uint64_t)PyObject_Hash(line) : 0;
+    if (!line) return -2;
+    Py_DECREF(line);
+    Wanted w = {text + 4, (uint32_t)size, (uint32_t)hash, hash >> 50};
+    Region *region = t->regions + (w.hash >> 24);
+    Found f, free;
+    if (look(t, w.hash, &w, 0, &f, &free)) return -1;
+    if (!free.slot || peek(region->items) >= t->header->slots / 8 * 7) return 0;
+    r->hash = w.hash;
+    note(*free.slot, word_of(t, r, w.tag));
+    note(*free.state, state);
+    add(region->items, 1);
+    add(region->bytes, record_size(r->length, r->extra));
+    return 1;
+}
+static uint32_t moved(uint32_t state, long long later) {
+    long long second = (long long)(state >> STATE_BITS) + later, most = UINT32_MAX >> STATE_BITS;
+    return (uint32_t)(second < 0 ? 0 : second > most ? most : second) << STATE_BITS | (state & ((1u << STATE_BITS) - 1));
+}
+/* recover(now, shift, later) -> items; see recovery.py */
+static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
+    if (count != 3) { PyErr_SetString(PyExc_TypeError, "recover(now, shift, later)"); return NULL; }
+    double time = PyFloat_AsDouble(a[0]), shift = PyFloat_AsDouble(a[1]);
+    long long later = PyLong_AsLongLong(a[2]);
+    if (PyErr_Occurred()) return NULL;
+    Header *h = t->header;
+    int64_t left = mark(t), items = 0;
+    const char *wrong = "a slot points to no record";
+    if (left < 0) goto damaged;
+    memset(t->slots, 0, (uint64_t)h->slots * REGIONS * (sizeof *t->slots + sizeof *t->states));
+    uint64_t serial = 0;
+    for (int i = 0; i < REGIONS; i++) {
+        if (peek(t->regions[i].unique) > serial) serial = peek(t->regions[i].unique);
+        note(t->regions[i].items, 0);
+        note(t->regions[i].bytes, 0);
+    }
+    for (uint32_t i = 0; i <= REGIONS; i++) note(t->regions[i].busy, 0);
+    for (uint32_t i = 0; i < h->segments; i++) {
+        Segment *s = t->headers + i;
+        uint32_t used = peek(s->used), live = 0;
+        for (uint64_t at = 0, size; at < used; at += size) {
+            Record *r = (Record *)(segment_base(t, s) + at);
+            wrong = "a record is longer than its segment";
+            if (at + sizeof(Record) > used || at + (size = record_size(r->length, r->extra)) > used) goto damaged;
+            int kind = peek(r->kind);
+            note(r->kind, (uint8_t)((kind & ~LIVE) | DEAD));
+            if (!(kind & LIVE)) continue;
+            left--;
+            wrong = "a record is no item";
+            if (!whole(r)) goto damaged;
+            double expires = as_double(peek(r->expires));
+            wrong = "an expiry is no time";
+            if (!(expires >= 0)) goto damaged;
+            if (r->unique / REGIONS > serial) serial = r->unique / REGIONS;
+            if (expires) note(r->expires, as_bits(expires + shift));
+            if (peek(s->epoch) != peek(h->epoch) || (expires && expires + shift <= time)) continue;
+            wrong = "two records have one key";
+            int entered = enter(t, r, moved(r->hash, later));
+            if (entered == -2) return NULL;
+            if (entered < 0) goto damaged;
+            if (!entered) continue;
+            note(r->kind, (uint8_t)(kind & ~(LIVE | DEAD)));
+            items++;
+            live = 1;
+        }
+        if (live) {
+            note(s->state, SEALED);
+        } else {
+            note(s->state, FREE);
+            note(s->used, 0);
+            note(s->gen, peek(s->gen) + 1);
+        }
+    }
+    wrong = "a slot points into a record";
+    if (left) goto damaged;
+    for (int i = 0; i < REGIONS; i++) note(t->regions[i].unique, serial + 1);
+    double at = as_double(peek(h->flush_at));
+    if (at) note(h->flush_at, as_bits(at + shift));
+    return PyLong_FromLongLong(items);
+damaged:
+    PyErr_SetString(PyExc_ValueError, wrong);
+    return NULL;
+}
+
 static void dealloc(Table *t) {
     if (t->base) PyBuffer_Release(&t->buffer);
     Py_TYPE(t)->tp_free((PyObject *)t);
@@ -656,6 +788,7 @@ static PyMethodDef methods[] = {
     {"flush", (PyCFunction)flush, METH_O, "Make every item absent, now or at a time."},
     {"drop_flushed", (PyCFunction)drop_flushed, METH_O, "Forget an item that was flushed."},
     {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Once for a mapping."},
+    {"recover", (PyCFunction)(void (*)(void))recover, METH_FASTCALL, "Make the index again."},
     {"attach", (PyCFunction)attach, METH_O, "Become the worker of a number."},
     {NULL},
 };

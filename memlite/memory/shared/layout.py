@@ -6,7 +6,7 @@ All numbers are little endian and aligned to their size.
 at                    what
 ====================  ==================================================================
 0                     the header: `HEADER`, then from 128 the flush epoch, the time of a
-                      delayed flush, and the number of segments that were ever opened
+                      delayed flush, the number of segments that were ever opened, and `KEPT`
 ``regions_at``        256 regions of 128 bytes, and one for the lock of the log: 64 bytes
                       for a mutex, then the last serial number, items, bytes, busy
 ``slots_at``          the slots of all regions, 8 bytes each
@@ -25,10 +25,17 @@ from memlite.core.errors import ConfigError
 __all__ = [
     "DEAD",
     "EMPTY",
+    "EPOCH_AT",
     "EVICTING",
+    "FLUSH_AT",
     "FREE",
     "GONE",
+    "HEADER",
     "KEEP",
+    "KEPT",
+    "KEPT_AT",
+    "LIVE",
+    "MAGIC",
     "META",
     "MET_EXPIRED",
     "MET_EXPIRED_UNFETCHED",
@@ -47,7 +54,7 @@ __all__ = [
 ]
 
 MAGIC: Final = b"memlite\0"
-VERSION: Final = 1
+VERSION: Final = 2
 REGIONS: Final = 256
 EMPTY: Final = 0
 GONE: Final = 1
@@ -57,7 +64,8 @@ PLACE_BITS: Final = 50
 PLACE: Final = (1 << PLACE_BITS) - 1
 
 FREE, OPEN, SEALED, EVICTING = range(4)
-UNNAMED, META, KEEP, USED, DEAD = 1, 2, 32, 64, 128
+UNNAMED, META, LIVE, KEEP, USED, DEAD = 1, 2, 16, 32, 64, 128
+"""Kinds of records. `LIVE` is set while an index is made again, `KEEP` and `USED` only in calls."""
 MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
 """What a command finds where it stores or removes an item: nothing or a live item, or others."""
 
@@ -65,6 +73,10 @@ HEADER: Final = struct.Struct("<8sIIQIIIIQQQQQ")
 EPOCH_AT: Final = 128
 FLUSH_AT: Final = 136
 ORDER_AT: Final = 144
+KEPT_AT: Final = 152
+KEPT: Final = struct.Struct("<QddQI")
+"""For a table in a file: 1 if it was closed in order, the server's and the system's unix time then,
+the unix second from which uses count, and a checksum."""
 RECORD: Final = struct.Struct("<IIQdIHBB")
 """Length of the reply, hash, cas unique, expiry, second it was stored, bytes after the reply,
 length of the key, kind."""
@@ -152,13 +164,17 @@ class Layout:
             raise ConfigError("not a table of this layout")
         return cls(size, slots, segments, segment_size, *places)
 
-    def write(self, memory: memoryview) -> None:
-        """Write the header of a mapping that is all zeros."""
-        HEADER.pack_into(
-            memory, 0, MAGIC, VERSION, REGIONS, self.size, self.slots, self.segments,
+    def header(self) -> bytes:
+        """Return the header of a mapping."""
+        return HEADER.pack(
+            MAGIC, VERSION, REGIONS, self.size, self.slots, self.segments,
             self.segment_size, 0, self.regions_at, self.slots_at, self.states_at,
             self.headers_at, self.segments_at,
         )  # fmt: skip
+
+    def write(self, memory: memoryview) -> None:
+        """Write the header of a mapping that is all zeros."""
+        memory[: HEADER.size] = self.header()
 
 
 def _round_up(size: int, unit: int) -> int:

@@ -3,10 +3,12 @@
 import importlib
 import mmap
 import os
+import time
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 from memlite.core.errors import StartError
+from memlite.memory.shared import keeping
 from memlite.memory.shared.layout import (
     FLUSH_AT,
     GONE,
@@ -58,6 +60,7 @@ class Twin(Protocol):
     def flush(self, at: float, /) -> None: ...  # noqa: D102
     def drop_flushed(self, line: bytes, /) -> bool: ...  # noqa: D102
     def init_locks(self) -> None: ...  # noqa: D102
+    def recover(self, now: float, shift: float, later: int, /) -> int: ...  # noqa: D102
     def attach(self, worker: int, /) -> None: ...  # noqa: D102
 
 
@@ -77,10 +80,15 @@ class Mapping:
         item_size: bytes of the largest item (``-I``).
         workers: how many processes will write.
         compiled: whether to use the table in C; None: if there is one.
+        file: keeps the table; by default nothing does.
+        now: the unix time; by default that of the system.
 
     Attributes:
         layout: where everything is.
         table: the items.
+        kept: how many items the file has kept; None if it is not used, or was new.
+        refused: why its content was not used; empty if it was, or there was none.
+        origin: the unix second from which uses count.
 
     Raises:
         ConfigError: the memory is too small for that.
@@ -88,23 +96,67 @@ class Mapping:
     """
 
     def __init__(
-        self, size: int, item_size: int, workers: int, *, compiled: bool | None = None
-    ) -> None:
+        self, size: int, item_size: int, workers: int, *, compiled: bool | None = None,
+        file: keeping.MemoryFile | None = None, now: float | None = None,
+    ) -> None:  # fmt: skip
         self.layout = Layout.of(size, item_size, workers)
+        self.kept: int | None = None
+        self.refused = ""
+        self._module = native() if compiled is not False else None
+        if compiled and self._module is None:
+            raise StartError("the table in C was not compiled")
+        self._map(size, file)
+        self._make_table(file, time.time() if now is None else now)
+        self.table.init_locks()
+
+    def _map(self, size: int, file: keeping.MemoryFile | None) -> None:
+        """Map the memory; it has zeros and a header, or what the file has kept."""
         try:
-            self._file = os.memfd_create("memlite")
-            os.posix_fallocate(self._file, 0, size)  # now, instead of SIGBUS later
+            if file is None:
+                self._file = os.memfd_create("memlite")
+                os.posix_fallocate(self._file, 0, size)  # now, instead of SIGBUS later
+            else:
+                self._file = file.descriptor
+                refusal = file.refusal(self.layout)
+                self.refused = refusal or ""
+                file.reserve(size, clear=refusal is not None)
             self._memory = mmap.mmap(self._file, size)
         except OSError as error:
-            raise StartError(f"-m: cannot map {size} bytes: {error.strerror}") from None
+            where = "-m" if file is None else f"-e: {file.path}"
+            raise StartError(f"{where}: cannot map {size} bytes: {error.strerror}") from None
         self._view = memoryview(self._memory)
         self._words = self._view[: size & ~7].cast("Q")
-        self.layout.write(self._view)
-        module = native() if compiled is not False else None
-        if compiled and module is None:
-            raise StartError("the table in C was not compiled")
-        self.table = self.attach() if module is None else module.Table(self._memory)
-        self.table.init_locks()
+
+    def _make_table(self, file: keeping.MemoryFile | None, now: float) -> None:
+        """Make the table, of what was kept or empty."""
+        if self._view[0]:
+            try:
+                shift, later = keeping.reopen(self._memory, self.layout, now)
+                self.table = self._attach()
+                self.kept = self.table.recover(now, shift, later)
+            except ValueError as error:
+                self.refused = str(error)
+        if self.kept is None:
+            if self.refused and file is not None:
+                file.reserve(self.layout.size, clear=True)
+            self.layout.write(self._view)
+            keeping.begin(self._view, now)
+            self.table = self._attach()
+        self.origin = keeping.origin_of(self._view)
+
+    def _attach(self) -> Twin:
+        if self._module is None:
+            return PureTable(self._memory, self._file)
+        table: Twin = self._module.Table(self._memory)
+        return table
+
+    def close(self, now: float) -> None:
+        """Keep the table in its file, when no process writes any more.
+
+        Args:
+            now: the unix time as the server has it.
+        """
+        keeping.close(self._memory, self.layout, now, time.time())
 
     def attach(self, *, compiled: bool = False) -> Twin:
         """Return another table on the same mapping."""
@@ -156,9 +208,9 @@ class Mapping:
             if word <= GONE:
                 continue
             place = (word & PLACE) * 8
-            length, low, unique, _, _, extra, key, kind = RECORD.unpack_from(self._memory, place)
+            length, low, _, _, _, extra, key, kind = RECORD.unpack_from(self._memory, place)
             region = at // layout.slots
-            assert low >> 24 == region == unique % REGIONS, "a slot is in its region"  # noqa: S101
+            assert low >> 24 == region, "a slot is in its region"  # noqa: S101
             begin = place + RECORD_SIZE
             reply = self._memory[begin : begin + length]
             name = self._memory[begin + length : begin + length + key] if kind & UNNAMED else (

@@ -38,6 +38,7 @@ from memlite.memory.shared.layout import (
     Layout,
     record_size,
 )
+from memlite.memory.shared.recovery import recover
 
 __all__ = ["PureTable", "Stored"]
 
@@ -135,6 +136,10 @@ class PureTable:
                 fields = self._narrow[16 * number + _STATE : 16 * number + _USED]
                 if fields[0] == OPEN and fields[1] == worker:
                     self._narrow[16 * number + _STATE] = SEALED
+
+    def recover(self, now: float, shift: float, later: int) -> int:
+        """Make the index again; see `recovery.recover`."""
+        return recover(self._memory, now, shift, later)
 
     # Locks
 
@@ -297,15 +302,13 @@ class PureTable:
         fields, base = self._regions[region], region * count
         self._words[fields + _ITEMS] -= 1
         self._words[fields + _BYTES] -= size
-        self._memory[place + RECORD_SIZE - 1] |= DEAD
+        slots[slot] = GONE
+        self._memory[place + RECORD_SIZE - 1] |= DEAD  # not before: eviction passes over it then
         if slots[base + (at + 1) % count] != EMPTY:
-            slots[slot] = GONE
             return
-        while True:
+        while slots[base + at] == GONE:
             slots[base + at] = EMPTY
             at = (at or count) - 1
-            if slots[base + at] != GONE:
-                return
 
     # Segments
 
@@ -503,9 +506,12 @@ class PureTable:
         if not self._room(size):
             return -1
         region = hash(line) >> 24 & 0xFF
-        for _ in range(_SHED):
+        for tries in range(_SHED):
             with self._lock(region):
-                unique = self._put(region, line, reply, expires, condition, kind, extra, size)
+                unique = self._put(
+                    region, line, reply, expires, condition, kind, extra, size,
+                    last=self._held >= 0 or tries == _SHED - 1,
+                )  # fmt: skip
             if unique != _CROWDED:
                 return unique
             self._shed()
@@ -513,9 +519,9 @@ class PureTable:
 
     def _put(
         self, region: int, line: bytes, reply: bytes, expires: float, condition: int | None,
-        kind: int, extra: bytes, size: int,
+        kind: int, extra: bytes, size: int, *, last: bool,
     ) -> int:  # fmt: skip
-        """Carry out `store`, holding the region."""
+        """Carry out `store`, holding the region; the last time also if slots run out."""
         code = hash(line) & 0xFFFFFFFFFFFFFFFF
         low = code & 0xFFFFFFFF
         words, memory, narrow = self._words, self._memory, self._narrow
@@ -524,7 +530,7 @@ class PureTable:
             return 0
         fields = self._regions[region]
         if found is None:
-            if self._held < 0 and words[fields + _ITEMS] >= self._slots_of // 8 * 7:
+            if not last and words[fields + _ITEMS] >= self._slots_of // 8 * 7:
                 return _CROWDED
             if free < 0:
                 return -1

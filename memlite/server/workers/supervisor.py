@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from memlite.config import MEGABYTE, Config
 from memlite.core import signals
-from memlite.core.errors import StartError
+from memlite.core.errors import ConfigError, StartError
 from memlite.core.machine import free_memory
 from memlite.server.connections.listeners import Listener
 from memlite.server.service import ServiceManager
@@ -43,7 +43,11 @@ _ACCEPTED_AT_ONCE = 32
 
 
 def workers_of(config: Config) -> int:
-    """Return the number of processes that are to serve: one, where several cannot yet."""
+    """Return the number of processes that are to serve: one, where several cannot yet.
+
+    Raises:
+        ConfigError: a file is to keep their table (``-e``), and there is none.
+    """
     alone = ""
     if config.backend != "memory://" or config.near_cache or config.write_back:
         alone = "only memory:// alone can be shared"
@@ -57,30 +61,42 @@ def workers_of(config: Config) -> int:
         alone = "only Linux has what they share"
     elif config.disable_evictions:
         alone = "a shared table evicts (-M)"
+    if alone and config.memory_file is not None:
+        raise ConfigError(f"-e: keeps what workers share; {alone}")
     if alone:
         _log.warning("-t: one worker serves; %s", alone)
         return 1
     return config.threads
 
 
-def make_mapping(config: Config, workers: int) -> "Mapping":
+def make_mapping(config: Config, workers: int, now: float) -> "Mapping":
     """Return the mapping for the items of several workers.
+
+    Args:
+        config: the settings.
+        workers: how many there are.
+        now: the unix time.
 
     Raises:
         ConfigError: there is too little memory for them.
-        StartError: the memory cannot be mapped.
+        StartError: the memory cannot be mapped, or the file that keeps it (``-e``) not be used.
     """
-    from memlite.memory.shared import Mapping, native
+    from memlite.memory.shared import Mapping, MemoryFile, native
 
-    limit = config.memory_limit * MEGABYTE
+    limit, path = config.memory_limit * MEGABYTE, config.memory_file
+    file = None if path is None else MemoryFile(path)
     free = free_memory()
-    if free is not None and limit > free:
+    if free is not None and limit - (0 if file is None else file.allocated) > free:
         raise StartError(
             f"-m: {config.memory_limit} MiB are more than the {free // MEGABYTE} MiB of memory "
             "that are free (-t allocates them at once)"
         )
-    mapping = Mapping(limit, config.max_item_size, workers)
+    mapping = Mapping(limit, config.max_item_size, workers, file=file, now=now)
     _log.info("%d workers share a table in %s", workers, "C" if native() else "Python")
+    if mapping.refused:
+        _log.warning("-e: %s is not used: %s; starting empty", path, mapping.refused)
+    elif mapping.kept is not None:
+        _log.info("-e: %s has kept %d items", path, mapping.kept)
     return mapping
 
 

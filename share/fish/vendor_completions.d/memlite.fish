@@ -76,6 +76,7 @@ complete -c memlite -n '__memlite_at ""' -s n -l slab-min-size -x -d 'bytes for 
 complete -c memlite -n '__memlite_at ""' -s L -l enable-largepages -d 'large memory pages (memcached\'s allocator) (no effect)'
 complete -c memlite -n '__memlite_at ""' -s D -l prefix-delimiter -x -d 'character between a key\'s prefix and the rest, for "stats detail" (default ":"); setting it turns on collection'
 complete -c memlite -n '__memlite_at ""' -s t -l threads -x -d 'worker processes that serve one table of items (memory:// only); auto: one for each core'
+complete -c memlite -n '__memlite_at ""' -s e -l memory-file -r -F -d 'keep the items in this file, best on tmpfs, over a restart (memory:// only)'
 complete -c memlite -n '__memlite_at ""' -s R -l max-reqs-per-event -x -d 'pipelined requests served before other connections get a turn'
 complete -c memlite -n '__memlite_at ""' -s C -l disable-cas -d 'disable use of CAS'
 complete -c memlite -n '__memlite_at ""' -s b -l listen-backlog -x -d 'backlog queue limit'

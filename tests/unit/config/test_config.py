@@ -37,6 +37,7 @@ VALUES = {
     "slab-min-size": ("96", "96", 96),
     "prefix-delimiter": ("/", '"/"', "/"),
     "threads": ("8", "8", 8),
+    "memory-file": ("/dev/shm/items", '"/dev/shm/items"', "/dev/shm/items"),
     "max-reqs-per-event": ("40", "40", 40),
     "listen-backlog": ("99", "99", 99),
     "protocol": ("ascii", '"ascii"', "ascii"),

@@ -1,0 +1,180 @@
+"""A file that keeps a shared table while no server runs (``-e``)."""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import zlib
+from typing import Final
+
+from memlite.core.errors import StartError
+from memlite.memory.shared.layout import HEADER, KEPT, KEPT_AT, MAGIC, REGIONS, VERSION, Layout
+
+__all__ = ["MemoryFile", "begin", "close", "origin_of", "reopen"]
+
+_BLOCK: Final = 512
+_REGION_SIZE: Final = 128
+_SEGMENT_HEADER: Final = 64
+_SUMMED: Final = KEPT.size - 4
+# The clocks of two servers are compared to the second: the system's is adjusted all the time.
+_STEP: Final = 1.0
+# Uses count from so many seconds before the start, two years: as many come after it.
+_BEFORE: Final = 1 << 26
+
+
+class MemoryFile:
+    """The file of one server, locked while it runs.
+
+    Args:
+        path: where it is, best on tmpfs; it is made if there is none.
+
+    Attributes:
+        path: as above.
+        descriptor: the open file.
+
+    Raises:
+        StartError: it cannot be used, or another server does.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            self.descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise StartError(f"-e: {path}: {error.strerror}") from None
+        try:
+            self._claim()
+        except OSError as error:
+            os.close(self.descriptor)
+            taken = error.errno in (errno.EAGAIN, errno.EACCES)
+            why = "another server uses it" if taken else error.strerror
+            raise StartError(f"-e: {path}: {why}") from None
+        except StartError:
+            os.close(self.descriptor)
+            raise
+
+    def _claim(self) -> None:
+        if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+            raise StartError(f"-e: {self.path}: not a regular file")
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        head = os.pread(self.descriptor, len(MAGIC), 0)
+        if head.strip(b"\0") and head != MAGIC:
+            raise StartError(f"-e: {self.path}: not a memory file; name another, or remove it")
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of memory that it has already."""
+        return os.fstat(self.descriptor).st_blocks * _BLOCK
+
+    def refusal(self, layout: Layout) -> str | None:
+        """Return why its content cannot be used; an empty text if there is none, None if it can.
+
+        Args:
+            layout: how it has to be.
+        """
+        there = os.pread(self.descriptor, KEPT_AT + KEPT.size, 0)
+        if not there.strip(b"\0"):
+            return ""
+        if len(there) < KEPT_AT + KEPT.size:
+            return "it is cut off"
+        _, version, regions, size, *numbers = HEADER.unpack_from(there)
+        if (version, regions) != (VERSION, REGIONS):
+            return "another version has made it"
+        if size != layout.size:
+            return f"it is from -m {size >> 20}"
+        if os.fstat(self.descriptor).st_size != size:
+            return "it is cut off"
+        if numbers[2] != layout.segment_size:
+            return "it is from another -I"
+        if not there.startswith(layout.header()):
+            return "its header is damaged"
+        return None
+
+    def reserve(self, size: int, *, clear: bool) -> None:
+        """Make it so long, and have memory for all of it.
+
+        Args:
+            size: bytes.
+            clear: whether to fill it with zeros.
+
+        Raises:
+            OSError: there is too little.
+        """
+        if clear:
+            os.ftruncate(self.descriptor, 0)
+        try:
+            os.posix_fallocate(self.descriptor, 0, size)
+        except OSError:
+            if clear:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self.descriptor, 0)
+            raise
+
+
+def begin(memory: memoryview | mmap.mmap, now: float) -> None:
+    """Note in a new table from when uses count."""
+    KEPT.pack_into(memory, KEPT_AT, 0, 0.0, 0.0, int(now) - _BEFORE, 0)
+
+
+def origin_of(memory: memoryview | mmap.mmap) -> int:
+    """Return the unix second from which uses count."""
+    return int(KEPT.unpack_from(memory, KEPT_AT)[3])
+
+
+def close(memory: mmap.mmap, layout: Layout, now: float, wall: float) -> None:
+    """Note that a table is whole, when nobody writes any more.
+
+    Args:
+        memory: the mapping.
+        layout: its layout.
+        now: the unix time as the server has it.
+        wall: the same as the system has it.
+    """
+    origin = origin_of(memory)
+    KEPT.pack_into(memory, KEPT_AT, 0, now, wall, origin, 0)
+    KEPT.pack_into(memory, KEPT_AT, 0, now, wall, origin, _checksum(memory, layout))
+    memory.flush()  # if it is on a disk, whose power may fail, all else comes before
+    memory[KEPT_AT] = 1
+    memory.flush(0, mmap.PAGESIZE)
+
+
+def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
+    """Take a table that was closed; until it is closed again it is not whole.
+
+    Args:
+        memory: the mapping.
+        layout: its layout.
+        now: the unix time.
+
+    Returns:
+        Seconds by which expiries move, 0 unless a clock was set meanwhile, and those by which the
+        times of uses do.
+
+    Raises:
+        ValueError: it was not closed, or changed since.
+    """
+    whole, stopped, wall, origin, checksum = KEPT.unpack_from(memory, KEPT_AT)
+    if whole != 1:
+        raise ValueError("the server that used it was killed")
+    memory[KEPT_AT] = 0
+    memory.flush(0, mmap.PAGESIZE)
+    if checksum != _checksum(memory, layout):
+        raise ValueError("its header is damaged")
+    # Time passes while no server runs, but it never goes back.
+    shift = now - (stopped + max(0.0, now - wall))
+    if abs(shift) < _STEP:
+        shift = 0.0
+    begin(memory, now)
+    return shift, origin + round(shift) - origin_of(memory)
+
+
+def _checksum(memory: mmap.mmap, layout: Layout) -> int:
+    """Return a checksum of what says how to read the records."""
+    regions_end = layout.regions_at + _REGION_SIZE * (REGIONS + 1)
+    headers_end = layout.headers_at + _SEGMENT_HEADER * layout.segments
+    total = zlib.crc32(memory[: KEPT_AT + _SUMMED])
+    total = zlib.crc32(memory[layout.regions_at : regions_end], total)
+    return zlib.crc32(memory[layout.headers_at : headers_end], total)
