@@ -8,6 +8,7 @@ bench_memory.py measures memory, bench_stalls.py measures stalls.
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,12 +27,16 @@ from harness.latency import (
 )
 from harness.processes import compile_loadgen, exit_code, program, progress, real_time, two_cores
 from harness.requests import Sizes, commands
+from harness.scaling import CORES, rows, scalings
 from harness.scenarios import SCENARIOS, Setting, compare, costs
 from harness.startup import compare_starts, start_ups
+from harness.workers import LOADS, compare_threads
 
 _GATED: Final = "get-set"  # the scenario that --minimum checks
-# A measurement of a command lasts this share of --seconds, because there are so many commands.
-_OF_A_COMMAND: Final = 0.1
+# A measurement of a command, or of a load on several threads, lasts this share of --seconds: there
+# are so many of them.
+_SHORT: Final = 0.1
+_MOST_THREADS: Final = 32
 
 Rows = list[dict[str, Any]]
 
@@ -137,7 +142,7 @@ CPU per operation, µs, worst first   per write  server      memcached     its  
 
 def show_commands(setting: Setting, sizes: Sizes, items: int, only: Sequence[str]) -> Rows:
     """Measure and print what each command costs; return the samples."""
-    seconds = setting.seconds * _OF_A_COMMAND
+    seconds = setting.seconds * _SHORT
     measured = compare_commands(setting, seconds, sizes, items, only)
     progress("")
     print(_COMMANDS_HEADING)
@@ -150,6 +155,39 @@ def show_commands(setting: Setting, sizes: Sizes, items: int, only: Sequence[str
     return [one.as_json() for one in measured]
 
 
+_THREADS_HEADING: Final = """
+CPU per operation of all threads or workers together, µs; relative to 1 of them
+load      server      -t     CPU  relative  efficiency  operations/s  busiest of them"""
+
+_SCALING_HEADING: Final = """
+Throughput relative to one core, derived: X(N) = N / c(N) if N workers take c(N) per operation, and
+c(N) = c(1) · (1 + σ(N − 1) + κN(N − 1)), fitted to the rows above; [95% confidence interval]"""
+
+
+def show_threads(setting: Setting, threads: Sequence[int], names: Sequence[str]) -> Rows:
+    """Measure and print what several threads or workers cost; return the samples."""
+    measured = compare_threads(setting, threads, names, setting.seconds * _SHORT)
+    progress("")
+    print(_THREADS_HEADING)
+    for row in rows(measured):
+        print(
+            f"{row.load:<10}{row.server:<11}{row.threads:>3}{row.microseconds:>8.2f}"
+            f"{row.relative:>10.2f}{row.efficiency:>12.2f}{row.rate:>14,.0f}{row.busiest:>9.2f} ×",
+            flush=True,
+        )
+    derived = scalings(measured)
+    if derived:
+        print(_SCALING_HEADING)
+        print(f"load      server          σ       κ{''.join(f'{one:>13} cores' for one in CORES)}")
+    for fit in derived:
+        cells = "".join(
+            f"{f'{at:.1f}' + (f' [{low:.1f}, {high:.1f}]' if high < math.inf else ''):>19}"
+            for at, low, high in fit.capacities
+        )
+        print(f"{fit.load:<10}{fit.server:<11}{fit.contention:>6.3f}{fit.coherency:>8.4f}{cells}")
+    return [one.as_json() for one in measured]
+
+
 # The command line
 
 
@@ -158,7 +196,17 @@ OTHERS: Final = {
     "eviction": "sets of four times as many keys as -m holds, compared with room for all of them",
     "half-load": "response times in open loop, at half of each server's own capacity",
     "start-up": "from exec to the first connection and reply",
+    "threads": "each of --threads under several loads; a tenth of --seconds for each",
 }
+
+
+def _threads(text: str) -> list[int]:
+    counts = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
+    if not all(0 < count <= _MOST_THREADS for count in counts):
+        raise argparse.ArgumentTypeError(
+            f"{text}: must be numbers from 1 to {_MOST_THREADS}, separated by commas"
+        )
+    return sorted(set(counts))
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -215,6 +263,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--items", type=int, default=0, metavar="N", help="other items, stored before (default: 0)"
     )
+    group = parser.add_argument_group("the scenario threads")
+    group.add_argument(
+        "--threads",
+        type=_threads,
+        metavar="LIST",
+        help="numbers of threads (-t) of all servers; selects this scenario (default: 1,2,4)",
+    )
+    group.add_argument(
+        "--load",
+        action="append",
+        choices=LOADS,
+        default=[],
+        help="only this load (repeatable; default: all): " + ", ".join(LOADS),
+        metavar="NAME",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write measurements to this file")
     parser.add_argument(
         "--minimum",
@@ -224,7 +287,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     who.add_options(parser)
     options = parser.parse_args(arguments)
-    options.scenario = list(dict.fromkeys(options.scenario or summaries))
+    chosen = options.scenario or (["threads"] if options.threads else summaries)
+    options.scenario = list(dict.fromkeys(chosen))
     for name in ("rounds", "seconds", "connections", "starts", "megabytes"):
         if getattr(options, name) <= 0:
             parser.error(f"--{name} must be positive")
@@ -285,6 +349,9 @@ def bench(options: argparse.Namespace) -> int:
             "eviction": lambda: show_eviction(setting, options.megabytes),
             "half-load": lambda: show_latency(setting),
             "start-up": lambda: show_starts(setting, options.starts),
+            "threads": lambda: show_threads(
+                setting, options.threads or [1, 2, 4], options.load or list(LOADS)
+            ),
         }
         for name, show in others.items():
             if name in options.scenario:
@@ -299,7 +366,7 @@ def write_json(
 ) -> None:
     """Write every measurement to a file."""
     names = ["rounds", "seconds", "connections", "starts", "megabytes"]
-    names += ["key_size", "value_size", "items", "generator"]
+    names += ["key_size", "value_size", "items", "generator", "threads", "load"]
     content = {
         "cpu": who.describe_cpu(),
         "servers": {one.name: one.description for one in parties},

@@ -44,8 +44,8 @@ static const char OUT_OF_MEMORY[] = "SERVER_ERROR out of memory";
 struct options {
     long port, connections, operations, gets, sets, value_size, keys, pipeline, multiget, seed;
     long key_size, exptime;
-    double seconds, rate;
-    int prefill, refusals, meta, deletes;
+    double seconds, rate, skew;
+    int prefill, refusals, meta, deletes, absent, hold;
 };
 
 struct connection {
@@ -76,6 +76,8 @@ static char *keys; /* `opt.key_size` bytes each */
 static char *set_tail; /* of a set request: everything after the key */
 static size_t set_tail_length;
 static uint64_t random_state, due_state, noticed_state; /* the last two of the same sequence */
+static double *shares;  /* with --skew: of each key, how much of its column is its own */
+static uint32_t *others; /* whose the rest of the column is */
 
 /* The current phase: the prefill, or the run. */
 static int prefilling;
@@ -127,6 +129,42 @@ static uint32_t random_below(uint32_t end) {
     return random_from(&random_state, end);
 }
 
+/* A key by Zipf's law: that of rank n in proportion to n^-skew. Walker's alias method (ACM TOMS 3,
+ * 1977): keys with less than the mean share their column with one that has more. */
+static void prepare_skew(void) {
+    long count = opt.keys, few = 0, many = 0;
+    double sum = 0;
+    uint32_t *lacking = allocate((size_t)count * sizeof *lacking);
+    uint32_t *spare = allocate((size_t)count * sizeof *spare);
+    shares = allocate((size_t)count * sizeof *shares);
+    others = allocate((size_t)count * sizeof *others);
+    for (long n = 0; n < count; n++) sum += shares[n] = pow((double)(n + 1), -opt.skew);
+    for (long n = 0; n < count; n++) {
+        shares[n] *= (double)count / sum;
+        if (shares[n] < 1) lacking[few++] = (uint32_t)n;
+        else spare[many++] = (uint32_t)n;
+    }
+    while (few > 0 && many > 0) {
+        uint32_t one = lacking[--few], from = spare[many - 1];
+        others[one] = from;
+        shares[from] -= 1 - shares[one];
+        if (shares[from] < 1) {
+            many--;
+            lacking[few++] = from;
+        }
+    }
+    while (many > 0) shares[spare[--many]] = 1;
+    while (few > 0) shares[lacking[--few]] = 1; /* all that rounding has left of them */
+    free(lacking);
+    free(spare);
+}
+
+static uint32_t random_key(void) {
+    uint32_t column = random_below((uint32_t)opt.keys);
+    if (opt.skew == 0) return column;
+    return random_below(UINT32_MAX) < shares[column] * UINT32_MAX ? column : others[column];
+}
+
 static void record(struct histogram *into, uint64_t nanoseconds) {
     int shift = 63 - __builtin_clzll(nanoseconds | 1) - SUB_BITS;
     if (shift < 0) shift = 0;
@@ -173,10 +211,17 @@ static char *put_set(char *end, long index) {
     return end + set_tail_length;
 }
 
+static char *put_asked(char *end) {
+    char *start = end;
+    end = put_key(end, random_key());
+    if (opt.absent) memcpy(start, "not", 3);
+    return end;
+}
+
 static char *put_get(char *end, long count) {
     if (opt.meta) {
         memcpy(end, "mg ", 3);
-        end = put_key(end + 3, random_below((uint32_t)opt.keys));
+        end = put_asked(end + 3);
         memcpy(end, " v\r\n", 4);
         gets++;
         return end + 4;
@@ -185,7 +230,7 @@ static char *put_get(char *end, long count) {
     end += 3;
     for (long n = 0; n < count; n++) {
         *end++ = ' ';
-        end = put_key(end, random_below((uint32_t)opt.keys));
+        end = put_asked(end);
     }
     memcpy(end, "\r\n", 2);
     gets += (uint64_t)count;
@@ -224,7 +269,7 @@ static void start_batch(struct connection *c, uint64_t time) {
         if (prefilling) {
             end = put_set(end, opt.keys - to_issue);
         } else if (random_below((uint32_t)(opt.gets + opt.sets)) < (uint32_t)opt.sets) {
-            long index = random_below((uint32_t)opt.keys);
+            long index = random_key();
             end = opt.deletes ? put_delete(end, index) : put_set(end, index);
         } else {
             count = opt.multiget < to_issue ? opt.multiget : to_issue;
@@ -392,6 +437,7 @@ static void prepare(void) {
     memcpy(set_tail + head + opt.value_size, "\r\n", 2);
     set_tail_length = (size_t)(head + opt.value_size + 2);
 
+    if (opt.skew > 0) prepare_skew();
     size_t get_size = 5 + (size_t)opt.multiget * ((size_t)opt.key_size + 1);
     size_t set_size = 4 + (size_t)opt.key_size + set_tail_length;
     poller = epoll_create1(0);
@@ -467,12 +513,16 @@ static const char usage[] =
     "  --key-size N      bytes, 12 to 250 (12)\n"
     "  --exptime N       of sets, as the protocol has it (0: never)\n"
     "  --keys N          taken at random (10000)\n"
+    "  --skew S          by Zipf's law with this exponent (0: all alike)\n"
+    "  --absent          get keys that nobody stores\n"
     "  --pipeline P      requests per write (1)\n"
     "  --multiget M      keys per get, each counted as one operation (1)\n"
     "  --prefill         store every key once before\n"
     "  --refusals        sets may be refused for lack of memory, and are counted (in the run)\n"
     "  --meta            mg instead of get, of one key\n"
     "  --deletes         delete instead of set, after --prefill\n"
+    "  --hold            once all connections are served, print a line and wait for one; after\n"
+    "                    the run, keep them until the input ends\n"
     "  --seed N          of keys and of the order of gets and sets (1)\n";
 
 static long number(const char *name, const char *text, long least, long most) {
@@ -504,7 +554,8 @@ static void parse_options(int argc, char **argv) {
         {"multiget", 1, 0, 8}, {"seed", 1, 0, 9}, {"seconds", 1, 0, 's'}, {"prefill", 0, 0, 'p'},
         {"key-size", 1, 0, 10}, {"exptime", 1, 0, 11}, {"rate", 1, 0, 'r'},
         {"refusals", 0, 0, 'f'}, {"meta", 0, 0, 'm'},
-        {"deletes", 0, 0, 'd'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
+        {"deletes", 0, 0, 'd'}, {"skew", 1, 0, 'z'}, {"absent", 0, 0, 'a'},
+        {"hold", 0, 0, 'w'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
     const struct { long *target, least, most; } numbers[] = {
         {&opt.port, 1, 65535}, {&opt.connections, 1, 10000}, {&opt.operations, 1, 1000000000000},
         {&opt.gets, 0, 1000000}, {&opt.sets, 0, 1000000}, {&opt.value_size, 0, 1 << 30},
@@ -524,6 +575,12 @@ static void parse_options(int argc, char **argv) {
             opt.meta = 1;
         } else if (choice == 'd') {
             opt.deletes = 1;
+        } else if (choice == 'a') {
+            opt.absent = 1;
+        } else if (choice == 'w') {
+            opt.hold = 1;
+        } else if (choice == 'z') {
+            opt.skew = positive(names[index].name, optarg, 10);
         } else if (choice == 's') {
             opt.seconds = positive(names[index].name, optarg, 1e6);
         } else if (choice == 'r') {
@@ -553,6 +610,13 @@ int main(int argc, char **argv) {
     prctl(PR_SET_TIMERSLACK, 1);
     prepare();
     if (opt.prefill) seconds = run(1, opt.keys, 0);
+    if (opt.hold) {
+        /* One batch each, so that the server has taken all connections. */
+        run(0, opt.connections * opt.pipeline * opt.multiget, 0);
+        puts("ready");
+        fflush(stdout);
+        if (getchar() == EOF) return 0;
+    }
     if (opt.operations > 0 || opt.seconds > 0)
         seconds = run(0, opt.operations > 0 ? opt.operations : INT64_MAX, opt.seconds);
     printf("{\"operations\": %ju, \"requests\": %ju, \"seconds\": %.6f, \"gets\": %ju, "
@@ -564,5 +628,8 @@ int main(int argc, char **argv) {
            (uintmax_t)bytes_in, (uintmax_t)bytes_out, quantile(&latency, 0.50),
            quantile(&latency, 0.99), (double)latency.most / 1000,
            quantile(&lateness, 0.99), (double)lateness.most / 1000);
+    fflush(stdout);
+    while (opt.hold && getchar() != EOF) {
+    }
     return 0;
 }

@@ -119,7 +119,7 @@ def _memcached(path: str | None) -> Contestant:
     said = subprocess.run([command[0], "-V"], capture_output=True, text=True).stdout.strip()
     if os.geteuid() == 0:
         command += ["-u", "root"]  # which it requires of root
-    return Contestant("memcached", tuple(command), os.environ, f"{said} -t 1")
+    return Contestant("memcached", tuple(command), os.environ, said)
 
 
 def _memlite(name: str, where: str) -> Contestant:

@@ -240,6 +240,85 @@ def test_eviction_response_times_and_starts(tmp_path):
     }  # fmt: skip
 
 
+@needs_memcached
+def test_threads_and_workers_are_measured(tmp_path):
+    chosen = ["--threads", "2,1,3", "--load", "get", "--load", "miss", "--load", "set-p16"]
+    text = run("bench_server.py", *QUICKLY, *chosen, "--json", tmp_path / "found.json")
+    for name in ("get", "miss", "set-p16"):
+        measured, derived = rows(text, f"{name} ")[:6], rows(text, f"{name} ")[6:]
+        assert [row[1:3] for row in measured] == [
+            [server, threads] for threads in "123" for server in ("memcached", "memlite")
+        ]
+        assert [row[4] for row in measured[:2]] == ["1.00", "1.00"]  # relative to one thread
+        assert {row[5] for row in measured[::2]} == {"1.00"}  # memcached's efficiency
+        assert all(0.9 < float(row[7]) <= float(row[2]) for row in measured)  # the busiest
+        assert [row[1] for row in derived] == ["memcached", "memlite"]
+        capacities = [[float(cell) for cell in row[4:]] for row in derived]
+        assert all(0 < row[at] <= 4 << at for row in capacities for at in range(3))
+    found = json.loads((tmp_path / "found.json").read_text())["measurements"]
+    assert len(found) == 3 * 6
+    assert all(one["operations"] > 0 and one["seconds"] > 0 for one in found)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_lists_of_threads(scripts):
+    parse = scripts("bench_server").parse
+    assert parse(["--threads", "4,1,1"]).threads == [1, 4]
+    assert parse(["--threads", "1"]).scenario == ["threads"]
+    assert "threads" in parse([]).scenario
+    for wrong in ("", "0", "x", "1,", "33"):
+        with pytest.raises(SystemExit):
+            parse(["--threads", wrong])
+
+
+def test_the_law_that_scaling_is_derived_by(scripts):
+    """Processor time that grows as the law says gives its parameters back."""
+    scaling, workers = scripts("harness.scaling"), scripts("harness.workers")
+    contention, coherency = 0.05, 0.01
+    samples = [
+        workers.Sample("get", turn, "memlite", n, turn * grown * 1e-6, 1.0, 1, 1.0)
+        for turn in (1, 2, 3)
+        for n in (1, 2, 4)
+        for grown in [1 + contention * (n - 1) + coherency * n * (n - 1)]
+    ]
+    (fit,) = scaling.scalings(samples)
+    assert fit.contention == pytest.approx(contention, abs=1e-4)
+    assert fit.coherency == pytest.approx(coherency, abs=1e-4)
+    assert fit.capacities[0][0] == pytest.approx(4 / (1 + 0.15 + 0.12), rel=1e-3)
+    assert [row.relative for row in scaling.rows(samples)] == pytest.approx([1, 1.07, 1.27])
+    assert scaling.scalings([one for one in samples if one.threads < 4]) == []
+
+
+def test_skewed_keys_and_misses(loadgen, start):
+    server = start()
+    generate(loadgen, server, "--keys=1000", "--prefill")
+    # By Zipf's law with exponent 2, six of ten requests are for the first of these keys.
+    found = generate(loadgen, server, "--keys=1000", "--skew=2", "--sets=0", "--operations=20000")
+    assert found["hits"] == 20_000
+    first = server.stats("hotkeys")
+    assert first["hotkeys:1:key"] == "key-00000000"
+    assert 35 < float(first["hotkeys:1:share"]) < 85
+    found = generate(loadgen, server, "--absent", "--sets=0", "--operations=1000", "--multiget=3")
+    assert (found["hits"], found["misses"]) == (0, 1000)
+
+
+def test_a_run_that_is_held(loadgen, start):
+    server = start()
+    command = [loadgen, f"--port={server.port}", "--connections=3", "--hold", "--operations=30"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        with server.connect() as wire:
+            assert wire.stats()["curr_connections"] == "4"
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["operations"] == 30
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
 @pytest.mark.slow
 @needs_memcached
 def test_variants_and_the_minimum(tmp_path):

@@ -1,0 +1,240 @@
+"""Servers with several threads or worker processes: their cost per operation, and its balance."""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.contestants import Contestant, in_turn
+from harness.processes import BenchError, Running, load, pinned, progress
+from harness.scenarios import Scenario, Setting
+
+__all__ = ["LOADS", "Load", "Party", "Sample", "compare_threads"]
+
+# Each worker of memlite needs room for the largest item, and the items have to fit.
+_MEGABYTES: Final = 64
+_NANOSECONDS: Final = 1e9
+_SKEW: Final = 0.99
+_STOP_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A kind of load.
+
+    Attributes:
+        requests: what is asked for.
+        connections: of the load generator; 0 for as many as the run has.
+        absent: whether all gets are misses.
+        skew: the exponent of Zipf's law by which keys are chosen.
+    """
+
+    requests: Scenario
+    connections: int = 0
+    absent: bool = False
+    skew: float = _SKEW
+
+    def arguments(self, connections: int) -> list[str]:
+        """Return the load generator's options."""
+        return [
+            *self.requests.arguments(),
+            f"--connections={self.connections or connections}",
+            f"--skew={self.skew}",
+            *(["--absent"] if self.absent else []),
+        ]
+
+
+LOADS: Final = {
+    "get": Load(Scenario("gets, all of them hits", sets=0)),
+    "get-8": Load(Scenario("the same with 8 connections", sets=0), 8),
+    "get-200": Load(Scenario("the same with 200 connections", sets=0), 200),
+    "miss": Load(Scenario("gets, all of them misses", sets=0), absent=True),
+    "set": Load(Scenario("sets", gets=0)),
+    "mixed": Load(Scenario("10 gets to 1 set")),
+    "get-p16": Load(Scenario("gets, 16 requests per write", sets=0, pipeline=16)),
+    "miss-p16": Load(Scenario("misses, 16 requests per write", sets=0, pipeline=16), absent=True),
+    "set-p16": Load(Scenario("sets, 16 requests per write", gets=0, pipeline=16)),
+    "get-x10": Load(Scenario("gets of 10 keys", sets=0, multiget=10)),
+    "get-x100": Load(Scenario("gets of 100 keys", sets=0, multiget=100)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A server with a number of threads or worker processes (``-t``)."""
+
+    contestant: Contestant
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One server, once under one load.
+
+    Attributes:
+        load: the name of the load.
+        round: the number of the round, from 1.
+        server: a contestant's name.
+        threads: its threads or workers.
+        seconds: the processor time of all its processes and threads.
+        busiest: the processor time of the busiest thread or worker, divided by the mean of
+            `threads` of them.
+        operations: what it has carried out.
+        rate: operations per second.
+    """
+
+    load: str
+    round: int
+    server: str
+    threads: int
+    seconds: float
+    busiest: float
+    operations: int
+    rate: float
+
+    @property
+    def microseconds(self) -> float:
+        """Processor time per operation."""
+        return 1e6 * self.seconds / self.operations
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object for the results file."""
+        cost = {"microseconds_per_operation": self.microseconds}
+        return {"scenario": "threads", **asdict(self), **cost}
+
+
+def compare_threads(
+    setting: Setting, threads: Sequence[int], names: Sequence[str], seconds: float
+) -> list[Sample]:
+    """Measure every load on every server with each number of threads, in rounds.
+
+    All servers run on one core, so that the figure is what N workers cost, and not what they wait
+    for. Connections are made and closed outside of what is measured.
+
+    Args:
+        setting: the settings of the run.
+        threads: the numbers of threads.
+        names: of `LOADS`.
+        seconds: the duration of a measurement.
+
+    Raises:
+        BenchError: a server or the load generator failed.
+    """
+    parties = [Party(one, count) for count in threads for one in setting.contestants]
+    found = []
+    with ExitStack() as stack:
+        servers = []
+        for party in parties:
+            arguments = "-t", str(party.threads)
+            running = party.contestant.running(setting.cores[0], _MEGABYTES, *arguments)
+            where = stack.enter_context(running)
+            load(setting.loadgen, where.port, setting.cores[1], ["--prefill"])
+            servers.append((party, where))
+        for name in names:
+            for turn in range(1, setting.rounds + 1):
+                progress(f"threads, {name}: round {turn} of {setting.rounds}")
+                found += [
+                    _measure(setting, name, turn, party, where, seconds)
+                    for party, where in in_turn(servers, turn)
+                ]
+    return found
+
+
+def _measure(
+    setting: Setting, name: str, turn: int, party: Party, where: Running, seconds: float
+) -> Sample:
+    arguments = [
+        *LOADS[name].arguments(setting.connections),
+        f"--seconds={seconds}",
+        f"--seed={turn}",
+    ]
+    with _connected(setting, where, arguments) as run:
+        before = _times(where.pid)
+        printed = run()
+        after = _times(where.pid)
+    used = [after[one] - before.get(one, 0) for one in after]
+    total = sum(used)
+    server = party.contestant.name
+    if not total:
+        raise BenchError(f"{name}: no processor time was measured for {server}; use more --seconds")
+    return Sample(
+        name,
+        turn,
+        server,
+        party.threads,
+        total / _NANOSECONDS,
+        max(used) / total * party.threads,
+        printed["operations"],
+        printed["operations"] / printed["seconds"],
+    )
+
+
+@contextlib.contextmanager
+def _connected(
+    setting: Setting, where: Running, arguments: Sequence[str]
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Connect the load generator; yield what runs it once and returns what it has printed."""
+    command = [str(setting.loadgen), f"--port={where.port}", "--hold", *arguments]
+    with pinned(setting.cores[1]):
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+    assert process.stdin and process.stdout and process.stderr
+
+    def line() -> str:
+        assert process.stdout and process.stderr
+        said = process.stdout.readline()
+        if not said:
+            raise BenchError(process.stderr.read().strip() or "loadgen has ended")
+        return said
+
+    def run() -> dict[str, Any]:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+        printed: dict[str, Any] = json.loads(line())
+        return printed
+
+    try:
+        line()
+        yield run
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def _times(pid: int) -> dict[int, int]:
+    """Return the processor time of each child of a server, or else of each of its threads.
+
+    It is in nanoseconds, by process or thread ID; that of a server with children is one of them.
+    """
+    tasks = _tasks(pid)
+    children = [
+        int(child)
+        for task in tasks
+        for child in Path(f"/proc/{pid}/task/{task}/children").read_text("ascii").split()
+    ]
+    if not children:
+        return {task: _time(pid, task) for task in tasks}
+    return {one: sum(_time(one, task) for task in _tasks(one)) for one in [pid, *children]}
+
+
+def _tasks(pid: int) -> list[int]:
+    return [int(one.name) for one in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def _time(pid: int, task: int) -> int:
+    """Return the nanoseconds that a thread has run."""
+    return int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text("ascii").split()[0])
