@@ -406,9 +406,12 @@ class Server:
             services=self._services(),
             backlog=self.config.listen_backlog,
             opening=(lambda: None) if self.http is None else self.http.service.listen,
-            unfinished=(lambda: False) if self.http is None else self.http.service.unfinished,
+            unfinished=self._unfinished,
             owns_process=self._owns_process,
         )
+
+    def _unfinished(self) -> bool:
+        return self.http is not None and self.http.service.unfinished()
 
     def _services(self) -> list[Service]:
         services: list[Service] = [self.upkeep]
@@ -453,7 +456,7 @@ class Server:
                 f"--otlp: {error.name} is not installed: pip install 'memlite-cache[otel]'"
             ) from None
         address = next((str(one.port or one.file) for one in self.listeners), "")
-        service, worker = assemble(config.otlp, address, METRICS, self._exported)
+        service, worker = assemble(config.otlp, address, METRICS, self._what_is_exported())
         if self._traced_one_in:
             self._trace_requests(worker.put_span)
         self._measure_store()
@@ -474,6 +477,9 @@ class Server:
             tracer.operation(operation, outcome, nanoseconds)
 
         self._record_operation = record
+
+    def _what_is_exported(self) -> "Callable[[], Snapshot] | None":
+        return self._exported
 
     def _exported(self) -> "Snapshot":
         """Return the server's figures."""

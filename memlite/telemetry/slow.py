@@ -1,9 +1,9 @@
 """Commands that took long (``--slow-log``)."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from memlite.core.clock import Clock
 
@@ -100,6 +100,16 @@ class SlowLog:
     def stats(self) -> SlowStats:
         """Return what there is by now."""
         return SlowStats(self.threshold, self.count, tuple(reversed(self._last)))
+
+    def merged(self, commands: Iterable[tuple[Any, ...]], count: int) -> SlowStats:
+        """Return what several processes have logged.
+
+        Args:
+            commands: the fields of their last slow commands.
+            count: how many slow commands there were.
+        """
+        found = sorted(map(SlowCommand._make, commands), key=lambda one: one.time, reverse=True)
+        return SlowStats(self.threshold, count, tuple(found[:MOST_COMMANDS]))
 
     def clear(self) -> None:
         """Start from zero (``stats reset``)."""

@@ -1,5 +1,6 @@
 """Spans of sampled requests, and of what a store did in their course."""
 
+import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -14,6 +15,8 @@ __all__ = ["Request", "Tracer", "new_name"]
 
 _current: Final[ContextVar["Request | None"]] = ContextVar("memlite_request", default=None)
 _random: Final = Random()  # noqa: S311 - no secret
+if hasattr(os, "register_at_fork"):  # names must not be the same in all workers
+    os.register_at_fork(after_in_child=_random.seed)
 _SYSTEM: Final = {"db.system.name": "memcached"}
 
 

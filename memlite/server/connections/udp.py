@@ -92,6 +92,8 @@ class UdpService(asyncio.DatagramProtocol):
         listener: the bound socket.
 
     Attributes:
+        counted: whether the socket has been counted as a connection; by another process, if several
+            serve it.
         last_command: unix time of the last datagram, in whole seconds.
         keys: the number of keys that requests in progress are reading from a slow backend.
     """
@@ -108,6 +110,7 @@ class UdpService(asyncio.DatagramProtocol):
         )
         self.last_command = services.clock.second
         self.keys = 0
+        self.counted = False
         self._counters = services.counters
         self._requests: set[_Request] = set()
         self._bytes = 0  # total size of their datagrams
@@ -149,7 +152,7 @@ class UdpService(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, for sending replies."""
         self._transport = cast("asyncio.DatagramTransport", transport)
-        self._counters.total_connections += 1  # as in memcached
+        self._counters.total_connections += not self.counted  # as in memcached
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End all requests; commands under way are still carried out."""

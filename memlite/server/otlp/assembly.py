@@ -22,7 +22,7 @@ _USUAL_INTERVAL: Final = "60000"
 
 
 def assemble(
-    url: str, address: str, metrics: Iterable[Metric], snapshot: Callable[[], Snapshot]
+    url: str, address: str, metrics: Iterable[Metric], snapshot: Callable[[], Snapshot] | None
 ) -> tuple[OtlpService, Worker]:
     """Return the export of a server or proxy, and what takes its spans.
 
@@ -30,7 +30,7 @@ def assemble(
         url: ``--otlp``.
         address: by which the server is told from others on this machine.
         metrics: those that are exported.
-        snapshot: returns its figures.
+        snapshot: returns its figures; None to export spans alone, as all workers but one do.
 
     Raises:
         StartError: the environment makes no sense.

@@ -14,11 +14,13 @@ class OtlpService:
 
     Args:
         worker: the thread.
-        snapshot: returns the server's figures.
+        snapshot: returns the server's figures; None to export spans alone.
         interval: seconds between two snapshots.
     """
 
-    def __init__(self, worker: Worker, snapshot: Callable[[], Snapshot], interval: float) -> None:
+    def __init__(
+        self, worker: Worker, snapshot: Callable[[], Snapshot] | None, interval: float
+    ) -> None:
         self._worker = worker
         self._snapshot = snapshot
         self._interval = interval
@@ -45,4 +47,5 @@ class OtlpService:
         self._wait()
 
     def _hand_over(self) -> None:
-        self._worker.put_snapshot(self._snapshot())
+        if self._snapshot is not None:
+            self._worker.put_snapshot(self._snapshot())

@@ -50,7 +50,8 @@ class WorkerAdministration(Administration):
         member.receive = lambda message: self.watchers.receive(message)
 
     def _write_gauges(self) -> None:
-        cast("SharedEngine", self._engine).count_evicted()
+        if self._backend is None:
+            cast("SharedEngine", self._engine).count_evicted()
         self.stats.write_gauges()
 
     # Commands

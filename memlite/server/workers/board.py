@@ -56,7 +56,15 @@ class Cell(IntEnum):
     """For each topic, how often it has asked."""
     ANSWERED = 17
     """For each topic, the sum of all `ASKED` that it has answered."""
-    COUNTERS = 20
+    DATAGRAMS = 20
+    """Requests over UDP that are under way."""
+    SLOW = 21
+    """Slow commands."""
+    ITEMS = 22
+    """Items in the worker's own memory: copies in its near cache."""
+    BYTES = 23
+    """What these take."""
+    COUNTERS = 24
     """`Counters.NAMES`, in their order."""
 
 
@@ -81,6 +89,9 @@ GAUGES: Final = (
     Cell.WATCHED,
     Cell.WATCHERS,
     Cell.ENDED,
+    Cell.DATAGRAMS,
+    Cell.ITEMS,
+    Cell.BYTES,
 )
 """What is gone when a worker is."""
 _ROW: Final = 128
@@ -152,9 +163,19 @@ class Board:
         """Return the workers besides one that serve."""
         return [one for one in range(self.workers) if one != worker and self.read(one, Cell.PID)]
 
+    def served(self, worker: int) -> bool:
+        """Return whether a worker of this number has ever served."""
+        return self.read(worker, Cell.BEAT) != 0
+
+    def leave(self, worker: int) -> None:
+        """Take notice that a worker serves nobody any more."""
+        self.write(worker, Cell.PID, 0)
+
     def bury(self, worker: int) -> None:
         """Take notice that a worker has ended: its connections have, its counts are kept."""
-        self.write(worker, Cell.PID, 0)
+        if self.read(worker, Cell.PID):  # otherwise its last report is whole, and its last
+            self.write_report(worker, None)
+        self.leave(worker)
         for cell in GAUGES:
             self.write(worker, cell, 0)
 

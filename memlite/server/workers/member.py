@@ -78,7 +78,8 @@ class Member:
         if self._next is not None:
             self._next.cancel()
             self._scheduler.loop.remove_reader(self.board.bell(self.number))
-            self.publish()
+            self._publish_report()
+            self.board.leave(self.number)
 
     def _beat(self) -> None:
         self.board.write(self.number, Cell.BEAT, time.monotonic_ns())
@@ -124,6 +125,7 @@ class Member:
         self.board.write(self.number, Cell.SYSTEM, system + int(now.system * 1e9))
 
     def _publish_report(self) -> None:
+        self.publish()
         self.board.write_report(self.number, self.report())
 
     def _apply(self) -> None:
@@ -175,6 +177,7 @@ class Member:
         for one in range(self.board.workers):
             if not self.board.read(one, Cell.PID):
                 self.board.write_counters(one, self._before)
+                self.board.write(one, Cell.SLOW, 0)
 
     def unique_number(self, number: int) -> int:
         """Return a number for a file descriptor that no other worker has; -1 stays."""

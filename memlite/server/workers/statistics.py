@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from memlite.engine.prefixes import PrefixStats
 from memlite.server.admin.stats_collector import StatsCollector
@@ -13,28 +13,41 @@ from memlite.server.workers.member import Member
 from memlite.telemetry.counters import LatencyHistogram
 from memlite.telemetry.hotkeys import merge_estimates
 from memlite.telemetry.snapshot import (
+    BackendStats,
     CounterValues,
     Durations,
+    Exemplar,
     GeneralStats,
     HotKeysStats,
     LatencyStats,
+    MemoryStats,
     Snapshot,
     SocketStats,
+    UdpStats,
     WatchStats,
     WorkerStats,
 )
+from memlite.telemetry.spans import SpanName
+
+if TYPE_CHECKING:
+    from memlite.telemetry.slow import SlowStats  # for servers with --slow-log
 
 __all__ = ["WorkerCollector"]
+
+_SHARED: Final = ("listening", "datagrams")
+"""States of sockets that all workers have."""
 
 
 class WorkerCollector(StatsCollector):
     """Collects the statistics of all workers. `join` has to be called first."""
 
     _member: Member
+    _slow_before: int
 
     def join(self, member: Member) -> None:
         """Collect from other workers, too."""
         self._member = member
+        self._slow_before = member.board.read(member.number, Cell.SLOW)
 
     # What this worker publishes
 
@@ -46,6 +59,10 @@ class WorkerCollector(StatsCollector):
             (Cell.OPEN, len(self._connections)),
             (Cell.HANDSHAKES, len(self._handshakes)),
             (Cell.INPUT_HELD, self._input_held()),
+            (Cell.DATAGRAMS, sum(service.under_way for service in self._udp)),
+            (Cell.ITEMS, len(self._table)),
+            (Cell.BYTES, self._table.used),
+            (Cell.SLOW, self._slow_before + (0 if self._slow is None else self._slow.count)),
             (Cell.EVENTS_WRITTEN, watchers.written),
             (Cell.EVENTS_SENT, watchers.sent),
             (Cell.EVENTS_SKIPPED, watchers.skipped),
@@ -57,18 +74,29 @@ class WorkerCollector(StatsCollector):
         sockets = [
             (self._member.unique_number(one.number), *one[1:])
             for one in super().sockets(asking)
-            if one.state != "listening"
+            if one.state not in _SHARED
         ]
         return {
             "sockets": sockets,
+            "datagrams": [service.last_command for service in self._udp],
             "latencies": {name: one.parts() for name, one in self._latencies.histograms.items()},
+            "exemplars": {
+                name: {place: (tuple(one.span), *one[1:]) for place, one in of_class.items()}
+                for name, of_class in self._latencies.exemplars.items()
+            },
+            "storage": self._figures(),
+            "operations": {name: one.parts() for name, one in self._operations.histograms.items()},
             "hot": self._hot_keys.estimates(),
+            "slow": []
+            if self._slow is None
+            else [tuple(one) for one in self._slow.stats().commands],
             "prefixes": self._prefixes.counts(),
         }
 
     def reset_mine(self) -> None:
         """Start from zero, in this worker."""
         super().reset()
+        self._slow_before = 0
         self._member.reset()
 
     # Of all of them
@@ -76,7 +104,8 @@ class WorkerCollector(StatsCollector):
     def _reports(self, asking: ConnectionInfo | None = None) -> list[dict[str, Any]]:
         member = self._member
         member.ask(Topic.REPORT)
-        found = [member.board.read_report(one) for one in member.board.others(member.number)]
+        others = [one for one in range(member.board.workers) if one != member.number]
+        found = [member.board.read_report(one) for one in others]
         return [self.report(asking), *(one for one in found if one is not None)]
 
     def general(self) -> GeneralStats:
@@ -86,8 +115,16 @@ class WorkerCollector(StatsCollector):
         member.publish()
         member.ask(Topic.COUNTS)
         self._table.measure()  # which changes nothing but figures
+        general = super().general()
+        if self._figures():  # each has items of its own
+            general = replace(
+                general,
+                items=board.sum(Cell.ITEMS),
+                bytes=board.sum(Cell.BYTES),
+                bytes_limit=general.bytes_limit * board.workers,
+            )
         return replace(
-            super().general(),
+            general,
             pid=os.getppid(),
             user_seconds=board.sum(Cell.USER) / 1e9,
             system_seconds=board.sum(Cell.SYSTEM) / 1e9,
@@ -109,11 +146,28 @@ class WorkerCollector(StatsCollector):
 
     def sockets(self, asking: ConnectionInfo | None) -> list[SocketStats]:
         """Return all sockets of the server; see `StatsCollector`."""
-        mine = [one for one in super().sockets(asking) if one.state == "listening"]
-        others = [
-            SocketStats(*one) for report in self._reports(asking) for one in report["sockets"]
+        reports = self._reports(asking)
+        now = int(self._clock.now())
+        last = map(max, zip(*(report["datagrams"] for report in reports), strict=True))
+        shared = [
+            one._replace(idle=now - next(last)) if one.state == "datagrams" else one
+            for one in super().sockets(asking)
+            if one.state in _SHARED
         ]
-        return mine + sorted(others, key=lambda one: one.number)
+        others = [SocketStats(*one) for report in reports for one in report["sockets"]]
+        return shared + sorted(others, key=lambda one: one.number)
+
+    def udp(self) -> UdpStats:
+        """Return the statistics of requests over UDP to the server; see `StatsCollector`."""
+        member = self._member
+        member.publish()
+        member.ask(Topic.COUNTS)
+        total = member.board.total()
+        return UdpStats(
+            under_way=member.board.sum(Cell.DATAGRAMS),
+            refused=total.udp_refused,
+            dropped=total.udp_dropped,
+        )
 
     def _histograms(self, reports: list[dict[str, Any]]) -> dict[str, LatencyHistogram]:
         merged = {name: LatencyHistogram() for name in self._latencies.histograms}
@@ -128,11 +182,40 @@ class WorkerCollector(StatsCollector):
 
     def snapshot(self, troubles: Iterable[str] = ()) -> Snapshot:
         """Return all figures of the server that take no walk; see `StatsCollector`."""
-        merged = self._histograms(self._reports())
+        reports = self._reports()
+        exemplars = _exemplars(reports)
         return replace(
             super().snapshot(tuple(troubles)),
-            commands={name: Durations.read(one) for name, one in merged.items()},
+            commands={
+                name: Durations.read(one, exemplars.get(name))
+                for name, one in self._histograms(reports).items()
+            },
+            operations={name: Durations.read(one) for name, one in _operations(reports).items()},
+            slow_commands=None if self._slow is None else self._member.board.sum(Cell.SLOW),
         )
+
+    def _figures(self) -> dict[str, int | float | str]:
+        """Return what the store's backend in this worker reports; nothing without a backend."""
+        storage = super().storage()
+        return dict(storage.figures) if isinstance(storage, BackendStats) else {}
+
+    def storage(self) -> MemoryStats | BackendStats:
+        """Return the store's statistics; see `StatsCollector`."""
+        storage = super().storage()
+        if not isinstance(storage, BackendStats):
+            return storage
+        figures = [report["storage"] for report in self._reports()]
+        return BackendStats(
+            storage.url, self._member.board.total().storage_errors, _of_all(figures)
+        )
+
+    def slow(self) -> "SlowStats | None":
+        """Return the last slow commands of the server, and their number; see `StatsCollector`."""
+        if self._slow is None:
+            return None
+        self._member.publish()
+        found = [one for report in self._reports() for one in report["slow"]]
+        return self._slow.merged(found, self._member.board.sum(Cell.SLOW))
 
     def hot_keys(self) -> HotKeysStats:
         """Return the keys most often asked for."""
@@ -170,3 +253,44 @@ class WorkerCollector(StatsCollector):
         """Start from zero, in all workers."""
         board = self._member.board
         self._member.tell(Control.RESETS, board.control(Control.RESETS) + 1)
+
+
+_GREATEST: Final = frozenset(
+    (
+        "epoch", "epoch_age", "invalidations", "near_ttl", "servers", "servers_tracked",
+        "servers_unavailable", "state", "times_unavailable",
+    )
+)  # fmt: skip
+"""Figures of the one store that all workers see alike; "unavailable" is greater."""
+
+
+def _of_all(figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of all workers as those of one: sums, or what is worst."""
+    merged = dict(figures[0])
+    for one in figures[1:]:
+        for name, value in one.items():
+            if name in _GREATEST:
+                merged[name] = max(merged.get(name, value), value)
+            elif not isinstance(value, str):
+                merged[name] = merged.get(name, 0) + value
+    return merged
+
+
+def _exemplars(reports: list[dict[str, Any]]) -> dict[str, dict[int, Exemplar]]:
+    """Return the last of each class, whichever worker has it."""
+    merged: dict[str, dict[int, Exemplar]] = {}
+    for report in reports:
+        for name, of_class in report["exemplars"].items():
+            kept = merged.setdefault(name, {})
+            for place, (span, nanoseconds, time) in of_class.items():
+                if place not in kept or kept[place].time < time:
+                    kept[place] = Exemplar(SpanName(*span), nanoseconds, time)
+    return merged
+
+
+def _operations(reports: list[dict[str, Any]]) -> dict[tuple[str, str], LatencyHistogram]:
+    merged: dict[tuple[str, str], LatencyHistogram] = {}
+    for report in reports:
+        for name, parts in report["operations"].items():
+            merged.setdefault(name, LatencyHistogram()).merge(*parts)
+    return merged

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from memlite.server.administration import Administration
     from memlite.server.connections.tls import Tls
     from memlite.server.connections.tls_transport import TlsTransport
+    from memlite.server.connections.udp import UdpService
     from memlite.server.http.assembly import Http
+    from memlite.server.otlp.service import OtlpService
+    from memlite.telemetry.snapshot import Snapshot
 
 __all__ = ["WorkerServer"]
 
@@ -100,7 +103,7 @@ class WorkerLifecycle(Lifecycle):
 class WorkerServer(Server):
     """A server that serves a table of items together with others.
 
-    The first of them also serves HTTP, and writes the periodic line.
+    The first of them also serves HTTP, exports metrics, and writes the periodic line.
 
     Args:
         config: the settings.
@@ -137,6 +140,7 @@ class WorkerServer(Server):
         self._board = board
         self._number = number
         self._channel = channel
+        self._replaces = board.served(number)
         super().__init__(config, listeners, tls=tls, clock=clock)
 
     def connect(self) -> Connection:
@@ -157,8 +161,32 @@ class WorkerServer(Server):
             items, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
 
+    def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":
+        services = super()._make_udp(listeners)
+        for service in services:  # all read one socket, which is counted once
+            service.counted = bool(self._number or self._replaces)
+        return services
+
     def _make_http(self, listeners: Sequence[Listener]) -> "Http | None":
-        return None if self._number else super()._make_http(listeners)
+        if not self._number:
+            return super()._make_http(listeners)
+        self._measure_store()  # as the first one shows it
+        return None
+
+    def _make_otlp(self) -> "OtlpService | None":
+        if self._number and not self._traced_one_in:
+            if self.config.otlp is not None:
+                self._measure_store()
+            return None
+        return super()._make_otlp()
+
+    def _what_is_exported(self) -> "Callable[[], Snapshot] | None":
+        return None if self._number else super()._what_is_exported()
+
+    def _unfinished(self) -> bool:
+        # The first exports what all have counted, so it is the last to stop.
+        others = self.otlp is not None and not self._number and self._board.others(0)
+        return bool(others) or super()._unfinished()
 
     def _services(self) -> list[Service]:
         self.member = Member(self._board, self._number, self.counters, self.clock, self.scheduler)

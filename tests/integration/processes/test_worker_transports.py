@@ -116,7 +116,6 @@ def test_a_daemon_is_ready_when_its_parent_ends(tmp_path: Path) -> None:
     [
         (["--backend", "file://{}/cache.json"], "only memory:// alone can be shared"),
         (["-M"], "a shared table evicts (-M)"),
-        (["-U", "-1"], "datagrams are served by one process (-U)"),
     ],
 )
 def test_settings_that_several_workers_cannot_have_are_served_by_one(
