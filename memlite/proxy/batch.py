@@ -123,28 +123,21 @@ class BatchPart:
         self.bare = True
         self.taken = 0
 
-    def take(self, replies: list[bytes], first: int, *, bare: bool) -> int:
-        """Take replies, as many as are missing.
+    def take(self, replies: list[bytes], *, bare: bool) -> None:
+        """Take replies, at most as many as are missing.
 
         Args:
-            replies: those that have arrived.
-            first: the index of the first one to take.
+            replies: the replies.
             bare: whether they lack the ``END`` that each of them ends with.
-
-        Returns:
-            The index of the first one that was not taken.
         """
-        end = first + self.missing
-        new = replies[first:end] if first or end < len(replies) else replies
         if not bare:
             self.complete()
         elif not self.bare:
-            new = [reply + END for reply in new]
-        self.replies += new
-        self.missing -= len(new)
+            replies = [reply + END for reply in replies]
+        self.replies += replies
+        self.missing -= len(replies)
         if not self.missing:
             self.batch.part_done()
-        return first + len(new)
 
     def complete(self) -> None:
         """Add the ``END`` to replies that lack it."""
@@ -154,9 +147,9 @@ class BatchPart:
 
     def answer(self, reply: bytes) -> None:
         """Take a reply."""
-        self.take([reply], 0, bare=False)
+        self.take([reply], bare=False)
 
     def fail(self, error: bytes) -> None:
         """Take the error that stands for each of the missing replies."""
         self.batch.count_failures(self.missing)
-        self.take([error] * self.missing, 0, bare=False)
+        self.take([error] * self.missing, bare=False)

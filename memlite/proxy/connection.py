@@ -1,18 +1,11 @@
 """A client connection of a proxy: requests of the usual kinds pass without the parser."""
 
-from typing import Final, Protocol, cast
+from typing import Any
 
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
 
 __all__ = ["ProxyConnection"]
-
-_COMMANDS: Final = frozenset(b"gsidartpm")
-"""The first letters of the commands that an executor may take as they are."""
-
-
-class _Executor(Protocol):
-    def take(self, data: bytes) -> int: ...
 
 
 class ProxyConnection(Connection):
@@ -31,15 +24,13 @@ class ProxyConnection(Connection):
 
     def data_received(self, data: bytes) -> None:
         """Serve the input."""
-        if self._ready_limit < 0 or data[0] not in _COMMANDS:  # the first: not on the fast path
-            Connection.data_received(self, data)
-            return
         counters = self._counters
         left = counters.until_slow_sample - 1
-        if not left:
-            Connection.data_received(self, data)  # the read is sampled
+        if self._ready_limit < 0 or not left:  # not on the fast path, or the read is sampled
+            Connection.data_received(self, data)
             return
-        taken = cast("_Executor", self.executor).take(data)
+        executor: Any = self.executor
+        taken: int = executor.take(data)
         if not taken:
             Connection.data_received(self, data)
             return
@@ -53,15 +44,19 @@ class ProxyConnection(Connection):
 
     def reply(self, reply: bytes) -> None:
         """Send the reply to the only request in progress."""
-        if self._ready_limit < 0 or self._eof or self._transport.is_closing():
+        if self._ready_limit < 0:
             self.out.append(reply)
             self.settle()
             return
-        self.last_command = self._clock.second
         self._counters.bytes_written += len(reply)
         self._write(reply)
         if not self.writable:
             self._count_unread()
+
+    def eof_received(self) -> bool:
+        """Stay open while earlier commands have yet to be answered, and close after the last."""
+        self._leave_fast_path()
+        return Connection.eof_received(self)
 
     def settle(self) -> None:
         """Send replies that have become ready, and continue if there is room again."""

@@ -4,15 +4,11 @@ import asyncio
 import contextlib
 import socket
 import struct
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
-from memlite.client import ReplyError, ReplyScanner, split_gets
+from memlite.client import ReplyError, ReplyScanner
 
 __all__ = ["Link", "LinkOwner", "NodeLostError"]
-
-
-_STORED: Final = b"STORED\r\n"
-_OF_GETS: Final = frozenset(b"VE")  # the first letters of replies: items and misses
 
 
 class NodeLostError(Exception):
@@ -20,29 +16,17 @@ class NodeLostError(Exception):
 
 
 class LinkOwner(Protocol):
-    """Takes what arrives on a connection.
+    """Takes what arrives on a connection."""
 
-    Attributes:
-        in_batch: whether the next reply is to one of a batch of requests.
-    """
-
-    @property
-    def in_batch(self) -> bool: ...  # noqa: D102 - see the class
-
-    def items_received(self, data: bytes) -> int:
-        """Take replies to retrievals of several keys, if what arrived begins with them.
+    def usual_received(self, data: bytes) -> int:
+        """Take replies of the usual kinds, if what arrived begins with them.
 
         Returns:
             The number of bytes that were taken; the others must be split into replies.
         """
 
-    def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
-        """Take replies, in the order of the requests.
-
-        Args:
-            replies: the replies.
-            bare: whether they are those to gets, without the ``END`` that each of them ends with.
-        """
+    def replies_received(self, replies: list[bytes]) -> None:
+        """Take replies, in the order of the requests."""
 
     def link_lost(self, reason: str, *, down: bool) -> None:
         """Note that the connection can no longer be used.
@@ -76,6 +60,7 @@ class Link(asyncio.Protocol):
         self._split = self._scanner.split
         self._asking: asyncio.Future[bytes] | None = None
         self._closed = False
+        self._usual = True  # whether replies are the owner's, and the next one begins
         self.paused = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -101,9 +86,11 @@ class Link(asyncio.Protocol):
             NodeLostError: there is more than one reply, or the connection was lost.
         """
         self._asking = asyncio.get_running_loop().create_future()
+        self._usual = False
         self.transport.write(request)
         reply = await self._asking
         self._asking = None
+        self._note_usual()
         return reply
 
     def hand_over(self, owner: LinkOwner) -> None:
@@ -130,6 +117,7 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection at once; nothing of the node is told."""
         self._closed = True
+        self._usual = False
         if hasattr(self, "transport"):
             self.transport.abort()
         if not self.ended.done():
@@ -152,29 +140,26 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a part of the replies."""
-        if self._closed:
-            return
-        if self._asking is None and not self._scanner.in_reply:
-            taken = self._owner.items_received(data)
-            if taken:
-                if taken == len(data) or self._closed:
-                    return
-                data = data[taken:]
-            if data[0] == _STORED[0] and data == _STORED * (len(data) // len(_STORED)):
-                self._owner.replies_received([_STORED] * (len(data) // len(_STORED)))
+        while self._usual:
+            taken = self._owner.usual_received(data)
+            if taken == len(data):
                 return
-            if data[0] in _OF_GETS and self._owner.in_batch:
-                bare, end = split_gets(data)
-                if bare:
-                    self._owner.replies_received(bare, bare=True)
-                    if end == len(data) or self._closed:
-                        return
-                    data = data[end:]
+            if not taken:
+                break
+            data = data[taken:]
+        if not self._closed:
+            self._take_any(data)
+
+    def _note_usual(self) -> None:
+        self._usual = self._asking is None and not (self._closed or self._scanner.in_reply)
+
+    def _take_any(self, data: bytes) -> None:
         try:
             replies = self._split(data)
         except ReplyError as error:
             self._fail(str(error), down=True)
             return
+        self._note_usual()
         if self._asking is None:
             self._owner.replies_received(replies)
         elif replies and not self._asking.done():

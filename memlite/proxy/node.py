@@ -8,12 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Protocol
 
-from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
+from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport, split_gets
 from memlite.cluster.membership.lease import Lease
 from memlite.cluster.topology import Node as NodeAddress
-from memlite.protocol.replies import END
+from memlite.protocol.replies import END, STORED
 from memlite.proxy.batch import BatchPart
 from memlite.proxy.link import Link, NodeLostError
 from memlite.proxy.requests import KeysPart
@@ -24,16 +25,27 @@ from memlite.telemetry.counters import LatencyHistogram
 __all__ = ["MOST_IN_BATCH", "Access", "Node", "Receiver", "Surroundings"]
 
 MOST_IN_BATCH: Final = 64
+# What the usual replies begin with: items, misses, and STORED.
+_V: Final = ord("V")
+_E: Final = ord("E")
+_S: Final = ord("S")
+# Bytes up to which replies to gets are searched for their ends; of long values that would take
+# longer than to find one end after the other.
+_MOST_SEARCHED: Final = 16 * 1024
 
-# What may wait for a node; requests beyond are refused.
+# What may wait for a node; requests beyond are refused. While less than half of it waits, and the
+# node takes what it is sent, nothing is counted before the next write.
 _MOST_PENDING: Final = 16_384
+_MANY_PENDING: Final = _MOST_PENDING // 2
 _MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
-# Deadlines are kept for groups of requests: one is noticed late by up to this share of it.
-_COARSENESS: Final = 0.1
+# How often in a deadline is looked whether one has passed: it is noticed late by up to a tenth. No
+# request has a time of its own.
+_STEPS: Final = 10
 # Seconds from one write that is timed to the next, at least: timing each takes a twentieth of the
 # time of a small request.
 _BETWEEN_TIMES: Final = 0.001
+_monotonic: Final = time.monotonic
 _TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
 
 
@@ -125,7 +137,6 @@ class Node:
         name: its name.
         address: where it listens.
         returning: as above.
-        requests: how many requests were taken for it.
         failed: how many of those, or of those that were refused, have failed.
         refused: how many were refused because too many were waiting.
         timeouts: how often the deadline has passed.
@@ -161,22 +172,25 @@ class Node:
         self._pending: deque[Receiver] = deque()
         self._answered = 0  # requests, failed ones included
         self._queue: list[bytes] = []
-        self._queued = 0  # bytes
+        self._queued = 0  # its bytes, while it is limited
+        self._in_batches = 0  # requests in the queue beyond one for each of its parts
         self._last_sent = 0  # the number of the last request that was written
         self._flush_due = False
+        # Whether `send` must look closer: the node is down, or there is much to do.
+        self._limited = True
         self._lease = access.lease
         self._until = 0.0  # until when the requests in the queue may be sent
-        # Groups of requests: the number of the last one, and when the group is overdue.
-        self._groups: deque[list[float]] = deque()
-        self._group: list[float] = []  # the last of them
-        self._group_ends = 0.0
+        self._interval = access.deadline / _STEPS
+        # The number of requests at each look, and when those are overdue; when the last look was.
+        self._taken: deque[tuple[int, float]] = deque()
+        self._looked = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # The write that is timed: when, in nanoseconds, or 0, and the number of its last request.
         self._timed = self._last_timed = 0
         self._next_timed = 0.0
         self.service = LatencyHistogram()
         self._retired = False
-        self.requests = self.failed = self.refused = self.timeouts = self.connects = 0
+        self.failed = self.refused = self.timeouts = self.connects = 0
         self.error = self.ip = ""
 
     @property
@@ -190,6 +204,11 @@ class Node:
     def down(self) -> bool:
         """Whether requests are refused at once."""
         return bool(self._refusal)
+
+    @property
+    def requests(self) -> int:
+        """How many requests were taken for it."""
+        return self._last_sent + len(self._queue) + self._in_batches
 
     @property
     def pending(self) -> int:
@@ -235,27 +254,42 @@ class Node:
             request: its bytes. It must have exactly one reply.
             receiver: takes the reply; it may have been told of a failure when this returns.
         """
+        if self._limited:
+            self._send_limited(request, receiver)
+            return
+        queue = self._queue
+        if not queue:
+            self._until = self._lease.until
+            self._scheduler.call_together(self._flush)
+        queue.append(request)
+        self._pending.append(receiver)
+
+    def _send_limited(self, request: bytes, receiver: Receiver) -> None:
         if self._refusal:
             self._refuse(request, receiver)
             return
-        if self.requests - self._answered >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
+        if self.pending >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
             self.refused += 1
             self.failed += 1
             receiver.fail(_error_line(self.name, "too many requests are waiting for it"))
             return
         self._pending.append(receiver)
-        self.requests += 1
         self._queue.append(request)
         self._queued += len(request)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True
             if len(self._queue) == 1:
                 self._until = self._lease.until
-            self._scheduler.loop.call_soon(self._flush)
+            self._scheduler.call_together(self._flush)
 
     @property
     def takes_batches(self) -> bool:
         """Whether `send_batch` can be used now."""
+        if not self._limited:
+            return True
         room = self.pending < _MOST_PENDING - MOST_IN_BATCH
         return room and self._queued < _MOST_QUEUED_BYTES and not self._refusal
 
@@ -267,14 +301,10 @@ class Node:
             part: takes their replies; `MOST_IN_BATCH` at most.
         """
         self._pending.append(part)
-        self.requests += part.missing
+        self._in_batches += part.missing - 1
         self._queue.append(requests)
         self._queued += len(requests)
-        if not self._flush_due:
-            self._flush_due = True
-            if len(self._queue) == 1:
-                self._until = self._lease.until
-            self._scheduler.loop.call_soon(self._flush)
+        self._flush_soon()
 
     def _refuse(self, request: bytes, receiver: Receiver) -> None:
         self.returning.failed((receiver,))
@@ -287,22 +317,30 @@ class Node:
         queue = self._queue
         if not queue:
             return
-        now = self._scheduler.loop.time()
-        self._note_deadline(now)
+        if self._timer is None:
+            self._watch_deadline()
         link = self._link
         if link is None or link.paused:
+            self._limit()
             return
-        if time.monotonic() >= self._until:
+        now = _monotonic()
+        if now >= self._until:
             self._refuse_unsent()
             return
         data = queue[0] if len(queue) == 1 else b"".join(queue)
+        self._last_sent = last = self._last_sent + len(queue) + self._in_batches
         queue.clear()
-        self._queued = 0
-        self._last_sent = self.requests
+        self._queued = self._in_batches = 0
+        self._limited = last - self._answered > _MANY_PENDING
         if not self._timed and now >= self._next_timed:
-            self._timed, self._last_timed = time.monotonic_ns(), self.requests
+            self._timed, self._last_timed = time.monotonic_ns(), last
             self._next_timed = now + _BETWEEN_TIMES
         link.transport.write(data)
+
+    def _limit(self) -> None:
+        if not self._limited:
+            self._limited = True
+            self._queued = sum(map(len, self._queue))
 
     def _refuse_unsent(self) -> None:
         """Refuse what was not sent in time: the process was stopped, or the node read nothing.
@@ -311,10 +349,9 @@ class Node:
         """
         unsent = self.requests - self._last_sent
         self._queue.clear()
-        self._queued = 0
-        self.requests = self._last_sent
-        for group in self._groups:
-            group[0] = min(group[0], self.requests)
+        self._queued = self._in_batches = 0
+        last = self._last_sent
+        self._taken = deque((min(number, last), overdue) for number, overdue in self._taken)
         self.refused += unsent
         self.failed += unsent
         receivers = []
@@ -330,31 +367,25 @@ class Node:
 
     # Deadlines
 
-    def _note_deadline(self, now: float) -> None:
-        if self._groups and now < self._group_ends:
-            self._group[0] = self.requests
-            return
-        self._group_ends = now + self._deadline * _COARSENESS
-        overdue = self._group_ends + self._deadline
-        self._group = [self.requests, overdue]
-        self._groups.append(self._group)
-        if self._timer is None:
-            self._timer = self._scheduler.loop.call_at(overdue, self._check_deadline)
+    def _watch_deadline(self) -> None:
+        loop = self._scheduler.loop
+        self._looked = loop.time()
+        self._timer = loop.call_later(self._interval, self._check_deadline)
 
     def _check_deadline(self) -> None:
-        self._timer = None
-        groups = self._groups
-        while groups and groups[0][0] <= self._answered:
-            groups.popleft()
-        if not groups:
-            return
-        overdue = groups[0][1]
-        if overdue <= self._scheduler.loop.time():
+        taken, answered = self._taken, self._answered
+        taken.append((self.requests, self._looked + self._interval + self._deadline))
+        while taken and taken[0][0] <= answered:
+            taken.popleft()
+        if not taken:
+            self._timer = None
+        elif taken[0][1] <= self._scheduler.loop.time():
+            self._timer = None
             self.timeouts += 1
             self._leave_link()
             self._lose(f"no reply in {self._deadline:g} s", down=True)
         else:
-            self._timer = self._scheduler.loop.call_at(overdue, self._check_deadline)
+            self._watch_deadline()
 
     # Connecting
 
@@ -410,6 +441,7 @@ class Node:
         self.error, self._refusal = "", b""
         if was_down:
             self._surroundings.came_back(self)
+        self._limited = False
         self._flush()
 
     def _leave_link(self) -> None:
@@ -436,16 +468,17 @@ class Node:
         if went_down:
             self._surroundings.went_down(self)
         pending, self._pending = self._pending, deque()
-        self._queue.clear()
-        self._queued = 0
         self._last_sent = self.requests
-        self._groups.clear()
+        self._queue.clear()
+        self._queued = self._in_batches = 0
+        self._limited = True
+        self._taken.clear()
         self._timed = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.failed += self.requests - self._answered
-        self._answered = self.requests
+        self.failed += self._last_sent - self._answered
+        self._answered = self._last_sent
         self.returning.failed(pending)
         error = _error_line(self.name, reason)
         for receiver in pending:
@@ -456,39 +489,57 @@ class Node:
 
     # Called by the connection
 
-    @property
-    def in_batch(self) -> bool:
-        """Whether the next reply is to one of a batch of requests."""
-        pending = self._pending
-        return bool(pending) and type(pending[0]) is BatchPart
+    def usual_received(self, data: bytes) -> int:
+        """Hand out replies of the usual kinds; see `LinkOwner`."""
+        first, pending = data[0], self._pending
+        if pending and (first == _V or first == _E):  # noqa: SIM109 - takes half the time
+            kind = type(pending[0])
+            if kind is KeysPart:
+                return self._take_items(data)
+            if len(data) > _MOST_SEARCHED and kind is not BatchPart:
+                return 0
+            replies, size = split_gets(data)
+            if replies:
+                self.replies_received(replies, bare=True)
+            return size
+        if first == _S:
+            count = len(data) // len(STORED)
+            if data == STORED * count:
+                self.replies_received([STORED] * count)
+                return len(data)
+        return 0
 
     def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
-        """Hand out replies; see `LinkOwner`."""
-        count = len(replies)
-        if count > self._sent:
+        """Hand out replies.
+
+        Args:
+            replies: the replies, in the order of the requests.
+            bare: whether they are those to gets, without the ``END`` that each of them ends with.
+        """
+        answered = self._answered + len(replies)
+        if answered > self._last_sent:
             self._lose("more replies than requests", down=True)
             return
-        if self._timed and self._answered + count >= self._last_timed:
+        if self._timed and answered >= self._last_timed:
             self._note_time()
-        self._answered += count
+        self._answered = answered
         next_receiver = self._pending.popleft
-        index = 0
-        while index < count:
+        following = iter(replies)
+        for reply in following:
             receiver = next_receiver()
             if type(receiver) is BatchPart:
-                index = receiver.take(replies, index, bare=bare)
+                receiver.take([reply, *islice(following, receiver.missing - 1)], bare=bare)
                 if receiver.missing:
                     self._pending.appendleft(receiver)
                     receiver.batch.progressed()
             else:
-                receiver.answer(replies[index] + END if bare else replies[index])
-                index += 1
+                receiver.answer(reply + END if bare else reply)
         self._delivered()
         if self._retired and not self._pending:
             self.stop()
 
-    def items_received(self, data: bytes) -> int:
-        """Hand out replies to retrievals of several keys; see `LinkOwner`."""
+    def _take_items(self, data: bytes) -> int:
+        """Hand out replies to retrievals of several keys, if `data` begins with them."""
         pending, position = self._pending, 0
         while pending and type(part := pending[0]) is KeysPart and self._sent:
             end = part.take_items(data, position)

@@ -152,8 +152,6 @@ class _Late:
     connection. Their replies show that it has carried them out.
     """
 
-    in_batch = False
-
     def __init__(self, link: Link, requests: int) -> None:
         self._link = link
         self._missing = requests
@@ -170,10 +168,10 @@ class _Late:
         self._over.set()
         self._link.close()
 
-    def items_received(self, _data: bytes) -> int:
+    def usual_received(self, _data: bytes) -> int:
         return 0
 
-    def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
+    def replies_received(self, replies: list[bytes]) -> None:
         self._missing -= len(replies)
         if self._missing <= 0:
             self.close()

@@ -41,9 +41,9 @@ def test_replies_come_in_the_order_of_the_requests() -> None:
     executor = Executor()
     batch = Batch(executor, ["a", "b", "a", "b", "b"])
     of_a, of_b = batch.part("a", 2, reads=True), batch.part("b", 3, reads=True)
-    assert of_b.take([hit("2"), b"", hit("5")], 0, bare=True) == 3
+    of_b.take([hit("2"), b"", hit("5")], bare=True)
     assert (executor.answers, batch.available()) == (0, b"")
-    assert of_a.take([hit("1"), hit("3"), hit("of another request")], 0, bare=True) == 2
+    of_a.take([hit("1"), hit("3")], bare=True)
     assert executor.answers == 1
     assert batch.reply == b"".join(
         [hit("1"), END, hit("2"), END, hit("3"), END, END, hit("5"), END]
@@ -57,7 +57,7 @@ def test_replies_with_and_without_their_end(bare: tuple[bool, ...]) -> None:
     parts = [batch.part("a", 2, reads=True), batch.part("b", 2, reads=True)]
     for number, without in enumerate(bare):
         reply = hit(str(number))
-        parts[number // 2].take([reply if without else reply + END], 0, bare=without)
+        parts[number // 2].take([reply if without else reply + END], bare=without)
     assert batch.reply == b"".join(hit(str(number)) + END for number in range(4))
 
 
@@ -67,14 +67,14 @@ def test_what_is_there_is_sent_once(bare: bool) -> None:
     batch = Batch(executor, ["a", "b", "a"])
     of_a, of_b = batch.part("a", 2, reads=True), batch.part("b", 1, reads=True)
     one, two, three = (hit(name) if bare else hit(name) + END for name in "123")
-    of_a.take([one], 0, bare=bare)
+    of_a.take([one], bare=bare)
     batch.progressed()
     assert batch.waits
     assert batch.available() == hit("1") + END
     assert batch.available() == b""
-    of_a.take([three], 0, bare=bare)
+    of_a.take([three], bare=bare)
     assert batch.available() == b""
-    of_b.take([two], 0, bare=bare)
+    of_b.take([two], bare=bare)
     assert batch.reply == hit("2") + END + hit("3") + END
 
 
@@ -82,9 +82,9 @@ def test_each_request_that_has_no_reply_fails() -> None:
     executor = Executor()
     batch = Batch(executor, ["a", "a", "b", "a"])
     of_a, of_b = batch.part("a", 3, reads=True), batch.part("b", 1, reads=True)
-    of_a.take([hit("1")], 0, bare=True)
+    of_a.take([hit("1")], bare=True)
     of_a.fail(ERROR)
-    of_b.take([hit("3")], 0, bare=True)
+    of_b.take([hit("3")], bare=True)
     assert executor.failures == 2
     assert batch.reply == hit("1") + END + ERROR + hit("3") + END + ERROR
 

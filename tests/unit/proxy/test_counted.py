@@ -54,6 +54,8 @@ class Parts:
     def reply(self, node: Node, replies: Sequence[bytes], *, bare: bool = False) -> None:
         """Have a node reply, as if it had been sent what waits."""
         node._last_sent = node.requests
+        node._queue.clear()
+        node._in_batches = 0
         node.replies_received(list(replies), bare=bare)
 
     def node_of(self, key: bytes) -> Node:

@@ -78,7 +78,7 @@ async def test_nodes_beyond_a_number_are_added_up() -> None:
     cluster = cluster_with(parse_nodes(addresses(MOST_NODES + 3)))
     comes_up(cluster.nodes[0], *cluster.nodes[-2:])
     for node in cluster.nodes:
-        node.requests = 2
+        node._last_sent = 2
         node.service.record(1000)
     nodes = snapshot_of(cluster).proxy.nodes
     assert len(nodes) == MOST_NODES + 1

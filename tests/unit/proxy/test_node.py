@@ -1,6 +1,8 @@
 """A node of a proxy, without a connection."""
 
 import asyncio
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, cast
 
 from memlite.cluster.topology import parse_nodes
@@ -83,3 +85,127 @@ async def test_a_node_that_has_left_says_so() -> None:
     late = Outcome()
     node.send(b"get k\r\n", late)
     assert late.replies == [b"SERVER_ERROR node 127.0.0.1:1: has left the cluster\r\n"]
+
+
+async def test_what_waits_is_limited_once_the_node_takes_no_more() -> None:
+    node, transport = served()
+    first, second, refused = Outcome(), Outcome(), Outcome()
+    cast("Any", node._link).pause_writing()
+    node.send(b"get 1\r\n", first)
+    await asyncio.sleep(0)
+    assert transport.written == []
+    node.send(b"x" * (64 * 1024 * 1024), second)
+    node.send(b"get 2\r\n", refused)
+    assert (node.pending, node.refused) == (2, 1)
+    assert b"too many requests" in refused.replies[0]
+    cast("Any", node._link).resume_writing()
+    node.send(b"get 3\r\n", refused)
+    await asyncio.sleep(0)
+    assert [len(data) for data in transport.written] == [7 + 64 * 1024 * 1024, 7]
+    assert node.pending == 3
+    node.link_lost("over", down=True)
+
+
+async def test_many_requests_without_a_reply_are_limited() -> None:
+    node, _ = served()
+    outcome = Outcome()
+    while not node.refused:
+        for _ in range(1000):
+            node.send(b"get k\r\n", outcome)
+        await asyncio.sleep(0)
+    assert node.pending == 16_384
+    node.link_lost("over", down=True)
+
+
+class Timers:
+    """An event loop whose time is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        self.calls.append((self.now, function))
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        self.calls.append((self.now + seconds, function))
+        return cast("Any", self)
+
+    def cancel(self) -> None:
+        self.calls.clear()
+
+    def pass_until(self, now: float) -> None:
+        self.calls.sort(key=itemgetter(0))
+        while self.calls and self.calls[0][0] <= now:
+            at, function = self.calls.pop(0)
+            self.now = max(self.now, at)
+            function()
+            self.calls.sort(key=itemgetter(0))
+        self.now = now
+
+
+async def test_a_deadline_passes_for_each_request() -> None:
+    node, _ = served()
+    timers = Timers()
+    node._scheduler.loop = cast("Any", timers)
+    early, late = Outcome(), Outcome()
+    node.send(b"get 1\r\n", early)
+    timers.pass_until(50)
+    node.send(b"get 2\r\n", late)
+    timers.pass_until(59)
+    assert node.timeouts == 0
+    node.replies_received([b"END\r\n"])
+    timers.pass_until(109)
+    assert node.timeouts == 0
+    assert early.replies == [b"END\r\n"]
+    timers.pass_until(118)
+    assert node.timeouts == 1
+    assert late.replies == [b"SERVER_ERROR node 127.0.0.1:1: no reply in 60 s\r\n"]
+
+
+async def test_no_timer_is_left_when_all_is_answered() -> None:
+    node, _ = served()
+    timers = Timers()
+    node._scheduler.loop = cast("Any", timers)
+    node.send(b"get 1\r\n", Outcome())
+    timers.pass_until(1)
+    node.replies_received([b"END\r\n"])
+    timers.pass_until(7)
+    assert timers.calls == []
+    node.send(b"get 2\r\n", Outcome())
+    timers.pass_until(8)
+    assert len(timers.calls) == 1
+
+
+async def test_a_deadline_has_passed_after_the_process_was_stopped() -> None:
+    node, _ = served()
+    timers = Timers()
+    node._scheduler.loop = cast("Any", timers)
+    outcome = Outcome()
+    node.send(b"get 1\r\n", outcome)
+    timers.pass_until(0)
+    timers.now = 1000
+    timers.pass_until(1000)
+    assert node.timeouts == 1
+    assert outcome.replies == [b"SERVER_ERROR node 127.0.0.1:1: no reply in 60 s\r\n"]
+
+
+async def test_replies_of_any_length_and_kind() -> None:
+    node, _ = served()
+    values = [b"x", b"END\r\n", b"\r\nEND\r\n" * 3, b"z" * 40_000, b""]
+    replies = [b"VALUE k 0 %d\r\n%b\r\nEND\r\n" % (len(one), one) for one in values]
+    replies += [b"END\r\n", b"VALUE k 0 1 7\r\nx\r\nEND\r\n", b"VA 1\r\nx\r\n", b"STORED\r\n"]
+    replies += [b"STORED\r\n", b"EN\r\n", b"END\r\n", b"SERVER_ERROR VALUE\r\n"]
+    data = b"".join(replies)
+    for size in (1, 7, 1000, len(data)):
+        outcomes = [Outcome() for _ in replies]
+        for outcome in outcomes:
+            node.send(b"get k\r\n", outcome)
+        await asyncio.sleep(0)
+        for at in range(0, len(data), size):
+            cast("Any", node._link).data_received(data[at : at + size])
+        assert [outcome.replies for outcome in outcomes] == [[reply] for reply in replies]
+    node.link_lost("over", down=True)
