@@ -19,6 +19,7 @@ Outcome = int | bytes
 
 _V: Final = ord("V")
 _E: Final = ord("E")
+_LF: Final = ord("\n")
 _END: Final = b"END\r\n"
 
 
@@ -263,9 +264,9 @@ def split_gets(data: bytes) -> tuple[list[bytes], int]:
             ending = piece[line - 4 : line] if len(number) <= 4 else b""
         if (
             line + more != len(piece)
-            or piece[:6] != b"VALUE "
+            or piece[0] != _V  # no other reply of four words ends with a number
             or piece.count(b" ", 0, line) != 3  # a fourth precedes a cas unique
-            or piece[-2:] != b"\r\n"
+            or piece[-1] != _LF
         ):
             break
     else:

@@ -25,7 +25,11 @@ class Batch(Request):
     __slots__ = ("_missing", "_nodes", "_parts", "_sent", "count", "waits")
 
     def __init__(self, executor: Origin, nodes: Sequence[object]) -> None:
-        super().__init__(executor)
+        # As the constructor above: to call it takes a twentieth of the time of a small batch.
+        self._executor = executor
+        self.reply = None
+        self.observer = None
+        self.closes = False
         self._nodes = nodes
         self._parts: dict[object, BatchPart] = {}
         self._missing = 0

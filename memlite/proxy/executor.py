@@ -336,7 +336,7 @@ class ProxyExecutor(OrderedReplies):
         whole = kind(self, parts, nodes, strict=cluster.strict)
         self._forward_all(
             whole,
-            [(node, b"%b %b\r\n" % (command, b" ".join(own))) for node, own in parts.items()],
+            [(node, b" ".join((command, *own)) + b"\r\n") for node, own in parts.items()],
         )
 
     def _retrieval(self, name: str) -> Request:

@@ -6,6 +6,7 @@ from typing import Final
 __all__ = ["Merger"]
 
 _END: Final = b"END\r\n"
+_LF: Final = ord("\n")
 # The memory for headers is bounded.
 _MOST_REMEMBERED: Final = 32_768
 
@@ -61,7 +62,7 @@ class Merger:
             if known is not None:
                 header, length, size = known
                 item = reply[position : position + size]
-                if item[:length] == header and item[-2:] == b"\r\n":
+                if item[:length] == header and item[-1] == _LF:  # the last: all of it is there
                     add(item)
                     position += size
                     continue

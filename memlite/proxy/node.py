@@ -541,7 +541,7 @@ class Node:
     def _take_items(self, data: bytes) -> int:
         """Hand out replies to retrievals of several keys, if `data` begins with them."""
         pending, position = self._pending, 0
-        while pending and type(part := pending[0]) is KeysPart and self._sent:
+        while pending and type(part := pending[0]) is KeysPart and self._answered < self._last_sent:
             end = part.take_items(data, position)
             if not end:
                 break

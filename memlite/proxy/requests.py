@@ -191,7 +191,7 @@ class Whole(Request):
         self._replies = [b""] * nodes
         self._failed = 0
 
-    def part(self, index: int) -> _Part:
+    def part(self, index: int) -> "_Part | KeysPart":
         """Return the receiver for one of the nodes."""
         return _Part(self, index)
 
@@ -210,17 +210,28 @@ class Whole(Request):
         raise NotImplementedError
 
 
-class KeysPart(_Part):
+class KeysPart:
     """What one node was asked for a retrieval of keys that several nodes have."""
 
-    __slots__ = ("_keys", "_merger")
+    __slots__ = ("_index", "_keys", "_whole")
 
-    def __init__(
-        self, whole: "MultiGet", index: int, keys: Sequence[bytes], merger: Merger
-    ) -> None:
-        super().__init__(whole, index)
+    def __init__(self, whole: "MultiGet", index: int, keys: Sequence[bytes]) -> None:
+        self._whole = whole
+        self._index = index
         self._keys = keys
-        self._merger = merger
+
+    @property
+    def reads(self) -> bool:
+        """Whether it changes nothing."""
+        return self._whole.reads
+
+    def answer(self, reply: bytes) -> None:
+        """Take the node's reply."""
+        self._whole.take(self._index, reply, failed=False)
+
+    def fail(self, error: bytes) -> None:
+        """Take the error that stands for the reply."""
+        self._whole.take(self._index, error, failed=True)
 
     def take_items(self, data: bytes, position: int) -> int:
         """Take the reply if all of it is there, and if it is the usual one.
@@ -232,10 +243,11 @@ class KeysPart(_Part):
         Returns:
             Where it ends; 0 if it was not taken.
         """
-        items, end = self._merger.items(self._keys, data, position)
+        whole = self._whole
+        items, end = whole.merger.items(self._keys, data, position)
         if data[end : end + 5] != replies.END:
             return 0
-        cast("MultiGet", self._whole).take_items(self._index, items)
+        whole.take_items(self._index, items)
         return end + 5
 
 
@@ -248,9 +260,12 @@ class MultiGet(Whole):
         nodes: the node of each key of the request.
         strict: whether it fails if a node fails. Otherwise the keys of that node are misses, unless
             all nodes fail.
+
+    Attributes:
+        merger: finds the items in replies.
     """
 
-    __slots__ = ("_items", "_keys", "_nodes", "_parts", "_strict")
+    __slots__ = ("_items", "_keys", "_nodes", "_parts", "_strict", "merger")
 
     reads = True
 
@@ -262,21 +277,32 @@ class MultiGet(Whole):
         *,
         strict: bool,
     ) -> None:
-        super().__init__(executor, len(keys))
+        count = len(keys)
+        # As the constructors above: to call them takes as long as to find two items.
+        self._executor = executor
+        self.reply = None
+        self.observer = None
+        self.closes = False
+        self._missing = count
+        self._replies = [replies.END] * count
+        self._failed = 0
         self._keys = list(keys.values())
         self._parts = keys
         self._nodes = nodes
         self._strict = strict
-        self._items: list[Sequence[bytes] | None] = [None] * len(keys)
+        self._items: list[Sequence[bytes] | None] = [None] * count
+        self.merger = executor.merger
 
-    def part(self, index: int) -> _Part:
+    def part(self, index: int) -> KeysPart:
         """Return the receiver for one of the nodes."""
-        return KeysPart(self, index, self._keys[index], self._executor.merger)
+        return KeysPart(self, index, self._keys[index])
 
     def take_items(self, index: int, items: Sequence[bytes]) -> None:
         """Take a node's reply as one item for each of its keys, empty for those it lacks."""
         self._items[index] = items
-        self.take(index, replies.END, failed=False)
+        self._missing -= 1
+        if not self._missing:
+            self.answer(self.combined())
 
     @property
     def missing_keys(self) -> int:
@@ -299,7 +325,7 @@ class MultiGet(Whole):
 
     def _find_items(self) -> None:
         """Find the items in replies that were not taken as such."""
-        find = self._executor.merger.items
+        find = self.merger.items
         for index, items in enumerate(self._items):
             if items is None:
                 self._items[index] = find(self._keys[index], self._replies[index])[0]
