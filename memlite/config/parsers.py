@@ -77,6 +77,8 @@ def threads(text: str) -> int:
         from memlite.core.machine import usable_cores  # rarely needed
 
         return min(usable_cores(), _MOST_THREADS)
+    if not text.strip().lstrip("+-").isdecimal():
+        raise ValueError(f"must be a whole number or auto, not {text!r}")
     return integer(1, _MOST_THREADS)(text)
 
 

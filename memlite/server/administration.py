@@ -174,6 +174,10 @@ class Administration:
     def on_enable(self, enabled: bool) -> None:
         """Take notice that the crawler was turned on or off."""
 
+    def announce_dump(self, running: bool) -> bool:
+        """Take notice that a dump begins or has ended; return False if it may not begin."""
+        return True
+
     def on_detail(self, counted: bool) -> None:
         """Take notice that counting by prefix was turned on or off."""
 
@@ -239,6 +243,7 @@ class Administration:
             counters=self._counters,
             spawn=self._scheduler.spawn,
             enabled=self._config.extended.lru_crawler,
+            announce=self.announce_dump,
         )
 
     @cached_property

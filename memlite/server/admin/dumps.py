@@ -78,6 +78,7 @@ class Dumps:
         counters: dumps are counted there.
         spawn: runs a coroutine in the background.
         enabled: whether the crawler accepts commands at first.
+        announce: is told that a dump begins or has ended; returns False if it may not begin.
 
     Attributes:
         enabled: whether the crawler accepts commands (``lru_crawler enable``).
@@ -93,7 +94,9 @@ class Dumps:
         counters: Counters,
         spawn: Callable[[Coroutine[None, None, None]], None],
         enabled: bool,
+        announce: Callable[[bool], bool] = lambda running: True,
     ) -> None:
+        self._announce = announce
         self._items = items
         self._sizes = sizes
         self._clock = clock
@@ -122,6 +125,8 @@ class Dumps:
             return BUSY
         if class_ids is not None and not class_ids:
             return b"NOTSTARTED no items to crawl\r\n"
+        if not self._announce(True):
+            return BUSY
         self.running = True
         self._counters.lru_crawler_starts += 1
         form, end = (
@@ -139,6 +144,7 @@ class Dumps:
             await dump.run()
         finally:
             self.running = False
+            self._announce(False)
 
     def _selects(self, class_ids: set[int] | None) -> Callable[[bytes, Item], bool]:
         """Return a predicate for the items to dump; `class_ids` is None for all classes."""

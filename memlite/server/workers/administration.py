@@ -75,6 +75,15 @@ class WorkerAdministration(Administration):
         """Turn the crawler of all on or off."""
         self._member.tell(Control.CRAWLER, enabled + 1)
 
+    def announce_dump(self, running: bool) -> bool:
+        """Tell the others that a dump begins or has ended; return False if one of theirs runs."""
+        board, number = self._member.board, self._member.number
+        board.write(number, Cell.DUMPING, running)
+        if running and board.sum(Cell.DUMPING) > 1:
+            board.write(number, Cell.DUMPING, False)
+            return False
+        return True
+
     def on_detail(self, counted: bool) -> None:
         """Have all count by prefix, or stop it."""
         self._member.tell(Control.PREFIXES, counted + 1)

@@ -64,7 +64,11 @@ class Cell(IntEnum):
     """Items in the worker's own memory: copies in its near cache."""
     BYTES = 23
     """What these take."""
-    COUNTERS = 24
+    WORK = 24
+    """Changes while it does anything that counts, also between two runs of its event loop."""
+    DUMPING = 25
+    """1 while it sends a dump of all items."""
+    COUNTERS = 26
     """`Counters.NAMES`, in their order."""
 
 
@@ -92,6 +96,7 @@ GAUGES: Final = (
     Cell.DATAGRAMS,
     Cell.ITEMS,
     Cell.BYTES,
+    Cell.DUMPING,
 )
 """What is gone when a worker is."""
 _ROW: Final = 128

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -40,6 +41,7 @@ class Member:
         changed: is called when a control may have changed.
         receive: is given messages of other workers.
         report: returns its report, of plain values.
+        work: returns a number that changes with what it does, besides its counters.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class Member:
         self.report: Callable[[], object] = lambda: None
         self.receive: Callable[[bytes], None] = lambda message: None
         self.changed: Callable[[], None] = lambda: None
+        self.work: Callable[[], int] = lambda: 0
         self._seen = dict.fromkeys(Control, 0)
         # What those before it under its number have counted.
         self._before = board.counters(number)
         self._spent = [board.read(number, cell) for cell in (Cell.USER, Cell.SYSTEM)]
         self._late: dict[int, int] = {}
         self._next: asyncio.TimerHandle | None = None
+        self._ended = threading.Event()
 
     # A service; see `memlite.server.lifecycle.Service`
 
@@ -72,6 +76,7 @@ class Member:
         self._scheduler.loop.add_reader(self.board.bell(self.number), self._read)
         self.board.write(self.number, Cell.PID, os.getpid())
         self._beat()
+        threading.Thread(target=self._show_work, daemon=True).start()
 
     def stop(self) -> None:
         """Leave."""
@@ -80,11 +85,20 @@ class Member:
             self._scheduler.loop.remove_reader(self.board.bell(self.number))
             self._publish_report()
             self.board.leave(self.number)
+        self._ended.set()
 
     def _beat(self) -> None:
         self.board.write(self.number, Cell.BEAT, time.monotonic_ns())
         self.publish()
         self._next = self._scheduler.call_later(BEAT_SECONDS, self._beat)
+
+    def _show_work(self) -> None:
+        """Show what is done while the event loop has not finished a turn; runs in a thread.
+
+        With thousands of busy connections a turn may take seconds.
+        """
+        while not self._ended.wait(BEAT_SECONDS):
+            self.board.write(self.number, Cell.WORK, sum(self._counters.values()) + self.work())
 
     # Answering
 
@@ -164,6 +178,7 @@ class Member:
                 return
             if time.monotonic() > deadline:
                 break
+            board.write(self.number, Cell.BEAT, time.monotonic_ns())  # it waits, and is not stuck
             time.sleep(_POLL)
         for one in waiting:
             self._late[one] = board.read(one, Cell.BEAT)

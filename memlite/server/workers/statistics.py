@@ -133,6 +133,7 @@ class WorkerCollector(StatsCollector):
             input_held=board.sum(Cell.INPUT_HELD),
             counters=CounterValues.read(board.total()),
             threads=board.workers,
+            crawler_running=general.crawler_running or board.sum(Cell.DUMPING) > 0,
         )
 
     def _watch(self) -> WatchStats:

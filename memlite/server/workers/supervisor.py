@@ -10,7 +10,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlite.config import MEGABYTE, Config
@@ -20,6 +19,7 @@ from memlite.core.machine import free_memory
 from memlite.server.connections.listeners import Listener
 from memlite.server.service import ServiceManager
 from memlite.server.workers.board import Board, Cell
+from memlite.server.workers.vitals import Watch, hopeless, read_vitals
 
 if TYPE_CHECKING:
     from memlite.memory.shared import Mapping
@@ -33,13 +33,11 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 _CRASHES = 30
 _CRASH_SECONDS = 10.0
 _FAILED = 70  # EX_SOFTWARE
-# A worker whose event loop does not run for so long is killed, in seconds. Longer than any command
-# takes; a machine that is itself so slow is no reason.
-_STUCK_SECONDS = 5.0
-# The same for one that is starting.
-_START_SECONDS = 60.0
-_CHECK_SECONDS = 0.5
+# How often workers are looked at, in seconds.
+_CHECK_SECONDS = 0.1
 _ACCEPTED_AT_ONCE = 32
+# How many more connections one may have than another, as a share, besides one.
+_UNEVEN = 1 / 16
 
 
 def workers_of(config: Config) -> int:
@@ -108,16 +106,14 @@ class _Worker:
         number: its number.
         pid: its process.
         passed: connections it was given.
-        seen: the last sign of life, see `Cell.BEAT`.
-        since: the monotonic clock when that was seen first.
+        watch: tells whether it is stuck.
     """
 
     def __init__(self, number: int, pid: int, channel: socket.socket) -> None:
         self.number = number
         self.pid = pid
         self.passed = 0
-        self.seen = 0
-        self.since = time.monotonic()
+        self.watch = Watch()
         self._channel = channel
 
     def take(self, accepted: socket.socket, listener: int, *, over: bool) -> bool:
@@ -128,6 +124,18 @@ class _Worker:
             return False
         self.passed += 1
         return True
+
+    def connections(self, board: Board) -> int:
+        """Return how many connections it has, or is about to take."""
+        return self.passed - board.read(self.number, Cell.ENDED)
+
+    def look(self, board: Board, seconds: float) -> None:
+        """Look for a sign of life of it; see `Watch.look`."""
+        read = board.read
+        beat, work = read(self.number, Cell.BEAT), read(self.number, Cell.WORK)
+        serves = read(self.number, Cell.PID) == self.pid
+        if self.watch.look(beat, work, serves=serves, seconds=seconds):
+            self.watch.ask(read_vitals(self.pid))
 
     def send(self, number: int) -> None:
         """Send it a signal."""
@@ -226,24 +234,23 @@ class Supervisor:
                 self._accept(source)
 
     def _check(self, now: float) -> None:
-        """Kill workers that show no sign of life."""
-        paused = now - self._checked > 4 * _CHECK_SECONDS
+        """Kill workers that are stuck."""
+        # If this process was not run, others may not have been either.
+        seconds = min(now - self._checked, 2 * _CHECK_SECONDS)
         self._checked = now
-        stuck = []
-        for worker in self._workers.values():
-            beat = self._board.read(worker.number, Cell.BEAT)
-            serves = self._board.read(worker.number, Cell.PID) == worker.pid
-            if paused or beat != worker.seen:  # if this process was paused, others may have been
-                worker.seen, worker.since = beat, now
-            elif now - worker.since > (_STUCK_SECONDS if serves else _START_SECONDS):
-                stuck.append(worker)
-        # Those that sleep may only wait for a key that one of the others holds.
-        for worker in [one for one in stuck if not _sleeps(one.pid)] or stuck[:1]:
-            _log.error("worker %d has not run for %.0f s; killing it", worker.number,
-                       now - worker.since)  # fmt: skip
-            worker.send(signal.SIGKILL)
-            for one in stuck:
-                one.since = max(one.since, now - _STUCK_SECONDS + 2 * self._interval)
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.look(self._board, seconds)
+        found = hopeless([worker.watch for worker in workers])
+        for worker in workers:
+            if worker.watch in found:
+                _log.error(
+                    "worker %d has not run for %.1f s (%s); killing it",
+                    worker.number, worker.watch.late, worker.watch.condition.value,
+                )  # fmt: skip
+                worker.send(signal.SIGKILL)
+            if found:
+                worker.watch.forgive()  # it may have waited for the other
         if not self._awaited:
             self._service.alive()
 
@@ -277,13 +284,22 @@ class Supervisor:
                         self._pass(accepted, place)
 
     def _pass(self, accepted: socket.socket, listener: int) -> None:
-        """Give a connection to the next worker that takes it; without any, it is closed."""
+        """Give a connection to a worker that takes it; without any, it is closed."""
         workers = list(self._workers.values())
-        open_now = sum(one.passed for one in workers) - self._board.sum(Cell.ENDED)
-        for _ in workers:
-            self._turn += 1
-            worker = workers[self._turn % len(workers)]
-            if worker.take(accepted, listener, over=open_now >= self._limit):
+        numbers = [one.connections(self._board) for one in workers]
+        over = sum(numbers) >= self._limit
+        # In turn. Where connections come and go, some would keep more of them than others: those
+        # are left out until the others have as many. So are those that may be stuck.
+        most = min(numbers, default=0) * (1 + _UNEVEN) + 1
+        count = len(workers)
+        turns = range(self._turn + 1, self._turn + 1 + count)
+
+        def last(turn: int) -> tuple[bool, bool]:
+            return workers[turn % count].watch.suspect, numbers[turn % count] > most
+
+        for turn in sorted(turns, key=last):
+            if workers[turn % count].take(accepted, listener, over=over):
+                self._turn = turn
                 return
 
     def _start(self, number: int) -> None:
@@ -354,14 +370,6 @@ class Supervisor:
     def _send(self, number: int) -> None:
         for worker in self._workers.values():
             worker.send(number)
-
-
-def _sleeps(pid: int) -> bool:
-    """Return whether a process waits for something, unless it was stopped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"S"
-    except OSError:
-        return False
 
 
 def _end_with(parent: int) -> None:

@@ -190,11 +190,17 @@ class WorkerServer(Server):
 
     def _services(self) -> list[Service]:
         self.member = Member(self._board, self._number, self.counters, self.clock, self.scheduler)
+        self.member.work = self._count_segments
         services = super()._services()
         if self._number and self.config.stats_interval:
             del services[1]  # the periodic line, which the first writes
         # The last to start: it says that this worker serves.
         return [*services, self.member]
+
+    def _count_segments(self) -> int:
+        """Return a number that changes while a segment is evicted."""
+        table = self._mapping.table
+        return table.evictions + table.reclaimed + table.reinserted
 
     def _make_lifecycle(self) -> Lifecycle:
         lifecycle = cast("WorkerLifecycle", super()._make_lifecycle())

@@ -32,6 +32,7 @@ def wires(server: RunningServer) -> Iterator[list[Wire]]:
             found.setdefault(wire.stats("workers")["answering"], wire)
         wires = [found[str(number)] for number in range(WORKERS)]
         assert wires[0].ask(b"flush_all\r\n") == b"OK\r\n"
+        assert wires[0].ask(b"stats detail off\r\n") == b"OK\r\n"  # in whatever order tests run
         assert wires[0].ask(b"stats reset\r\n") == b"RESET\r\n"
         yield wires
 
@@ -187,6 +188,26 @@ def test_a_dump_has_the_items_of_all(wires: list[Wire]) -> None:
     assert sorted(line.split()[0] for line in dump.splitlines()[:-1] if line != b"OK") == [
         b"key=k0", b"key=k1", b"key=k2"
     ]  # fmt: skip
+
+
+def test_one_dump_is_sent_at_a_time(server: RunningServer, wires: list[Wire]) -> None:
+    value = b"x" * 200
+    for number in range(0, 20_000, 1000):
+        wires[0].send(b"".join(
+            b"set key-%d-%b 0 0 200 noreply\r\n%b\r\n" % (one, b"k" * 200, value)
+            for one in range(number, number + 1000)
+        ))  # fmt: skip
+    assert wires[0].ask(b"mn\r\n") == b"MN\r\n"
+    with server.connect() as slow:
+        slow.send(b"lru_crawler metadump all\r\n")
+        assert slow.line() == b"OK\r\n"
+        # It does not read on, and there is more than sockets hold.
+        for wire in wires:
+            assert wire.ask(b"lru_crawler mgdump all\r\n").startswith(b"BUSY ")
+            assert wire.stats()["lru_crawler_running"] == "1"
+    assert wait_until(lambda: wires[0].stats()["lru_crawler_running"] == "0")
+    wires[1].send(b"lru_crawler metadump all\r\n")
+    assert wires[1].until(b"END\r\n").count(b"key=") > 10_000
 
 
 def test_connections_have_one_limit(server: RunningServer, wires: list[Wire]) -> None:

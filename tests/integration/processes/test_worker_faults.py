@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,6 @@ def test_counts_outlive_the_worker_that_counted(server: RunningServer) -> None:
             assert [wire.stats("settings")["verbosity"] for wire in (other, another)] == ["2"] * 2
 
 
-@pytest.mark.slow  # it waits for as long as a worker may take for a command
 def test_a_worker_that_is_stuck_is_replaced(server: RunningServer) -> None:
     with one_each(server) as (first, _):
         assert first.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
@@ -70,6 +70,55 @@ def test_a_worker_that_is_stuck_is_replaced(server: RunningServer) -> None:
             for wire in wires:
                 wire.send(b"get a\r\n")
                 assert wire.until(b"END\r\n") == b"VALUE a 0 1\r\nx\r\nEND\r\n"
+
+
+def test_connections_are_spread_evenly_though_they_come_and_go(server: RunningServer) -> None:
+    """One that has few left gets the next ones, whose turn it may not be."""
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(server.connect()) for _ in range(40)]
+        of = [wire.stats("workers")["answering"] for wire in wires]
+        for wire, number in zip(wires, of, strict=True):
+            if number == "0":
+                wire.sock.close()
+        left = wires[of.index("1")]
+        assert wait_until(lambda: left.stats()["curr_connections"] == str(of.count("1")))
+        for _ in range(20):
+            stack.enter_context(server.connect())
+        assert wait_until(lambda: left.stats()["curr_connections"] == "40")
+        stats = left.stats("workers")
+        assert abs(int(stats["0:curr_connections"]) - int(stats["1:curr_connections"])) <= 2
+
+
+LOOP = """
+import os, socket, time
+from memlite.server.connections.listeners import Listener
+from memlite.server.service import ServiceManager
+from memlite.server.workers.board import Board, Cell
+from memlite.server.workers.supervisor import Supervisor
+
+board = Board(1)
+again = os.memfd_create("")
+def work(number, channel, ready):
+    board.write(number, Cell.PID, os.getpid())
+    board.write(number, Cell.BEAT, time.monotonic_ns())
+    ready()
+    if os.pread(again, 1, 0):
+        os._exit(0)
+    os.pwrite(again, b".", 0)
+    while True:
+        pass
+
+sock = socket.create_server(("127.0.0.1", 0))
+Supervisor(work, [Listener(sock, "here")], board, 10, ServiceManager({})).run(lambda: None)
+"""
+
+
+def test_a_worker_that_computes_for_ever_is_replaced() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOP], capture_output=True, text=True, timeout=60, check=True
+    )
+    # On a busy machine it takes seconds until it has computed for long enough to be certain.
+    assert re.search(r"has not run for .*(nothing that counts|too long)\); killing", done.stderr)
 
 
 CRASHES = """

@@ -144,4 +144,4 @@ def test_auto_is_a_worker_for_each_core() -> None:
     assert f"\nthreads = {cores} " in done.stdout
     done = run_forked("-t", "many")
     assert done.returncode == 64
-    assert "must be a whole number, not 'many'" in done.stderr
+    assert "must be a whole number or auto, not 'many'" in done.stderr

@@ -1,0 +1,157 @@
+"""Whether a worker that shows no sign of life is stuck, or has to wait for a processor.
+
+On a busy machine a worker may wait for seconds until the kernel runs it. To replace it then would
+help nobody, and cost its connections. The kernel knows the difference (proc(5)): a process that
+computed, slept or was stopped all the while did not have to wait.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Condition", "Vitals", "Watch", "hopeless", "read_vitals"]
+
+# Without a sign of life for so long, in seconds, the kernel is asked what the worker does. That is
+# more than the time between two signs.
+_SUSPECT_SECONDS: Final = 0.3
+# What it has to do from then on without any change: sleep, be stopped, or compute. Nothing that a
+# client can ask for computes for as long without being counted.
+_SLEEP_SECONDS: Final = 0.35
+_COMPUTE_SECONDS: Final = 0.45
+# Longer than any command takes, even if the machine is slow.
+_STUCK_SECONDS: Final = 5.0
+_START_SECONDS: Final = 60.0
+# Longer than any turn of its event loop.
+_TURN_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What the kernel says of the main thread of a process.
+
+    Attributes:
+        state: R (runs, or could), S (sleeps), T (was stopped) and so on.
+        ran: nanoseconds that it has run.
+        turns: how often it was given a processor.
+    """
+
+    state: str
+    ran: int
+    turns: int
+
+
+def read_vitals(pid: int, proc: Path = Path("/proc")) -> Vitals | None:
+    """Return what the kernel says of a process, None if it says nothing."""
+    try:
+        state = (proc / f"{pid}/stat").read_bytes().rpartition(b") ")[2][:1].decode()
+        ran, _, turns = (proc / f"{pid}/schedstat").read_text().split()
+        return Vitals(state, int(ran), int(turns))
+    except (OSError, ValueError):
+        return None
+
+
+class Condition(Enum):
+    """How a worker is."""
+
+    WELL = "well"
+    LATE = "late"
+    """It may hold what others wait for."""
+    ASLEEP = "waits for something"
+    """It is stuck, unless it waits for what another holds."""
+    STOPPED = "was stopped"
+    COMPUTING = "does nothing that counts"
+    SILENT = "takes too long"
+
+
+class Watch:
+    """Watches one worker.
+
+    Attributes:
+        late: seconds without a sign of life.
+        condition: what was found last.
+    """
+
+    def __init__(self) -> None:
+        self._beat = self._work = 0
+        self._since_beat = 0.0
+        self._most = _START_SECONDS
+        self._first: Vitals | None = None
+        self._asked = 0.0
+        self.forgive()
+
+    def forgive(self) -> None:
+        """Have patience again."""
+        self.late = 0.0
+        self.condition = Condition.WELL
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it may be stuck."""
+        return self.condition is not Condition.WELL
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it is late beyond all reason."""
+        return self.late > self._most
+
+    def look(self, beat: int, work: int, *, serves: bool, seconds: float) -> bool:
+        """Take notice of a worker's signs of life; return whether `ask` is to be called.
+
+        Args:
+            beat: see `Cell.BEAT`.
+            work: see `Cell.WORK`.
+            serves: whether it has started.
+            seconds: the time since the last call; less, if the caller itself was not run.
+        """
+        beats, works = beat != self._beat, work != self._work
+        self._beat, self._work = beat, work
+        self._since_beat = 0.0 if beats else self._since_beat + seconds
+        if beats or (works and self._since_beat < _TURN_SECONDS):
+            self.forgive()
+            return False
+        self._most = _STUCK_SECONDS if serves else _START_SECONDS
+        self.late += seconds
+        return self.overdue or (serves and self.late > _SUSPECT_SECONDS)
+
+    def ask(self, now: Vitals | None) -> None:
+        """Judge by what the kernel says."""
+        if now is not None and now.state == "S" and self.overdue:
+            self.condition = Condition.ASLEEP
+        elif self.overdue:
+            self.condition = Condition.SILENT
+        elif now is None:
+            self.condition = Condition.LATE
+        elif self.condition is Condition.WELL or self._first is None or _differ(self._first, now):
+            self._first, self._asked = now, self.late
+            self.condition = Condition.LATE
+        elif now.state in _STILL:
+            if self.late - self._asked >= _SLEEP_SECONDS:
+                self.condition = _STILL[now.state]
+        elif now.ran - self._first.ran >= _COMPUTE_SECONDS * 1e9:
+            self.condition = Condition.COMPUTING
+
+
+_STILL: Final = {"S": Condition.ASLEEP, "T": Condition.STOPPED}
+
+
+def _differ(first: Vitals, now: Vitals) -> bool:
+    """Return whether a process has gone to sleep since, or has woken."""
+    return now.state != first.state or (now.state in _STILL and now.turns != first.turns)
+
+
+def hopeless(watches: Sequence[Watch]) -> list[Watch]:
+    """Return those of the workers that are to be replaced."""
+    found = [one for one in watches if one.condition in _HOPELESS]
+    if found:
+        return found
+    # Those that sleep may only wait for a key that one of the others holds. If none of these may
+    # hold it, because it only has to wait for a processor, the one that is latest has to go.
+    asleep = [one for one in watches if one.condition is Condition.ASLEEP]
+    if any(one.condition is Condition.LATE for one in watches):
+        asleep = [one for one in asleep if one.overdue]
+    return [max(asleep, key=lambda one: one.late)] if asleep else []
+
+
+_HOPELESS: Final = (Condition.STOPPED, Condition.COMPUTING, Condition.SILENT)
