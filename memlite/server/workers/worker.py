@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 from memlite.config import MEGABYTE, Config
 from memlite.core.clock import Clock
 from memlite.engine.memory import MemoryEngine
-from memlite.engine.shared import SharedEngine, SharedItems
+from memlite.engine.shared import SharedItems
+from memlite.engine.shared_plain import PlainSharedEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import ItemTable
 from memlite.memory.shared import Mapping
@@ -157,7 +158,7 @@ class WorkerServer(Server):
             cas=cas,
         )
         items = SharedItems(self._mapping, config.memory_limit * MEGABYTE)
-        return items, SharedEngine(
+        return items, PlainSharedEngine(
             items, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
 

@@ -1,0 +1,299 @@
+"""Shortcuts of a shared table for the usual cases of commands: what they change has no meta flags.
+
+Where `SharedEngine` keeps other processes from a key while it reads, decides and writes, these read
+the item and write a new one on the condition that its cas unique is still the same. If it is not,
+they try again.
+"""
+
+from typing import Final
+
+from memlite.core.clock import Clock
+from memlite.engine import semantics
+from memlite.engine.plain import PlainEngine
+from memlite.engine.semantics import Outcome
+from memlite.engine.shared import SharedEngine, SharedItems
+from memlite.engine.sizes import SizeClasses
+from memlite.memory import FullItem, Item, ItemTable, Part
+from memlite.memory.item import END, FETCHED, VIEW_FROM, wire_form, with_value
+from memlite.memory.shared.layout import USED
+from memlite.memory.shared.pure import Stored
+from memlite.protocol import replies
+from memlite.protocol.limits import item_total
+from memlite.telemetry.counters import Counters
+
+__all__ = ["PlainSharedEngine"]
+
+_AFTER_VALUE: Final = len(b"\r\n") + END
+# Digits of a number that is certainly below 2**64.
+_SAFE_DIGITS: Final = 19
+# So many parts of a reply, of so many bytes, are joined at once.
+_JOINED_AT_MOST: Final = 128
+_JOINED_BYTES: Final = 128 * 1024
+_TRIES: Final = range(4)
+_ABSENT: Final = 0  # the condition that there is no item
+
+
+class PlainSharedEngine(SharedEngine):
+    """Carries out commands on plain items with one or two calls of the table.
+
+    Whatever has no shortcut is left to `SharedEngine`, whose results are the same.
+
+    Args:
+        items: see `SharedEngine`.
+        clock: see `Engine`.
+        counters: see `Engine`.
+        item_size: see `Engine`.
+        cas: see `Engine`.
+        sizes: see `Engine`.
+    """
+
+    def __init__(
+        self,
+        items: SharedItems,
+        clock: Clock,
+        counters: Counters,
+        *,
+        item_size: int = 1024 * 1024,
+        cas: bool = True,
+        sizes: SizeClasses | None = None,
+    ) -> None:
+        super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
+        find = self._find
+
+        def found(line: bytes) -> Item | None:
+            reply = find(line)
+            return None if reply is None else Item(reply, 0)
+
+        # What a line of a pipeline finds needs nothing but the reply; see `TextCommands.hit`.
+        self.items = ItemTable(0)
+        self.items.get_by_line = found
+
+    def _plain(self, line: bytes) -> Stored | None:
+        """Return an item without meta flags that has not expired; None for any other."""
+        stored = None if self.observed or self._inside else self._shared.get(line)
+        if stored is None or stored[4] or (stored[1] and stored[1] <= self.clock.now()):
+            return None
+        return stored
+
+    def _expires(self, exptime: int) -> float:
+        return semantics.expiry(exptime, self.clock.now()) if exptime else 0.0
+
+    # Reading
+
+    def miss(self, line: bytes) -> bytes | None:
+        r"""Return the reply to ``get <key>\r\n`` of a key without an item; see `Engine`."""
+        shared = self._shared
+        if shared.get(line) is not None:  # it has expired, or has meta flags
+            return None
+        reply = PlainEngine.miss(self, line)
+        if reply is not None and shared.drop_flushed(line):
+            self.counters.get_flushed += 1
+        return reply
+
+    def is_miss(self, line: bytes) -> bool:
+        """Return whether there is certainly no item, and count the miss then; see `Engine`."""
+        return self.miss(line) is not None
+
+    def fetch_plain(self, key: bytes) -> Item | None:
+        """Return the item and count a hit, if it is plain and has no expiry; see `Engine`."""
+        line = b"get %b\r\n" % key
+        stored = self._plain(line)
+        if stored is None or stored[1]:
+            return None
+        self._find(line)  # counts as a use
+        self.counters.hits += 1
+        return Item(stored[0], 0)
+
+    def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
+        r"""Append the reply of a get for each item that ``get <key>\r\n`` finds; see `Engine`."""
+        if self.observed:
+            return False
+        shared = self._shared
+        found = list(map(self._find, lines))
+        if None in found:
+            absent = [line for line, reply in zip(lines, found, strict=True) if reply is None]
+            if any(shared.get(line) is not None for line in absent):  # see `miss`
+                return False
+            self.counters.get_misses += len(absent)
+            self.counters.get_flushed += sum(map(shared.drop_flushed, absent))
+        parts: list[Part] = [
+            reply[:-END] if len(reply) < VIEW_FROM else memoryview(reply)[:-END]
+            for reply in found
+            if reply is not None
+        ]
+        self.counters.hits += len(parts)
+        parts.append(replies.END)
+        if len(parts) <= _JOINED_AT_MOST and sum(map(len, parts)) < _JOINED_BYTES:
+            out.append(b"".join(parts))
+        else:
+            out += parts
+        return True
+
+    # Storing
+
+    def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Store if absent; see `Engine`."""
+        if not (self.observed or self._inside):
+            line = b"get %b\r\n" % key
+            stored = self._shared.get(line)
+            if stored is None:
+                wire = wire_form(key, flags, value)
+                unique = self._store_now(line, wire, self._expires(exptime), _ABSENT, 0, b"")
+                if unique > 0:
+                    self.counters.cmd_set += 1
+                    self.counters.total_items += 1
+                    if self._shared.met:
+                        self._count_met(key, wire, overwritten=True)
+                    return Outcome.STORED
+            elif not stored[1] or stored[1] > self.clock.now():
+                self.counters.cmd_set += 1
+                return Outcome.NOT_STORED
+        return super().add(key, flags, exptime, value)
+
+    def replace(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Store if present; see `Engine`."""
+        line = b"get %b\r\n" % key
+        for _ in _TRIES:
+            stored = self._plain(line)
+            if stored is None:
+                break
+            wire = wire_form(key, flags, value)
+            if self._exchange(line, wire, self._expires(exptime), stored[2]):
+                return Outcome.STORED
+        return super().replace(key, flags, exptime, value)
+
+    def _exchange(self, line: bytes, wire: bytes, expires: float, unique: int) -> int:
+        """Store another item in the place of one; return its unique, 0 if there is another now."""
+        found = self._store_now(line, wire, expires, unique, 0, b"")
+        if found <= 0:
+            return 0
+        self.counters.cmd_set += 1
+        self.counters.total_items += 1
+        return found
+
+    def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
+        """Store if unchanged; see `Engine`."""
+        line = b"get %b\r\n" % key
+        stored = self._plain(line) if self.cas_enabled else None
+        if stored is not None:
+            if stored[2] != unique:
+                self.counters.cmd_set += 1
+                self.counters.cas_badval += 1
+                return Outcome.EXISTS
+            wire = wire_form(key, flags, value)
+            if self._exchange(line, wire, self._expires(exptime), unique):
+                self.counters.cas_hits += 1
+                return Outcome.STORED
+        return super().cas(key, flags, exptime, value, unique)
+
+    def append(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Append to the value; see `Engine`."""
+        if self.join(key, b"", value) is not None:
+            return Outcome.STORED
+        return super().append(key, flags, exptime, value)
+
+    def prepend(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
+        """Prepend to the value; see `Engine`."""
+        if self.join(key, value, b"") is not None:
+            return Outcome.STORED
+        return super().prepend(key, flags, exptime, value)
+
+    def join(self, key: bytes, before: bytes, after: bytes) -> Item | None:
+        """Add to both ends of the value of an item; see `Engine`."""
+        line = b"get %b\r\n" % key
+        for _ in _TRIES:
+            stored = self._plain(line)
+            if stored is None:
+                break
+            wire, expires, unique, *_ = stored
+            value = b"%b%b%b" % (before, wire[wire.index(b"\n") + 1 : -_AFTER_VALUE], after)
+            item = FullItem(with_value(wire, len(key), value), 0, expires)
+            size = len(value)
+            if size > self.safe_size and (
+                item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
+            ):
+                break
+            item.version = self._exchange(line, item.wire, expires, unique)
+            if item.version:
+                return item
+        return None
+
+    # Changing
+
+    def incr(self, key: bytes, delta: int) -> int | Outcome:
+        """Add; see `Engine`."""
+        counted = self.count_in_place(key, delta, False)
+        return self.recount(key, delta, False) if counted is None else int(counted[0])
+
+    def decr(self, key: bytes, delta: int) -> int | Outcome:
+        """Subtract, down to 0; see `Engine`."""
+        counted = self.count_in_place(key, delta, True)
+        return self.recount(key, delta, True) if counted is None else int(counted[0])
+
+    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[bytes, Item] | None:
+        """Add to a number that takes no more room afterwards, or subtract; see `Engine`."""
+        line = b"get %b\r\n" % key
+        for _ in _TRIES:
+            stored = self._plain(line)
+            if stored is None:
+                break
+            wire, expires, unique, state, *_ = stored
+            begin = wire.index(b"\n") + 1
+            number = wire[begin:-_AFTER_VALUE]
+            digits = _counted(number, delta, down)
+            if digits is None:
+                break
+            new = b"%b%b\r\nEND\r\n" % (wire[:begin], digits.ljust(len(number)))
+            how = USED if state & FETCHED else 0  # it stays the item that was fetched
+            version = self._store_now(line, new, expires, unique, how, b"")
+            if version < 0:
+                break
+            if version:
+                item = FullItem(new, state, expires)
+                item.version = version
+                if down:
+                    self.counters.decr_hits += 1
+                else:
+                    self.counters.incr_hits += 1
+                return digits, item
+        return None
+
+    def touch(self, key: bytes, exptime: int) -> bool:
+        """Set an expiry; see `Engine`."""
+        return self.retime_plain(key, exptime) is not None or super().touch(key, exptime)
+
+    def retime_plain(self, key: bytes, exptime: int) -> Item | None:
+        """Touch an item; see `Engine`."""
+        if self.observed or self._inside or exptime < 0:
+            return None
+        shared, line = self._shared, b"get %b\r\n" % key
+        shared.hold(line, 0)
+        try:
+            stored = self._plain(line)
+            if stored is None:
+                return None
+            self._find(line)  # counts as a use
+            expires = self._expires(exptime)
+            shared.touch(line, expires)
+        finally:
+            shared.release()
+        self.counters.cmd_touch += 1
+        self.counters.touch_hits += 1
+        item = FullItem(stored[0], FETCHED, expires)
+        item.version = stored[2]
+        return item
+
+
+def _counted(stored: bytes, delta: int, down: bool) -> bytes | None:
+    """Return the digits of a number that was counted, None if they do not fit into its place."""
+    room = len(stored)
+    if not stored.isdigit():
+        stored = stored.rstrip(b" ")  # which follow a number that was longer
+        if not stored.isdigit():
+            return None
+    if room > _SAFE_DIGITS:
+        return None
+    number = int(stored)
+    number = number + delta if not down else max(number - delta, 0)
+    digits = b"%d" % number
+    return digits if len(digits) <= room else None
