@@ -153,6 +153,18 @@ class Engine:
                 out += item.entry()
         self.counters.hits += hits
 
+    def serve_lines(self, lines: list[bytes], out: list[Part]) -> int:
+        r"""Append the replies to gets, and count hits and misses, up to the first unusual one.
+
+        Args:
+            lines: ``get <key>*\r\n``, or any other line.
+            out: the list to append to.
+
+        Returns:
+            How many were answered.
+        """
+        return 0
+
     def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
         r"""Append the reply to a get of several keys, ``END`` included, and count hits and misses.
 
@@ -316,6 +328,11 @@ class Engine:
             OutOfMemoryError: as for `set`.
         """
         self._set_framed(key, self.table.find(key), exptime, wire)
+
+    def replace_framed(self, key: bytes, exptime: int, wire: bytes) -> Outcome:
+        """Store like `replace`, with flags and value in the form in which items keep them."""
+        new = Item(wire, 0)
+        return self.replace(key, new.flags, exptime, new.value)
 
     def _set_framed(self, key: bytes, old: Item | None, exptime: int, wire: bytes) -> None:
         if self.observed:
@@ -581,8 +598,9 @@ class Engine:
 
     def count_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:
         """Count evicted items, as `Policy.evict` returns them."""
-        counters, sizes = self.counters, self.sizes
+        counters, sizes, observer = self.counters, self.sizes, self.observer
         second = self.clock.second - EPOCH
+        evicted = unfetched = 0
         for line, item, _ in gone:
             counts = sizes.evictions[sizes.of_item(len(line) - LINE_OVERHEAD, item)]
             state = item.state
@@ -595,14 +613,16 @@ class Engine:
                         counters.expired_unfetched += 1
                     continue
                 counts.evicted_nonzero += 1
-            if self.observer is not None:
-                self.observer.evicted(key_of(line), item)
-            counters.evictions += 1
+            if observer is not None:
+                observer.evicted(key_of(line), item)
+            evicted += 1
             counts.evicted += 1
             if not state & FETCHED:
-                counters.evicted_unfetched += 1
+                unfetched += 1
                 counts.evicted_unfetched += 1
             counts.evicted_time = second - (state >> STATE_BITS)
+        counters.evictions += evicted
+        counters.evicted_unfetched += unfetched
 
     def _drop_expired(self, key: bytes, item: Item) -> None:
         if not item.fetched:

@@ -95,7 +95,8 @@ class MemoryEngine(PlainEngine):
                 # It takes as much memory as before, and remains the same object.
                 item.wire = wire
                 item.state = self.usage.used[item.state & FRESH_BITS | FULL]
-                self._renumber(item)
+                self._version += 1
+                item.extra = self._version
                 counters = self.counters
                 counters.cmd_set += 1
                 counters.total_items += 1

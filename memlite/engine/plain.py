@@ -4,12 +4,13 @@ from typing import Final
 
 from memlite.core.build import mypyc_attr
 from memlite.core.clock import Clock
+from memlite.core.errors import OutOfMemoryError
 from memlite.engine import semantics
 from memlite.engine.meta import MetaEngine
 from memlite.engine.semantics import Outcome
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable, Part
-from memlite.memory.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, wire_form, with_value
+from memlite.memory.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, extended, wire_form
 from memlite.memory.usage import MASK
 from memlite.protocol import replies
 from memlite.protocol.limits import LONGEST_GET, item_total
@@ -129,6 +130,32 @@ class PlainEngine(MetaEngine):
         self.counters.hits += 1
         return item
 
+    def serve_lines(self, lines: list[bytes], out: list[Part]) -> int:
+        """Append the replies to gets, up to the first unusual one; see `Engine`."""
+        items = self._items
+        fast_read = self._fast_read
+        append = out.append
+        hits = served = 0
+        # Nothing is changed between the lookups, which may be done all at once.
+        for line, item in zip(lines, items.find_lines(lines), strict=True):
+            if item is None:
+                reply = self.miss(line)
+                if reply is None:
+                    break
+                append(reply)
+            elif state := fast_read[item.state & MASK]:
+                item.state = state
+                hits += 1
+                append(item.wire)
+            elif self.can_serve(item):
+                hits += 1
+                append(item.wire)
+            else:
+                break
+            served += 1
+        self.counters.hits += hits
+        return served
+
     def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
         r"""Append the reply of a get for each item that ``get <key>\r\n`` finds; see `Engine`."""
         items = self._items
@@ -226,6 +253,21 @@ class PlainEngine(MetaEngine):
                 return
         self._set_framed(key, old, exptime, wire)
 
+    def _set_framed(self, key: bytes, old: Item | None, exptime: int, wire: bytes) -> None:
+        """Store in the place of `old`; see `Engine`."""
+        if old is not None or exptime or self.observed or self._items.flushed is not None:
+            super()._set_framed(key, old, exptime, wire)
+            return
+        # A new plain item, without a call but that of the table.
+        counters = self.counters
+        counters.cmd_set += 1
+        try:
+            self._items.put(key, Item(wire, self.usage.fresh))
+        except OutOfMemoryError:
+            counters.store_no_memory += 1
+            raise
+        counters.total_items += 1
+
     def add(self, key: bytes, flags: int, exptime: int, value: bytes) -> Outcome:
         """Store if absent; see `Engine`."""
         find = self._items.get_by_line
@@ -255,6 +297,21 @@ class PlainEngine(MetaEngine):
             return super().replace(key, flags, exptime, value)
         self._replace(key, item, state, exptime, wire_form(key, flags, value))
         return _STORED
+
+    def replace_framed(self, key: bytes, exptime: int, wire: bytes) -> Outcome:
+        """Store like `replace`; see `Engine`."""
+        find = self._items.get_by_line
+        item = find(b"get %b\r\n" % key)
+        if item is not None and not exptime and len(wire) == len(item.wire):
+            state = self._fast_store[item.state & MASK]
+            if state:
+                item.wire = wire
+                item.state = state
+                counters = self.counters
+                counters.cmd_set += 1
+                counters.total_items += 1
+                return _STORED
+        return super().replace_framed(key, exptime, wire)
 
     def _replace(self, key: bytes, item: Item, state: int, exptime: int, wire: bytes) -> None:
         """Replace an item by a value with another expiry, and count the command."""
@@ -287,19 +344,17 @@ class PlainEngine(MetaEngine):
         item = find(b"get %b\r\n" % key)
         if item is None:
             return None
-        state = self._kept(item)
+        state = self._fast_store[item.state & MASK] or self._kept(item)
         if not state:
             return None
         wire = item.wire
-        value = wire[wire.index(b"\n") + 1 : -_AFTER_VALUE]
-        value = b"%b%b%b" % (before, value, after) if before else value + after
-        size = len(value)
+        size = len(wire) - wire.index(b"\n") - 1 - _AFTER_VALUE + len(before) + len(after)
         if size > self.safe_size and (
             item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
         ):
             return None
         self.counters.cmd_set += 1
-        return self._rewrite(key, item, with_value(wire, len(key), value), state)
+        return self._rewrite(key, item, extended(wire, before, after, size), state)
 
     def _store_nothing(self, key: bytes) -> Outcome:
         self.counters.cmd_set += 1
@@ -314,10 +369,10 @@ class PlainEngine(MetaEngine):
             self._store_nothing(key)
             self.counters.cas_misses += 1
             return Outcome.NOT_FOUND
-        if not isinstance(item, FullItem) or not item.extra:
+        if not self.cas_enabled or not isinstance(item, FullItem) or not item.extra:
             return super().cas(key, flags, exptime, value, unique)
         state = self._kept(item)
-        if not state or not self.cas_enabled:
+        if not state:
             return super().cas(key, flags, exptime, value, unique)
         counters = self.counters
         if item.extra != unique:
@@ -396,7 +451,7 @@ class PlainEngine(MetaEngine):
         item.wire = b"%b%b\r\nEND\r\n" % (wire[:begin], stored)
         # It is the same item, which has been fetched if it had been.
         item.state = self.usage.read[bits & (FRESH_BITS | FULL)] if bits & FETCHED else state
-        if isinstance(item, FullItem) and item.extra:
+        if bits & FULL and isinstance(item, FullItem) and item.extra:
             self._renumber(item)
         if down:
             self.counters.decr_hits += 1

@@ -389,6 +389,7 @@ class SharedEngine(MemoryEngine):
     # The shortcuts of `PlainEngine` change items in place; here they are copies.
     fetch = MetaEngine.fetch
     fetch_plain = MetaEngine.fetch_plain
+    serve_lines = MetaEngine.serve_lines
     collect_lines = MetaEngine.collect_lines
     retime_plain = MetaEngine.retime_plain
     join = MetaEngine.join
@@ -426,6 +427,7 @@ class SharedEngine(MemoryEngine):
     set_for_unique = _alone(MetaEngine.set_for_unique)
     add = _alone(MetaEngine.add)
     replace = _alone(MetaEngine.replace)
+    replace_framed = MetaEngine.replace_framed
     append = _alone(MetaEngine.append)
     prepend = _alone(MetaEngine.prepend)
     cas = _alone(MetaEngine.cas)

@@ -6,8 +6,10 @@ the same groups, with the same numbers, as memcached.
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import Final
 
 from memlite.memory import Item
+from memlite.memory.item import END, FULL
 from memlite.protocol.limits import item_total
 
 __all__ = ["EvictionCounts", "SizeClasses"]
@@ -15,6 +17,9 @@ __all__ = ["EvictionCounts", "SizeClasses"]
 _ALIGNMENT = 8
 _MAX_CLASSES = 63
 _CHUNK_MAX = 512 * 1024
+_KEY_AT: Final = len(b"VALUE ")
+_NO_FLAGS: Final = b" 0 "
+_AROUND_VALUE: Final = len(b"\n\r\n") + END  # from the end of its line
 
 
 @dataclass(slots=True)
@@ -90,9 +95,12 @@ class SizeClasses:
 
     def of_item(self, key_length: int, item: Item) -> int:
         """Return the item's class."""
-        size = item.plain_size(key_length)  # the fast path, as every eviction comes here
-        if size < 0:
+        # Every eviction comes here: for a plain item without flags, no further call.
+        wire = item.wire
+        flags_at = _KEY_AT + key_length
+        if item.state & FULL or wire[flags_at : flags_at + len(_NO_FLAGS)] != _NO_FLAGS:
             return self.of_total(self.total(key_length, item))
+        size = len(wire) - wire.index(b"\n") - _AROUND_VALUE
         return bisect_left(self.chunk_sizes, self._beside + key_length + size, 0, self._last) + 1
 
     def of_total(self, total: int) -> int:

@@ -24,13 +24,13 @@ __all__ = [
     "Item",
     "Part",
     "allocated",
+    "extended",
     "key_of",
     "line_of",
     "nameable",
     "shared",
     "since_epoch",
     "wire_form",
-    "with_value",
 ]
 
 # The state of an item is a single int, because each separate attribute would cost 8 bytes per item.
@@ -105,19 +105,21 @@ def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
     return b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, size, value)
 
 
-def with_value(wire: bytes, key_length: int, value: bytes) -> bytes:
-    """Return the reply to a get of an item with another value, the same key and the same flags.
+def extended(wire: bytes, before: bytes, after: bytes, size: int) -> bytes:
+    """Return the reply to a get of an item with more bytes around its value.
 
     Args:
-        wire: the present reply, which has the key.
-        key_length: bytes of the key.
-        value: the value.
+        wire: the present reply.
+        before: what comes before the value.
+        after: what comes after it.
+        size: the bytes of the new value.
     """
-    head = wire[: wire.index(b" ", _KEY_AT + key_length + 1) + 1]
-    size = len(value)
+    begin = wire.index(b"\n") + 1
+    head = wire[: wire.rindex(b" ", 0, begin) + 1]
+    value = wire[begin : -_LINE_END - END]
     if size > _FORMAT_AT_MOST:
-        return b"".join((b"%b%d\r\n" % (head, size), value, b"\r\nEND\r\n"))
-    return b"%b%d\r\n%b\r\nEND\r\n" % (head, size, value)
+        return b"".join((b"%b%d\r\n" % (head, size), before, value, after, b"\r\nEND\r\n"))
+    return b"%b%d\r\n%b%b%b\r\nEND\r\n" % (head, size, before, value, after)
 
 
 def allocated(size: int) -> int:
@@ -250,14 +252,6 @@ class Item:
         flags = 0 if wire[at : at + 2] == b"0 " else int(wire[at : wire.index(b" ", at)])
         accessed = (state >> STATE_BITS) + EPOCH
         return wire[line_end + 1 : -_LINE_END - END], flags, accessed, bool(state & FETCHED)
-
-    def plain_size(self, key_length: int) -> int:
-        """Return the bytes of the value of a plain item: no flags, no `FullItem`; -1 for others."""
-        wire = self.wire
-        flags_at = _KEY_AT + key_length
-        if self.state & FULL or wire[flags_at : flags_at + 3] != b" 0 ":
-            return -1
-        return len(wire) - wire.index(b"\n") - 1 - _LINE_END - END
 
     def entry(self) -> tuple[Part, ...]:
         """Return the reply without its END line, in parts."""

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-__all__ = ["length_of", "signed", "signed_32", "small_number", "unsigned"]
+__all__ = [
+    "exptime_of",
+    "length_of",
+    "signed",
+    "signed_32",
+    "small_number",
+    "unsigned",
+    "without_plus",
+]
 
 _MAX_DIGITS: Final = 20  # of 2**64
 _LENGTHS_END: Final = 2**31 - 2  # with its line ending, a value's length has 31 bits
@@ -39,6 +47,16 @@ def signed_32(token: bytes) -> int | None:
     """
     number = 0 if token == b"-" else signed(token)
     return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+def without_plus(token: bytes) -> bytes:
+    """Strip a leading plus sign, which memcached accepts in the numbers it parses with strtol."""
+    return token[1:] if token.startswith(b"+") and token[1:].isdigit() else token
+
+
+def exptime_of(token: bytes) -> int | None:
+    """Return the exptime of a storage command, None if `token` is not a valid one."""
+    return signed(without_plus(token))
 
 
 def length_of(token: bytes) -> int | None:

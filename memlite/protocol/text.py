@@ -5,12 +5,21 @@ from typing import Final
 from memlite.core.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.commands import Command
-from memlite.protocol.handler import Handler
+from memlite.protocol.handler import NO_VALUE, SEVERAL_GETS, Handler
 from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.malformed import MalformedError
 from memlite.protocol.meta import UnreadableError, parse_meta
-from memlite.protocol.numbers import length_of, signed, signed_32, small_number, unsigned
+from memlite.protocol.numbers import (
+    exptime_of,
+    length_of,
+    signed,
+    signed_32,
+    small_number,
+    unsigned,
+    without_plus,
+)
 from memlite.protocol.partial import PartialSet, PartialStore
+from memlite.protocol.store_line import known_rest, read_rest
 from memlite.protocol.text_table import ADMIN, BAD_CHUNK, BY_WORD, SET, TOO_LARGE
 
 __all__ = ["TextParser"]
@@ -30,6 +39,10 @@ _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
 _LARGE_VALUE: Final = 64 * 1024
+# Bytes of the input that are split at a time: enough for a turn of usual commands, and few enough
+# that to split them again in the next turn costs little.
+_GETS_AT_ONCE: Final = 4 * 1024
+_SPLIT_AT_ONCE: Final = 16 * 1024
 _SHORTEST_LINE: Final = 4  # bytes, including the line ending
 _MODES_OF_MS: Final = b"\0SEAPR"
 _MODES_OF_MA: Final = b"\0I+D-"
@@ -38,19 +51,9 @@ _BAD_MA: Final = b"CLIENT_ERROR invalid or duplicate flag\r\n"
 _BAD_MA_MODE: Final = b"CLIENT_ERROR invalid mode for ma M token\r\n"
 
 
-def _without_plus(token: bytes) -> bytes:
-    """Strip a leading plus sign, which memcached accepts in the numbers it parses with strtol."""
-    return token[1:] if token.startswith(b"+") and token[1:].isdigit() else token
-
-
-def _parse_exptime(token: bytes) -> int | None:
-    """Return the exptime of a storage command, None if `token` is not a valid one."""
-    return signed(_without_plus(token))
-
-
 def _parse_flags(token: bytes) -> int | None:
     """Return the flags of a storage command, None if `token` is not valid."""
-    flags = signed(_without_plus(token))  # memcached accepts -0 here too
+    flags = signed(without_plus(token))  # memcached accepts -0 here too
     return flags if flags is not None and 0 <= flags < _FLAGS_END else None
 
 
@@ -162,8 +165,16 @@ class TextParser:
         length = len(data)
         keeps = self._keeps
         shortcuts = handler.shortcuts
-        for _ in self._commands_per_turn:
-            newline = data.find(b"\n", position)
+        commands = self._commands_per_turn
+        newline = data.find(b"\n", position)
+        if shortcuts and 0 <= newline < length - 1:
+            served, position = self._run(data, position, handler)
+            if position >= length:
+                return False
+            if served:
+                commands = commands[served:]
+                newline = data.find(b"\n", position)
+        for _ in commands:
             if newline < 0:
                 break
             start = position
@@ -184,15 +195,14 @@ class TextParser:
                 # line is empty either way.
                 stop = newline - 1 if data[newline - 1] == _CR else newline
                 whole = position - start >= _SHORTEST_LINE
-                words = data[start:stop].split(b" ") if whole else [b""]
+                words = data[start:stop].split(b" ", 2) if whole else [b""]
                 shortcut = shortcuts.get(words[0])
-                end = 0 if shortcut is None else shortcut(handler, words, data, position)
-                if end:
-                    position = end
-                else:
+                if shortcut is None or not shortcut(handler, words, NO_VALUE):
                     try:
                         if not whole:
                             raise _MalformedError(replies.BAD_FORMAT)
+                        if len(words) > 2:
+                            words[2:] = words[2].split(b" ")
                         entry = _PARSED_BY.get(words[0])
                         if entry is None:
                             self._other(words, handler)
@@ -209,11 +219,52 @@ class TextParser:
                             position = self._skip(malformed.swallow, position, length)
             if position >= length:
                 return False
+            newline = data.find(b"\n", position)
         else:
             return self._end_turn(data, position)
         if position < length:
             self._buffer_line(data[position:] if position else data)
         return False
+
+    def _run(self, data: bytes, position: int, handler: Handler) -> tuple[int, int]:
+        """Carry out commands one after the other while there are shortcuts for them.
+
+        The input is split into lines and values at once. A value may contain what ends a line; it
+        does not have the size then that its line says, and no shortcut takes it.
+
+        Returns:
+            How many commands were carried out, at most `Limits.commands_per_read`, and the position
+            of the next one.
+        """
+        at_most = self._limits.commands_per_read
+        shortcuts = handler.shortcuts
+        served = 0
+        gets = shortcuts.get(SEVERAL_GETS) if data[position] == _G else None
+        if gets is not None and data.startswith(b"get ", data.find(b"\n", position) + 1):
+            chunk = data[position : position + _GETS_AT_ONCE]
+            lines = chunk.splitlines(keepends=True)[:at_most]
+            served = gets(handler, lines)
+            position += sum(map(len, lines[:served]))
+            if served == at_most or position >= len(data):
+                return served, position
+        chunk = data[position : position + _SPLIT_AT_ONCE]
+        parts = chunk.split(b"\r\n", 2 * at_most)
+        end = len(parts) - 1
+        parts[end] = NO_VALUE  # what remains is not followed by a line ending
+        astray = chunk.count(b"\n") > end  # in lines that end otherwise, or in values
+        at = 0
+        while at < end and served < at_most:
+            line = parts[at]
+            words = line.split(b" ", 2)
+            shortcut = shortcuts.get(words[0])
+            if shortcut is None or (astray and b"\n" in line):
+                break
+            taken = shortcut(handler, words, parts[at + 1])
+            if not taken:
+                break
+            at += taken
+            served += 1
+        return served, position + sum(map(len, parts[:at])) + 2 * at
 
     def _single_small_set(self, data: bytes, handler: Handler) -> bool:
         """Carry out `data` if it is exactly one set of a small value, in canonical form.
@@ -227,33 +278,25 @@ class TextParser:
         """
         if len(data) > _LONGEST_SMALL_SET:
             return False
-        line, _, rest = data.partition(b"\r\n")
-        words = line.split(b" ")
-        count = len(words)
-        noreply = count != 5
-        if noreply and (count != 6 or words[5] != b"noreply"):
+        line, _, value = data.partition(b"\r\n")  # with its line ending
+        words = line.split(b" ", 2)
+        if len(words) != 3:
             return False
-        key = words[1]
-        exptime = small_number(words[3])
-        if exptime is None:
-            exptime = _parse_exptime(words[3])
-            if exptime is None:
-                return False
-        size = small_number(words[4])
+        _, key, rest = words
+        known = known_rest(rest) or read_rest(rest)
+        if known is None:
+            return False
+        size, _, exptime, head, noreply = known
         if (
-            size is not None
-            and len(rest) == size + 2
-            and rest[size] == _CR
-            and rest[-1] == _LF
+            len(value) == size + 2
+            and value[size] == _CR
+            and value[-1] == _LF
             and size <= self._safe_size
-            and small_number(words[2]) is not None
             and 0 < len(key) <= self._key_length
             and _LF not in key
         ):
-            # Small numbers have a single spelling, so these bytes are the reply to a later get.
             # Joined rather than formatted, which would over-allocate; see `wire_form`.
-            parts = (b"VALUE ", key, b" ", words[2], b" ", words[4], b"\r\n", rest, b"END\r\n")
-            framed = b"".join(parts)
+            framed = b"".join((b"VALUE ", key, head, value, b"END\r\n"))
             if self._keeps:
                 self.request = data
             handler.set_framed(key, exptime, framed, noreply)
@@ -266,16 +309,14 @@ class TextParser:
         Returns:
             The position of the next command; 0 if nothing was done.
         """
-        words = data[start : newline - 1].split(b" ")
-        count = len(words)
-        noreply = count == 6 and words[5] == b"noreply"
-        if (count != 5 and not noreply) or words[0] != b"set":
+        words = data[start : newline - 1].split(b" ", 2)
+        if len(words) != 3 or words[0] != b"set":
             return 0
-        key, flags, size_word = words[1], words[2], words[4]
-        exptime = small_number(words[3])
-        size = small_number(size_word)
-        if size is None or exptime is None or small_number(flags) is None:
+        _, key, rest = words
+        known = known_rest(rest) or read_rest(rest)
+        if known is None:
             return 0
+        size, _, exptime, head, noreply = known
         end = newline + size + 3
         value = data[newline + 1 : end]  # with its line ending
         if (
@@ -286,10 +327,10 @@ class TextParser:
             and size <= self._safe_size
             and 0 < len(key) <= self._key_length
         ):
-            parts = (b"VALUE ", key, b" ", flags, b" ", size_word, b"\r\n", value, b"END\r\n")
             if self._keeps:
                 self.request = data[start:end]
-            handler.set_framed(key, exptime, b"".join(parts), noreply)
+            framed = b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+            handler.set_framed(key, exptime, framed, noreply)
             return end
         return 0
 
@@ -431,7 +472,7 @@ class TextParser:
         if flags is None:
             flags = _parse_flags(words[2])
         if exptime is None:
-            exptime = _parse_exptime(words[3])
+            exptime = exptime_of(words[3])
         if flags is None or exptime is None or len(key) > self._key_length:
             raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
         after: tuple[object, ...] = (noreply,)

@@ -6,6 +6,7 @@ from typing import Final
 
 from memlite.memory.index import Index
 from memlite.memory.item import (
+    FULL,
     META_FLAGS_SIZE,
     NUMBER_SIZE,
     SMALL_OBJECT,
@@ -33,8 +34,9 @@ def weigh(line: bytes, item: Item) -> int:
     if size > SMALL_OBJECT:
         size += (size >> 5) * 3
     size += (len(line) + 48) & -16
-    if not isinstance(item, FullItem):
+    if not item.state & FULL:
         return size + _PLAIN
+    assert isinstance(item, FullItem)  # noqa: S101 - by its state; asking first takes longer
     size += item.object_size + PLACE
     if item.expires:
         size += NUMBER_SIZE

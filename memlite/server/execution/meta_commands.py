@@ -304,15 +304,18 @@ def render_plain(key: bytes, flags: Sequence[bytes], item: Item) -> bytes:
     if value and len(flags) == 1:
         # "VA", and what follows the flags in the reply to a get: size and value.
         return b"VA" + wire[wire.index(b" ", len(b"VALUE  ") + len(key)) : -END]
-    parts = [b"VA %d" % item.size if value else b"HD"]
+    # The flags and the size, in the digits that a get sends.
+    end = wire.index(b"\n")
+    client_flags, size = wire[len(b"VALUE  ") + len(key) : end - 1].split(b" ")
+    parts = [b"VA " + size if value else b"HD"]
     for word in flags:
         if word == b"s":
-            parts.append(b"s%d" % item.size)
+            parts.append(b"s" + size)
         elif word == b"f":
-            parts.append(b"f%d" % item.flags)
+            parts.append(b"f" + client_flags)
         elif word == b"t":
             parts.append(b"t-1")
         elif word == b"k":
             parts.append(b"k" + key)
     head = b" ".join(parts) + b"\r\n"
-    return head + wire[wire.index(b"\n") + 1 : -END] if value else head
+    return head + wire[end + 1 : -END] if value else head

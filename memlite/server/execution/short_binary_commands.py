@@ -166,7 +166,8 @@ class ShortBinaryCommands(CommandSet):
         return True
 
     def _succeed(self, opcode: int, opaque: int, item: Item) -> None:
-        unique = self._unique(item)
+        extra = item.extra if isinstance(item, FullItem) else 0
+        unique = extra if self._cas and isinstance(extra, int) and extra else self._unique(item)
         self.out.append(pack_reply(MAGIC_OF_REPLIES, opcode, 0, 0, 0, 0, opaque, unique))
 
     def short_join(
