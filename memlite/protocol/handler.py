@@ -5,14 +5,12 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from memlite.protocol.commands import Arguments, Command
 
-__all__ = ["NO_SHORTCUTS", "NO_VALUE", "SEVERAL_GETS", "Handler", "Shortcuts"]
+__all__ = ["NO_SHORTCUTS", "SEVERAL_GETS", "Handler", "Shortcuts"]
 
 Shortcuts: TypeAlias = dict[Any, Callable[..., Any]]
 """Functions for commands in their usual form; see `Handler`."""
 NO_SHORTCUTS: Final[Shortcuts] = {}
 SEVERAL_GETS: Final = b"get "  # which is no first word
-NO_VALUE: Final = bytes(8192)
-"""In the place of a value that has not arrived: it is longer than any that a shortcut takes."""
 
 
 class Handler(Protocol):
@@ -26,8 +24,8 @@ class Handler(Protocol):
         shortcuts: functions that carry out a command in its usual form before it is parsed further;
             empty if each command is observed, forwarded or answered later. Those of the text
             protocol are found by the first word of the line, and called with the handler; the first
-            word, the second and the rest of the line; and what follows the line up to the next line
-            ending, or `NO_VALUE`. They return how many of the two they have taken, 1 or 2, or 0 if
+            word, the second and the rest of the line; the input; and the position after the line.
+            They return the position of the next command, or 0 if
             nothing was done. `SEVERAL_GETS` is called with the handler and lines that begin like
             gets, with their endings; it returns how many it has answered before the first one that
             `hit` would not. Those of the binary protocol are found by the

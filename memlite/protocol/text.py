@@ -5,7 +5,7 @@ from typing import Final
 from memlite.core.errors import ProtocolViolation
 from memlite.protocol import replies
 from memlite.protocol.commands import Command
-from memlite.protocol.handler import NO_VALUE, SEVERAL_GETS, Handler
+from memlite.protocol.handler import SEVERAL_GETS, Handler
 from memlite.protocol.limits import Limits, item_total
 from memlite.protocol.malformed import MalformedError
 from memlite.protocol.meta import UnreadableError, parse_meta
@@ -19,7 +19,7 @@ from memlite.protocol.numbers import (
     without_plus,
 )
 from memlite.protocol.partial import PartialSet, PartialStore
-from memlite.protocol.store_line import known_rest, read_rest
+from memlite.protocol.store_line import FORMAT_AT_MOST, known_rest, read_rest
 from memlite.protocol.text_table import ADMIN, BAD_CHUNK, BY_WORD, SET, TOO_LARGE
 
 __all__ = ["TextParser"]
@@ -39,10 +39,9 @@ _FLAGS_END: Final = 2**32
 _UNIQUE_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
 _LARGE_VALUE: Final = 64 * 1024
-# Bytes of the input that are split at a time: enough for a turn of usual commands, and few enough
-# that to split them again in the next turn costs little.
+# Bytes of the input that are split into gets at a time: enough for a turn of usual ones, and few
+# enough that to split them again in the next turn costs little.
 _GETS_AT_ONCE: Final = 4 * 1024
-_SPLIT_AT_ONCE: Final = 16 * 1024
 _SHORTEST_LINE: Final = 4  # bytes, including the line ending
 _MODES_OF_MS: Final = b"\0SEAPR"
 _MODES_OF_MA: Final = b"\0I+D-"
@@ -197,7 +196,10 @@ class TextParser:
                 whole = position - start >= _SHORTEST_LINE
                 words = data[start:stop].split(b" ", 2) if whole else [b""]
                 shortcut = shortcuts.get(words[0])
-                if shortcut is None or not shortcut(handler, words, NO_VALUE):
+                end = 0 if shortcut is None else shortcut(handler, words, data, position)
+                if end:
+                    position = end
+                else:
                     try:
                         if not whole:
                             raise _MalformedError(replies.BAD_FORMAT)
@@ -229,9 +231,6 @@ class TextParser:
     def _run(self, data: bytes, position: int, handler: Handler) -> tuple[int, int]:
         """Carry out commands one after the other while there are shortcuts for them.
 
-        The input is split into lines and values at once. A value may contain what ends a line; it
-        does not have the size then that its line says, and no shortcut takes it.
-
         Returns:
             How many commands were carried out, at most `Limits.commands_per_read`, and the position
             of the next one.
@@ -247,24 +246,18 @@ class TextParser:
             position += sum(map(len, lines[:served]))
             if served == at_most or position >= len(data):
                 return served, position
-        chunk = data[position : position + _SPLIT_AT_ONCE]
-        parts = chunk.split(b"\r\n", 2 * at_most)
-        end = len(parts) - 1
-        parts[end] = NO_VALUE  # what remains is not followed by a line ending
-        astray = chunk.count(b"\n") > end  # in lines that end otherwise, or in values
-        at = 0
-        while at < end and served < at_most:
-            line = parts[at]
-            words = line.split(b" ", 2)
+        while served < at_most:
+            newline = data.find(b"\n", position)
+            if newline < 0 or data[newline - 1] != _CR:
+                break
+            words = data[position : newline - 1].split(b" ", 2)
             shortcut = shortcuts.get(words[0])
-            if shortcut is None or (astray and b"\n" in line):
+            end = 0 if shortcut is None else shortcut(handler, words, data, newline + 1)
+            if not end:
                 break
-            taken = shortcut(handler, words, parts[at + 1])
-            if not taken:
-                break
-            at += taken
+            position = end
             served += 1
-        return served, position + sum(map(len, parts[:at])) + 2 * at
+        return served, position
 
     def _single_small_set(self, data: bytes, handler: Handler) -> bool:
         """Carry out `data` if it is exactly one set of a small value, in canonical form.
@@ -295,8 +288,11 @@ class TextParser:
             and 0 < len(key) <= self._key_length
             and _LF not in key
         ):
-            # Joined rather than formatted, which would over-allocate; see `wire_form`.
-            framed = b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+            framed = (
+                b"VALUE %b%b%bEND\r\n" % (key, head, value)
+                if size <= FORMAT_AT_MOST
+                else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+            )
             if self._keeps:
                 self.request = data
             handler.set_framed(key, exptime, framed, noreply)
@@ -318,18 +314,22 @@ class TextParser:
             return 0
         size, _, exptime, head, noreply = known
         end = newline + size + 3
-        value = data[newline + 1 : end]  # with its line ending
         if (
-            len(value) == size + 2
-            and value[size] == _CR
-            and value[-1] == _LF
+            end <= len(data)
+            and data[end - 2] == _CR
+            and data[end - 1] == _LF
             and data[newline - 1] == _CR
             and size <= self._safe_size
             and 0 < len(key) <= self._key_length
         ):
+            value = data[newline + 1 : end]  # with its line ending
             if self._keeps:
                 self.request = data[start:end]
-            framed = b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+            framed = (
+                b"VALUE %b%b%bEND\r\n" % (key, head, value)
+                if size <= FORMAT_AT_MOST
+                else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+            )
             handler.set_framed(key, exptime, framed, noreply)
             return end
         return 0

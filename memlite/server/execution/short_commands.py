@@ -13,24 +13,30 @@ from memlite.core.errors import CommandError
 from memlite.engine import Outcome
 from memlite.memory.item import VIEW_FROM
 from memlite.protocol import replies
-from memlite.protocol.handler import NO_VALUE, SEVERAL_GETS, Shortcuts
+from memlite.protocol.handler import SEVERAL_GETS, Shortcuts
 from memlite.protocol.limits import LONGEST_KEY
 from memlite.protocol.numbers import small_number
-from memlite.protocol.store_line import known_rest, read_rest
+from memlite.protocol.store_line import FORMAT_AT_MOST, known_rest, read_rest
 from memlite.server.execution.meta_commands import USUAL_FLAGS, MetaCommands, render_plain
 
 __all__ = ["SHORTCUTS", "ShortCommands"]
 
 _STORED: Final = Outcome.STORED
+_NOT_STORED: Final = Outcome.NOT_STORED
+_EXISTS: Final = Outcome.EXISTS
 _REPLY: Final = {
     Outcome.NOT_STORED: replies.NOT_STORED,
     Outcome.EXISTS: replies.EXISTS,
     Outcome.NOT_FOUND: replies.NOT_FOUND,
     Outcome.NON_NUMERIC: replies.NON_NUMERIC,
 }
+_STORED_LINE: Final = b"STORED\r\n"
+_NOT_STORED_LINE: Final = replies.NOT_STORED
 _QUIET: Final = b"q"
 _KEY: Final = b"k"
 _G: Final = b"g"[0]
+_CR: Final = 13
+_LF: Final = 10
 # Numbers of more digits may exceed 64 bits.
 _SAFE_DIGITS: Final = 19
 _NO_FLAGS: Final[tuple[bytes, ...]] = ()
@@ -51,10 +57,10 @@ def _read_flags(words: bytes) -> tuple[bytes, ...] | None:
 class ShortCommands(MetaCommands):
     """Shortcuts of `memlite.protocol.Handler`.
 
-    Each takes the first word, the second and the rest of a line, and what follows the line, which
-    may be its value. It returns how many of the two it has taken; or 0 if the command has another
-    form, or the engine no shortcut for it. Nothing has been done then, and the general way takes
-    the command.
+    Each takes the first word, the second and the rest of a line, the input, and the position after
+    the line. It returns the position of the next command; or 0 if the command has another form, or
+    the engine no shortcut for it. Nothing has been done then, and the general way takes the
+    command.
     """
 
     __slots__ = ()
@@ -70,7 +76,7 @@ class ShortCommands(MetaCommands):
             served += 1
         return served
 
-    def short_get(self, words: list[bytes], value: bytes) -> int:
+    def short_get(self, words: list[bytes], data: bytes, position: int) -> int:
         """``get <key>``."""
         if len(words) != 2:
             return 0
@@ -82,9 +88,9 @@ class ShortCommands(MetaCommands):
             self.out.append(b"END\r\n")
         else:
             return 0
-        return 1
+        return position
 
-    def short_gat(self, words: list[bytes], value: bytes) -> int:
+    def short_gat(self, words: list[bytes], data: bytes, position: int) -> int:
         """``gat <exptime> <key>``."""
         if len(words) != 3:
             return 0
@@ -95,9 +101,9 @@ class ShortCommands(MetaCommands):
         engine = self._engine
         item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
         self.out.append(b"END\r\n" if item is None else item.wire)
-        return 1
+        return position
 
-    def short_gets(self, words: list[bytes], value: bytes) -> int:
+    def short_gets(self, words: list[bytes], data: bytes, position: int) -> int:
         """``gets <key>``."""
         if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
             return 0
@@ -105,7 +111,7 @@ class ShortCommands(MetaCommands):
         item = engine.fetch(words[1])
         if item is None:
             self.out.append(b"END\r\n")
-            return 1
+            return position
         unique = engine.unique(item)
         wire = item.wire
         line_end = wire.index(b"\n") - 1
@@ -114,11 +120,11 @@ class ShortCommands(MetaCommands):
         else:
             view = memoryview(wire)[line_end:]
             self.out += (b"%b %d" % (wire[:line_end], unique), view)
-        return 1
+        return position
 
     # Storing
 
-    def short_set(self, words: list[bytes], value: bytes) -> int:
+    def short_set(self, words: list[bytes], data: bytes, position: int) -> int:
         """``set <key> <flags> <exptime> <bytes> [noreply]``."""
         if len(words) != 3:
             return 0
@@ -128,10 +134,17 @@ class ShortCommands(MetaCommands):
             return 0
         size, _, exptime, head, noreply = known
         engine = self._engine
-        if len(value) != size or size > engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+        end = position + size + 2
+        if end > len(data) or size > engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
             return 0
-        # Joined rather than formatted, which would over-allocate; see `wire_form`.
-        wire = b"".join((b"VALUE ", key, head, value, b"\r\nEND\r\n"))
+        value = data[position:end]  # with its line ending
+        if value[size] != _CR or value[-1] != _LF:
+            return 0
+        wire = (
+            b"VALUE %b%b%bEND\r\n" % (key, head, value)
+            if size <= FORMAT_AT_MOST
+            else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+        )
         reply = b"STORED\r\n"
         try:
             engine.set_framed(key, exptime, wire)
@@ -139,9 +152,9 @@ class ShortCommands(MetaCommands):
             reply = replies.error_line(error)
         if not noreply:
             self.out.append(reply)
-        return 2
+        return end
 
-    def short_replace(self, words: list[bytes], value: bytes) -> int:
+    def short_replace(self, words: list[bytes], data: bytes, position: int) -> int:
         """``replace <key> <flags> <exptime> <bytes> [noreply]``."""
         if len(words) != 3:
             return 0
@@ -151,10 +164,17 @@ class ShortCommands(MetaCommands):
             return 0
         size, _, exptime, head, noreply = known
         engine = self._engine
-        if len(value) != size or size > engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+        end = position + size + 2
+        if end > len(data) or size > engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
             return 0
-        # Joined rather than formatted, which would over-allocate; see `wire_form`.
-        wire = b"".join((b"VALUE ", key, head, value, b"\r\nEND\r\n"))
+        value = data[position:end]  # with its line ending
+        if value[size] != _CR or value[-1] != _LF:
+            return 0
+        wire = (
+            b"VALUE %b%b%bEND\r\n" % (key, head, value)
+            if size <= FORMAT_AT_MOST
+            else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
+        )
         reply = b"STORED\r\n"
         try:
             if engine.replace_framed(key, exptime, wire) is not _STORED:
@@ -163,25 +183,26 @@ class ShortCommands(MetaCommands):
             reply = replies.error_line(error)
         if not noreply:
             self.out.append(reply)
-        return 2
+        return end
 
-    def short_add(self, words: list[bytes], value: bytes) -> int:
+    def short_add(self, words: list[bytes], data: bytes, position: int) -> int:
         """``add <key> <flags> <exptime> <bytes> [noreply]``."""
-        return self._short_store(self._engine.add, words, value)
+        return self._short_store(self._engine.add, words, data, position)
 
-    def short_append(self, words: list[bytes], value: bytes) -> int:
+    def short_append(self, words: list[bytes], data: bytes, position: int) -> int:
         """``append <key> <flags> <exptime> <bytes> [noreply]``."""
-        return self._short_store(self._engine.append, words, value)
+        return self._short_store(self._engine.append, words, data, position)
 
-    def short_prepend(self, words: list[bytes], value: bytes) -> int:
+    def short_prepend(self, words: list[bytes], data: bytes, position: int) -> int:
         """``prepend <key> <flags> <exptime> <bytes> [noreply]``."""
-        return self._short_store(self._engine.prepend, words, value)
+        return self._short_store(self._engine.prepend, words, data, position)
 
     def _short_store(
         self,
         store: Callable[[bytes, int, int, bytes], Outcome],
         words: list[bytes],
-        value: bytes,
+        data: bytes,
+        position: int,
     ) -> int:
         if len(words) != 3:
             return 0
@@ -190,18 +211,29 @@ class ShortCommands(MetaCommands):
         if known is None:
             return 0
         size, flags, exptime, _, noreply = known
-        if len(value) != size or size > self._engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+        end = position + size + 2
+        if (
+            data[end - 2 : end] != b"\r\n"
+            or size > self._engine.safe_size
+            or not 0 < len(key) <= LONGEST_KEY
+        ):
             return 0
         try:
-            outcome = store(key, flags, exptime, value)
-            reply = b"STORED\r\n" if outcome is _STORED else _REPLY[outcome]
+            outcome = store(key, flags, exptime, data[position : end - 2])
+            # The hash of a member of an enumeration is a call of a method.
+            if outcome is _STORED:
+                reply = _STORED_LINE
+            elif outcome is _NOT_STORED:
+                reply = _NOT_STORED_LINE
+            else:
+                reply = _REPLY[outcome]
         except CommandError as error:
             reply = replies.error_line(error)
         if not noreply:
             self.out.append(reply)
-        return 2
+        return end
 
-    def short_cas(self, words: list[bytes], value: bytes) -> int:
+    def short_cas(self, words: list[bytes], data: bytes, position: int) -> int:
         """``cas <key> <flags> <exptime> <bytes> <unique>``."""
         if len(words) != 3:
             return 0
@@ -211,74 +243,81 @@ class ShortCommands(MetaCommands):
         if known is None or not digits.isdigit() or len(digits) > _SAFE_DIGITS:
             return 0
         size, flags, exptime, _, noreply = known
+        end = position + size + 2
         if (
             noreply
-            or len(value) != size
+            or data[end - 2 : end] != b"\r\n"
             or size > self._engine.safe_size
             or not 0 < len(key) <= LONGEST_KEY
         ):
             return 0
         try:
-            outcome = self._engine.cas(key, flags, exptime, value, int(digits))
-            reply = b"STORED\r\n" if outcome is _STORED else _REPLY[outcome]
+            outcome = self._engine.cas(key, flags, exptime, data[position : end - 2], int(digits))
+            if outcome is _STORED:
+                reply = _STORED_LINE
+            else:
+                reply = replies.EXISTS if outcome is _EXISTS else _REPLY[outcome]
         except CommandError as error:
             reply = replies.error_line(error)
         self.out.append(reply)
-        return 2
+        return end
 
     # Changing and removing
 
-    def short_delete(self, words: list[bytes], value: bytes) -> int:
+    def short_delete(self, words: list[bytes], data: bytes, position: int) -> int:
         """``delete <key> [noreply]``."""
         if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
-            return self._unanswered(ShortCommands.short_delete, words)
+            return self._unanswered(ShortCommands.short_delete, words, position)
         self.out.append(b"DELETED\r\n" if self._engine.delete(words[1]) else b"NOT_FOUND\r\n")
-        return 1
+        return position
 
-    def short_touch(self, words: list[bytes], value: bytes) -> int:
+    def short_touch(self, words: list[bytes], data: bytes, position: int) -> int:
         """``touch <key> <exptime> [noreply]``."""
         if len(words) != 3 or not 0 < len(words[1]) <= LONGEST_KEY:
             return 0
         exptime = small_number(words[2])
         if exptime is None:
-            return self._unanswered(ShortCommands.short_touch, words)
+            return self._unanswered(ShortCommands.short_touch, words, position)
         engine, key = self._engine, words[1]
         touched = engine.retime_plain(key, exptime) is not None or engine.touch(key, exptime)
         self.out.append(b"TOUCHED\r\n" if touched else b"NOT_FOUND\r\n")
-        return 1
+        return position
 
-    def short_incr(self, words: list[bytes], value: bytes) -> int:
+    def short_incr(self, words: list[bytes], data: bytes, position: int) -> int:
         """``incr <key> <value> [noreply]``."""
         delta = small_number(words[2]) if len(words) == 3 else None
         if delta is None:
-            return self._unanswered(ShortCommands.short_incr, words)
-        return self._short_count(words[1], delta, False)
+            return self._unanswered(ShortCommands.short_incr, words, position)
+        return self._short_count(words[1], delta, False, position)
 
-    def short_decr(self, words: list[bytes], value: bytes) -> int:
+    def short_decr(self, words: list[bytes], data: bytes, position: int) -> int:
         """``decr <key> <value> [noreply]``."""
         delta = small_number(words[2]) if len(words) == 3 else None
         if delta is None:
-            return self._unanswered(ShortCommands.short_decr, words)
-        return self._short_count(words[1], delta, True)
+            return self._unanswered(ShortCommands.short_decr, words, position)
+        return self._short_count(words[1], delta, True, position)
 
     def _unanswered(
-        self, shortcut: "Callable[[ShortCommands, list[bytes], bytes], int]", words: list[bytes]
+        self,
+        shortcut: "Callable[[ShortCommands, list[bytes], bytes, int], int]",
+        words: list[bytes],
+        position: int,
     ) -> int:
         """Take a line that ends with ``noreply`` like the same one without it."""
         if len(words) != 3 or not (b" " + words[2]).endswith(b" noreply"):
             return 0
         rest = words[2][: -len(b" noreply")]
         answered = len(self.out)
-        taken = shortcut(self, [*words[:2], rest] if rest else words[:2], NO_VALUE)
-        if taken:
+        end = shortcut(self, [*words[:2], rest] if rest else words[:2], b"", position)
+        if end:
             del self.out[answered:]
-        return taken
+        return end
 
-    def _short_count(self, key: bytes, delta: int, down: bool) -> int:
+    def _short_count(self, key: bytes, delta: int, down: bool, position: int) -> int:
         counted = self._engine.count_in_place(key, delta, down)
         if counted is not None:
             self.out.append(counted[0] + b"\r\n")
-            return 1
+            return position
         if not 0 < len(key) <= LONGEST_KEY:
             return 0
         try:
@@ -287,11 +326,11 @@ class ShortCommands(MetaCommands):
         except CommandError as error:
             reply = replies.error_line(error)
         self.out.append(reply)
-        return 1
+        return position
 
     # Meta commands
 
-    def short_meta_get(self, words: list[bytes], value: bytes) -> int:
+    def short_meta_get(self, words: list[bytes], data: bytes, position: int) -> int:
         """``mg <key> <flags>*`` with `USUAL_FLAGS`, of a plain item or none."""
         count = len(words)
         if count < 2:
@@ -309,40 +348,43 @@ class ShortCommands(MetaCommands):
             return 0
         elif _QUIET not in flags:
             self.out.append(b"EN k%b\r\n" % key if _KEY in flags else b"EN\r\n")
-        return 1
+        return position
 
-    def short_meta_set(self, words: list[bytes], value: bytes) -> int:
+    def short_meta_set(self, words: list[bytes], data: bytes, position: int) -> int:
         """``ms <key> <datalen>``."""
         if len(words) != 3:
             return 0
         _, key, digits = words
-        if (
-            small_number(digits) != len(value)
-            or len(value) > self._engine.safe_size
-            or not 0 < len(key) <= LONGEST_KEY
-        ):
+        size = small_number(digits)
+        if size is None:
+            return 0
+        end = position + size + 2
+        if end > len(data) or size > self._engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+            return 0
+        value = data[position:end]  # with its line ending
+        if value[size] != _CR or value[-1] != _LF:
             return 0
         try:
-            wire = b"".join((b"VALUE ", key, b" 0 ", digits, b"\r\n", value, b"\r\nEND\r\n"))
+            wire = b"".join((b"VALUE ", key, b" 0 ", digits, b"\r\n", value, b"END\r\n"))
             self._engine.set_framed(key, 0, wire)
             self.out.append(b"HD\r\n")
         except CommandError as error:
             self.out.append(replies.error_line(error))
-        return 2
+        return end
 
-    def short_meta_delete(self, words: list[bytes], value: bytes) -> int:
+    def short_meta_delete(self, words: list[bytes], data: bytes, position: int) -> int:
         """``md <key>``."""
         if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY or self._engine.observed:
             return 0
         self.out.append(b"HD\r\n" if self._engine.delete(words[1]) else b"NF\r\n")
-        return 1
+        return position
 
-    def short_meta_noop(self, words: list[bytes], value: bytes) -> int:
+    def short_meta_noop(self, words: list[bytes], data: bytes, position: int) -> int:
         """``mn``."""
         self.out.append(b"MN\r\n")
-        return 1
+        return position
 
-    def short_meta_count(self, words: list[bytes], value: bytes) -> int:
+    def short_meta_count(self, words: list[bytes], data: bytes, position: int) -> int:
         """``ma <key>`` and ``ma <key> v``, if the number takes as many digits afterwards."""
         count = len(words)
         if count > 3 or count < 2 or (count == 3 and words[2] != b"v"):
@@ -352,7 +394,7 @@ class ShortCommands(MetaCommands):
             return 0
         digits = counted[0]
         self.out.append(b"HD\r\n" if count == 2 else b"VA %d\r\n%b\r\n" % (len(digits), digits))
-        return 1
+        return position
 
 
 SHORTCUTS: Final[Shortcuts] = {

@@ -11,6 +11,7 @@ from memlite.protocol.store_line import known_rest, read_rest
         (b"7 100 4096 noreply", (4096, 7, 100, b" 7 4096\r\n", True)),
         (b"4096 -1 0", (0, 4096, -1, b" 4096 0\r\n", False)),
         (b"0 +9 0", (0, 0, 9, b" 0 0\r\n", False)),
+        (b"4294967295 0 1048576", (1048576, 4294967295, 0, b" 4294967295 1048576\r\n", False)),
         (b"0 009 0", (0, 0, 9, b" 0 0\r\n", False)),
     ],
 )
@@ -23,8 +24,9 @@ def test_usual_forms(words, expected):
     "words",
     [
         b"", b"0", b"0 0", b"0 0 5 ", b" 0 0 5", b"0  0 5", b"0 0 5 noreplyx", b"0 0 5 1 noreply",
-        b"00 0 5", b"0 0 05", b"+1 0 5", b"0 x 5", b"0 +-5 5", b"0 + 5", b"0 0 -1", b"0 0 4097",
-        b"4097 0 5", b"0 0 5\n", b"0 " + b"0" * 60 + b" 5", b"0 18446744073709551616 5",
+        b"00 0 5", b"0 0 05", b"+1 0 5", b"0 x 5", b"0 +-5 5", b"0 + 5", b"0 0 -1", b"0 0 04097",
+        b"4294967296 0 5", b"0 0 2147483646", b"0 0 99999999999",
+        b"0 0 5\n", b"0 " + b"0" * 60 + b" 5", b"0 18446744073709551616 5",
     ],
 )  # fmt: skip
 def test_other_forms_have_no_shortcut_and_are_not_remembered(words):
