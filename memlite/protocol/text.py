@@ -133,6 +133,20 @@ class TextParser:
         store = self._partial
         return store.missing_of_value if isinstance(store, PartialSet) else 0
 
+    def separate(self) -> "TextParser":
+        """Return a parser that has the incomplete input of this one, which has none from now on.
+
+        Connections without incomplete input may share a parser.
+        """
+        other = TextParser(self._limits, keep_requests=self._keeps)
+        other.in_command, self.in_command = self.in_command, False
+        other._backlog, self._backlog = self._backlog, b""
+        other._backlog_position, self._backlog_position = self._backlog_position, 0
+        other._line, self._line = self._line, b""
+        other._partial, self._partial = self._partial, None
+        other._swallow, self._swallow = self._swallow, 0
+        return other
+
     def reserve(self) -> memoryview:
         """Return memory for `missing_of_large` bytes, which then count as received.
 

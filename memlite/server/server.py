@@ -16,7 +16,7 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import ItemTable
 from memlite.memory.eviction import POLICIES
-from memlite.protocol import Limits
+from memlite.protocol import Limits, TextParser
 from memlite.server.administration import Administration
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
@@ -325,6 +325,7 @@ class Server:
 
     def _make_connection_services(self) -> ConnectionServices:
         dialect = self._dialect()
+        shares_parser = dialect is TEXT and not self.execution.waits
         return ConnectionServices(
             counters=self.counters,
             clock=self.clock,
@@ -338,6 +339,7 @@ class Server:
             large_values=self._large_values,
             intake=self._intake,
             auth=self.auth,
+            shared_parser=TextParser(self.limits) if shares_parser else None,
         )
 
     def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":

@@ -12,7 +12,7 @@ from memlite.core.errors import ProtocolViolation
 from memlite.core.logs import failure
 from memlite.memory import Item, ItemTable, Part
 from memlite.memory.usage import MASK
-from memlite.protocol import Handler, Limits, replies
+from memlite.protocol import Handler, Limits, TextParser, replies
 from memlite.protocol.limits import LONGEST_GET
 from memlite.server.connections.intake import FULL_READ, Intake
 from memlite.server.connections.large_values import LargeValues
@@ -62,6 +62,9 @@ class ConnectionServices(NamedTuple):
         large_values: reads large values directly into place.
         intake: bounds the input that is held until its commands are carried out.
         auth: authenticates clients; None if clients need not authenticate.
+        shared_parser: the parser of all connections that speak `dialect` and have no incomplete
+            input, which saves a sixth of the memory of an idle connection; None if each has its
+            own.
     """
 
     counters: Counters
@@ -76,6 +79,7 @@ class ConnectionServices(NamedTuple):
     large_values: LargeValues
     intake: Intake
     auth: "Authenticator | None"
+    shared_parser: TextParser | None = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -147,7 +151,8 @@ class Connection(asyncio.Protocol):
         services = self._services
         self.dialect = dialect
         self._leave_fast_path()  # until the parser has seen a read
-        self.parser = dialect.parser(services.limits)
+        shared = services.shared_parser if dialect is services.dialect else None
+        self.parser = dialect.parser(services.limits) if shared is None else shared
         self.executor = services.execution.executor(dialect, self, self.out)
         auth, limits = services.auth, services.limits
         if auth is not None and not self.authenticated:
@@ -405,6 +410,7 @@ class Connection(asyncio.Protocol):
         try:
             more = self.parser.receive(data, handler)
         except ProtocolViolation as violation:
+            self._own_parser()
             _log.info(
                 "<%d connection closed: %s",
                 self.number,
@@ -414,6 +420,9 @@ class Connection(asyncio.Protocol):
             self.close_reason = "error"
             self.executor.quit()
             return
+        except BaseException:
+            self._own_parser()
+            raise
         out = self.out
         if len(out) == 1:
             reply = out.pop()
@@ -423,6 +432,7 @@ class Connection(asyncio.Protocol):
             self._flush()
         if more:
             counters.conn_yields += 1
+            self._own_parser()
             self._hold(self.parser.backlog)
             if len(data) >= FULL_READ:
                 self._services.intake.slow_down(self._transport)
@@ -430,6 +440,7 @@ class Connection(asyncio.Protocol):
                 self._move(Event.SHARE_USED)
                 self._services.scheduler.call_soon(self._take_turn)
         elif self.parser.in_command:
+            self._own_parser()
             self._leave_fast_path()
             if self._state is _SERVING:
                 self._services.large_values.receive(self, self._transport)
@@ -437,6 +448,12 @@ class Connection(asyncio.Protocol):
             self._enter_fast_path()
         if waits and self.executor.full:  # a new executor if the protocol was just negotiated
             self._move(Event.FULL)
+
+    def _own_parser(self) -> None:
+        """Leave the shared parser to the others: this connection has incomplete input."""
+        shared = self._services.shared_parser
+        if shared is not None and self.parser is shared:
+            self.parser = shared.separate()
 
     def postpone(self, seconds: float) -> None:
         """Stop reading for `seconds`, then continue with the input the parser has."""
@@ -460,6 +477,9 @@ class Connection(asyncio.Protocol):
         """Enable the fast path unless earlier input is waiting or reads are being observed."""
         eligible = self.authenticated and self.dialect.fast
         if eligible and self._state is _SERVING and not self._instrumentation.closes_fast_path:
+            shared = self._services.shared_parser
+            if shared is not None and isinstance(self.parser, TextParser):
+                self.parser = shared  # there is no incomplete input
             if self._waits:
                 self._ready_limit = self._services.execution.longest_ready
             else:
