@@ -13,7 +13,7 @@ from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.remote.call import Call, TimeLimits
 from memlite.backends.remote.epoch import Epoch
-from memlite.backends.valkey import startup
+from memlite.backends.valkey import library, startup
 from memlite.backends.valkey.codec import Origin
 from memlite.backends.valkey.commands import LOST, Commands
 from memlite.backends.valkey.connections import (
@@ -78,6 +78,7 @@ class ValkeyBackend(Backend):
 
     async def open(self) -> None:
         """Connect, check that the store can be used, and read the epoch."""
+        library.check()
         options = self._options
         self._loop = asyncio.get_running_loop()
         self._topology = _topology(options)

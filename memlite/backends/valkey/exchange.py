@@ -6,12 +6,12 @@ without them; only for a reply that has not arrived yet there is something to aw
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from hiredis import pack_command
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.asyncio.connection import Connection
 from redis.exceptions import ConnectionError as NoConnectionError
+
+from memlite.backends.valkey.library import NOT_ENOUGH_DATA, parser_of
 
 __all__ = ["MISSING", "Arguments", "Replies", "Reply", "send"]
 
@@ -45,8 +45,7 @@ class Replies:
     __slots__ = ("_parse", "_parser")
 
     def __init__(self, connection: Connection) -> None:
-        parser: Any = connection._parser
-        self._parser = parser
+        self._parser = parser = parser_of(connection)
         self._parse = parser._reader.gets
 
     def arrived(self) -> Reply:

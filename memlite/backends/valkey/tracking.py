@@ -15,6 +15,7 @@ from typing import Any
 from redis.asyncio.connection import Connection
 from redis.exceptions import RedisError, ResponseError
 
+from memlite.backends.valkey.library import tell_of_changes
 from memlite.backends.valkey.node import Address
 from memlite.core.logs import failure
 
@@ -115,8 +116,7 @@ class Tracking:
     async def _begin(self, connection: Connection) -> None:
         async with asyncio.timeout(self._timeout):
             await connection.connect()
-            parser: Any = connection._parser
-            parser.set_invalidation_push_handler(self._received)
+            tell_of_changes(connection, self._received)
             prefixes = [part for prefix in self._prefixes for part in ("PREFIX", prefix)]
             await connection.send_command(
                 "CLIENT", "TRACKING", "ON", "BCAST", *prefixes, check_health=False
