@@ -3,8 +3,16 @@
 import asyncio
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from typing import Any, Final, Literal, Protocol
 
 from memlite.backends.conversion import record_of
 from memlite.backends.record import Record, Versioned
@@ -16,6 +24,7 @@ __all__ = [
     "UNKNOWN",
     "Anything",
     "Backend",
+    "Reader",
     "Sentinel",
     "Unknown",
 ]
@@ -35,6 +44,19 @@ ANY: Final = Sentinel.ANY
 Unknown = Literal[Sentinel.UNKNOWN]
 UNKNOWN: Final = Sentinel.UNKNOWN
 """From `Backend.peek` and its relatives: the store has to be asked."""
+
+
+class Reader(Protocol):
+    """Takes the outcome of a read that was begun; one of these is called, once, and raises nothing.
+
+    See `Backend.begin_get`.
+    """
+
+    def found(self, record: Record | None) -> None:
+        """Take what `Backend.get_cached` would have returned."""
+
+    def unfinished(self, rest: Coroutine[Any, Any, Record | None]) -> None:
+        """Have the rest of the read awaited, which `Backend.get_cached` would have gone on with."""
 
 
 class Backend(ABC):
@@ -58,12 +80,14 @@ class Backend(ABC):
         ordered: whether the greater of two versions of a key is always the newer one.
         peeks: whether the backend can answer some reads without waiting. If not, set this to False,
             and `peek` and its relatives need not be called.
+        begins: whether `begin_get` may begin something.
         table: the `memlite.memory.ItemTable` in which the backend keeps items, for statistics and
             for ``cache_memlimit``; None if it keeps none in memory.
     """
 
     ordered: bool = False
     peeks: bool = True
+    begins: bool = False
     table: ItemTable | None = None
 
     def watch(self, changed: Callable[[bytes | None], None]) -> None:  # noqa: B027 - optional
@@ -165,6 +189,18 @@ class Backend(ABC):
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
         """Return what `get_cached` would return if that is known without waiting."""
         return self.peek(key)
+
+    def begin_get(self, key: bytes, reader: Reader) -> bool:
+        """Begin to do what `get_cached` does, if that takes neither a task nor a future.
+
+        Args:
+            key: the key.
+            reader: is told of the outcome, possibly before this returns.
+
+        Returns:
+            Whether it was begun. If not, nothing was done.
+        """
+        return False
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
         """Return what `get_cached` returns for each key; the requests run concurrently."""

@@ -271,24 +271,22 @@ class StoreEngine(MetaEngine):
             item = item_of(found, FullItem) if isinstance(found, Record) else found
         self._observe_present(key, item)
 
-    # With waiting
-
-    async def get(self, key: bytes, run: Callable[[], _Result]) -> bytes | _Result:
-        """Carry out ``get`` for one key that must be read from the backend.
+    def get(self, key: bytes, found: Record | None, run: Callable[[], _Result]) -> bytes | _Result:
+        """Carry out ``get`` for one key that has been read from the backend.
 
         A hit needs no transaction and no item: the record becomes the reply at once.
 
         Args:
             key: the key, which the text protocol can express.
+            found: what `Backend.get_cached` has returned for it.
             run: carries out the command on what was read, if it is not such a hit.
 
         Returns:
             The reply to a hit, which has been counted; otherwise the result of `run`.
 
         Raises:
-            CommandError: the item could not be read.
+            CommandError: the command failed.
         """
-        found = await self.backend.get_cached(key)
         if found is not None and found.meta_flags is None and not self.observed:
             expires = found.expires
             if not expires or expires > self.clock.now():
@@ -296,6 +294,8 @@ class StoreEngine(MetaEngine):
                 return wire_form(key, found.flags, found.value)
         self._transaction.begin({} if found is None else {key: found})
         return run()
+
+    # With waiting
 
     async def carry_out(
         self, access: Access, keys: Sequence[bytes], run: Callable[[], _Result]

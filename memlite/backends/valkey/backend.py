@@ -8,12 +8,13 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
-from memlite.backends.base import ANY, Anything, Backend
+from memlite.backends.base import ANY, Anything, Backend, Reader
 from memlite.backends.record import Record, Versioned
 from memlite.backends.registry import BackendUrl, Context
 from memlite.backends.remote.call import Call, TimeLimits
 from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey import library, startup
+from memlite.backends.valkey.begun_read import BegunRead
 from memlite.backends.valkey.codec import Origin
 from memlite.backends.valkey.commands import LOST, Commands
 from memlite.backends.valkey.connections import (
@@ -62,6 +63,7 @@ class ValkeyBackend(Backend):
         self._record: Callable[[str, str, int], None] | None = None
 
     peeks = False  # every read is a request
+    begins = True
 
     # Life
 
@@ -179,6 +181,12 @@ class ValkeyBackend(Backend):
         return await self._items.read(call or self._commands.call(), key)
 
     get_cached = get
+
+    def begin_get(self, key: bytes, reader: Reader) -> bool:
+        """Begin to read the record of `key`, if that need not wait for its turn."""
+        name = self._items.name_of(key)
+        begun = BegunRead(self._items, self._commands, key, reader)
+        return self._commands.begin_read(begun, name, "GET", name)
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
         """Return the records of `keys`; those on one server are read in one round trip."""

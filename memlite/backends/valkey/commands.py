@@ -21,7 +21,7 @@ from redis.exceptions import OutOfMemoryError as StoreFullError
 
 from memlite.backends.remote.call import Call, Turns
 from memlite.backends.valkey.exchange import Arguments, Reply
-from memlite.backends.valkey.node import LostError, Node, NotSentError
+from memlite.backends.valkey.node import LostError, Node, NotSentError, Promise
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
 from memlite.core.errors import OutOfMemoryError, StorageError, UnconfirmedError
@@ -75,13 +75,20 @@ class Commands:
         """Return a new operation."""
         return Call(self._deadline, "store")
 
-    async def read(self, call: Call, name: bytes, *arguments: bytes | str | int) -> Reply:
+    async def read(
+        self,
+        call: Call,
+        name: bytes,
+        *arguments: bytes | str | int,
+        begun: Reply | None = None,
+    ) -> Reply:
         """Send a command that changes nothing, and repeat it until there is a reply.
 
         Args:
             call: the operation it belongs to.
             name: the key that decides where it is sent.
             arguments: the command, the key among them.
+            begun: the reply to the first attempt, or why there was none, if that was made already.
 
         Raises:
             StorageError: the store refuses it, or there is no reply within the call's time.
@@ -90,9 +97,10 @@ class Commands:
             await self.turns.take(call)
         try:
             while True:
-                reply = await self._attempt(call, name, arguments)
+                reply = await self._attempt(call, name, arguments, begun=begun)
                 if reply is not LOST:
                     return reply
+                begun = None
                 await self._pause(call)
         finally:
             self.turns.give_back()
@@ -175,8 +183,32 @@ class Commands:
             return _resolved(LOST)
         return node.send(arguments)
 
+    def begin_read(self, promise: Promise, name: bytes, *arguments: bytes | str | int) -> bool:
+        """Send a command that changes nothing, if it need not wait for its turn.
+
+        Args:
+            promise: takes the reply, and then gives the turn back.
+            name: the key that decides where it is sent.
+            arguments: the command, the key among them.
+
+        Returns:
+            Whether it was sent.
+        """
+        node = self._topology.node_of(name)
+        if node is None or node.breaker.is_open or not self.turns.take_free():
+            return False
+        self.counts["commands"] += 1
+        node.send_for(promise, arguments)
+        return True
+
     async def _attempt(
-        self, call: Call, name: bytes, arguments: Arguments, *, change: bool = False
+        self,
+        call: Call,
+        name: bytes,
+        arguments: Arguments,
+        *,
+        change: bool = False,
+        begun: Reply | None = None,
     ) -> Reply:
         """Send a command until it is carried out, refused or lost."""
         node = self._topology.node_of(name)
@@ -184,7 +216,12 @@ class Commands:
         redirections = 0
         while True:
             try:
-                reply = await self._sent(call, node, arguments, asking, change)
+                if begun is None:
+                    reply = await self._sent(call, node, arguments, asking, change)
+                elif isinstance(begun, NotSentError | LostError):
+                    raise begun
+                else:
+                    reply = begun
             except UnconfirmedError as error:
                 raise self._unconfirmed(call, str(error)) from None
             except NotSentError as error:
@@ -196,7 +233,7 @@ class Commands:
                 return LOST
             if not isinstance(reply, Exception) or isinstance(reply, NoScriptError):
                 return reply
-            asking = False
+            asking, begun = False, None
             if isinstance(reply, AskError) and redirections < _REDIRECTIONS:
                 redirections += 1
                 node = self._redirected(reply, node)

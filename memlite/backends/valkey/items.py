@@ -10,6 +10,7 @@ from memlite.backends.remote.call import Call
 from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey.codec import DamagedError, decode
 from memlite.backends.valkey.commands import Commands
+from memlite.backends.valkey.exchange import Reply
 from memlite.core.clock import Clock
 from memlite.core.errors import StorageError
 
@@ -69,14 +70,14 @@ class Items:
             return ()
         return (max(1, math.ceil((record.expires - self._clock.now()) * 1000)),)
 
-    async def read(self, call: Call, key: bytes) -> Record | None:
-        """Return the record of a key, or None if it has none.
+    async def read(self, call: Call, key: bytes, begun: Reply | None = None) -> Record | None:
+        """Return the record of a key, or None if it has none; see `Commands.read`.
 
         Raises:
             StorageError: the store cannot be read, or the content is not memlite's.
         """
         name = self._start + key
-        return self.parsed(key, await self._commands.read(call, name, "GET", name))
+        return self.parsed(key, await self._commands.read(call, name, "GET", name, begun=begun))
 
     def parsed(self, key: bytes, content: object) -> Record | None:
         """Return the record in the reply to a GET; its token is its `Origin`.

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol
 
 from redis.asyncio.connection import Connection
 from redis.exceptions import ConnectionError as NoConnectionError
@@ -27,11 +28,10 @@ __all__ = [
     "LostError",
     "Node",
     "NotSentError",
+    "Promise",
 ]
 
 Address = tuple[str, int]
-# A command, the future of its reply, and whether to announce it by ASKING.
-_Request = tuple[Arguments, asyncio.Future[Reply], bool]
 
 # Connections to a server for each queue, and from how many commands that wait another one is used.
 _CONNECTIONS = 4
@@ -42,6 +42,23 @@ _IDLE = 1.0
 # The least seconds between two times that connections are made again, see `Node.renew`.
 _RENEWALS = 0.1
 _FAILURES = (RedisError, OSError, EOFError, TimeoutError)
+
+
+class Promise(Protocol):
+    """What takes a reply: a future, or something that is told of it without a turn of the loop."""
+
+    def done(self) -> bool:
+        """Return whether it has taken one."""
+
+    def set_result(self, reply: Reply, /) -> None:
+        """Take the reply."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the reason why there is none."""
+
+
+# A command, what takes its reply, and whether to announce it by ASKING.
+_Request = tuple[Arguments, Promise, bool]
 
 
 class NotSentError(Exception):
@@ -158,16 +175,22 @@ class Node:
             the latest after the time limits of the batches before this one and of its own.
         """
         reply = self._loop.create_future()
+        self.send_for(reply, arguments, asking, change)
+        return reply
+
+    def send_for(
+        self, promise: Promise, arguments: Arguments, asking: bool = False, change: bool = False
+    ) -> None:
+        """Send a command for something that takes the reply; see `send`."""
         if self._closed:  # another server has taken over since the caller looked
-            reply.set_exception(NotSentError("it is not used any more"))
-            return reply
+            promise.set_exception(NotSentError("it is not used any more"))
+            return
         queue = self._changes if change else self._reads
-        queue.waiting.append((arguments, reply, asking))
+        queue.waiting.append((arguments, promise, asking))
         lanes = len(queue.lanes)
         if not lanes or (lanes < _CONNECTIONS and len(queue.waiting) >= _ANOTHER_FROM * lanes):
             link = self._free.pop() if self._free else _Link(self._connect())
             queue.lanes.add(self._loop.create_task(self._run(queue, link)))
-        return reply
 
     def renew(self) -> None:
         """Connect again before anything else is sent, as the name may stand for another server."""

@@ -3,17 +3,18 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from memlite.backends import Record
 from memlite.core.errors import CommandError, OutOfMemoryError, StorageError, VersionConflict
 from memlite.core.logs import failure
 from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
 from memlite.protocol.commands import QUIT, Access, Arguments, Command
-from memlite.protocol.handler import NO_SHORTCUTS
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.handler import NO_SHORTCUTS, Shortcuts
+from memlite.protocol.limits import LONGEST_GET, LONGEST_KEY
 from memlite.protocol.replies import STORED
 from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
@@ -107,6 +108,28 @@ class _Request:
             await future
 
 
+class _Read(_Request):
+    """A ``get`` of one key, which has nothing to wait for except its read; see `Reader`.
+
+    Attributes:
+        executor: carries it out.
+        key: its key.
+    """
+
+    __slots__ = ("executor", "key")
+
+    executor: "PipelinedExecutor"
+    key: bytes
+
+    def found(self, record: Record | None) -> None:
+        """Take what has been read."""
+        self.executor.show(self, record)
+
+    def unfinished(self, rest: Coroutine[Any, Any, Record | None]) -> None:
+        """Read the rest in a task."""
+        self.executor.go_on(self, rest)
+
+
 class PipelinedExecutor:
     """Carries out one connection's commands on a store, and sends replies in order of arrival.
 
@@ -124,9 +147,8 @@ class PipelinedExecutor:
     Attributes:
         ended: whether the client has sent ``quit``; any further input is discarded.
         had_to_wait: whether the running administrative command had to wait for earlier ones.
+        shortcuts: see `Handler`.
     """
-
-    shortcuts = NO_SHORTCUTS
 
     def __init__(
         self,
@@ -151,6 +173,8 @@ class PipelinedExecutor:
         self._keys = 0  # keys of commands in progress
         self.ended = False
         self.had_to_wait = False
+        shows = commands.shows_stored_replies and not engine.peeks
+        self.shortcuts: Final = _SHORTCUTS if shows else NO_SHORTCUTS
 
     @property
     def pending(self) -> bool:
@@ -193,11 +217,7 @@ class PipelinedExecutor:
         key = line[4:-2]
         if not key or b" " in key or b"\n" in key or line[-2:] != b"\r\n":
             return None
-        request = _Request(GET, ([key],), (key,), Access.CACHED, None)
-        self._queue.append(request)
-        self._keys += 1
-        self._last[key] = request
-        self._scheduler.spawn(self._get(request, key))
+        self._read(key)
         return b""
 
     def hit(self, line: bytes) -> bool:
@@ -209,6 +229,16 @@ class PipelinedExecutor:
             return False
         self._out.append(reply)
         return True
+
+    def short_get(self, words: Sequence[bytes], data: bytes, position: int) -> int:
+        """Carry out ``get <key>`` if it has nothing to wait for except its read; see `Handler`."""
+        if len(words) != 2 or self._barrier is not None:
+            return 0
+        key = words[1]
+        if key in self._last or not 0 < len(key) <= LONGEST_KEY:
+            return 0
+        self._read(key)
+        return position
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """Carry out ``set``."""
@@ -274,10 +304,7 @@ class PipelinedExecutor:
             and self._observer is None
             and self._commands.shows_stored_replies
         ):
-            self._queue.append(request)
-            self._keys += 1
-            self._last[keys[0]] = request
-            self._scheduler.spawn(self._get(request, keys[0]))
+            self._read(keys[0])
             return
         self._submit(request, before, attempt)
 
@@ -379,9 +406,6 @@ class PipelinedExecutor:
                     reply = await self._when_it_fits(request, size)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
-        for key in request.keys:
-            if self._last.get(key) is request:
-                del self._last[key]
         self._finish(request, reply)
 
     async def _when_it_fits(self, request: _Request, size: int) -> _Reply:
@@ -397,20 +421,54 @@ class PipelinedExecutor:
                 return reply
             size, reply = _size(reply), _NOTHING
 
-    async def _get(self, request: _Request, key: bytes) -> None:
-        """Carry out ``get`` for one key, which has nothing to wait for except its read."""
+    # A get of one key that has nothing to wait for except its read
+
+    def _read(self, key: bytes) -> None:
+        request = _Read(GET, ([key],), (key,), Access.CACHED, None)
+        request.executor, request.key = self, key
+        self._queue.append(request)
+        self._keys += 1
+        self._last[key] = request
+        backend = self._engine.backend
+        if not (backend.begins and backend.begin_get(key, request)):
+            self._scheduler.spawn(self._get(request, backend.get_cached(key)))
+
+    def go_on(self, request: _Read, rest: Coroutine[Any, Any, Record | None]) -> None:
+        """Read on in a task, unless there is nobody to read the reply."""
+        if self._sink is None:
+            rest.close()
+            self._finish(request, _NOTHING)
+        else:
+            self._scheduler.spawn(self._get(request, rest))
+
+    async def _get(self, request: _Read, reading: Awaitable[Record | None]) -> None:
         try:
-            found = await self._engine.get(key, partial(self._run, request))
+            record = await reading
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
+            self._finish(request, self._refusal(request, error))
+        else:
+            self.show(request, record)
+
+    def show(self, request: _Read, record: Record | None) -> None:
+        """Carry out the command on what has been read; it is read again if there is no room."""
+        try:
+            found = self._engine.get(request.key, record, partial(self._run, request))
             reply: _Reply = ([found], None) if isinstance(found, bytes) else found
-            del found
             if len(self._queue) > 1 and not self._fits(request, reply):
-                size, reply = _size(reply), _NOTHING  # the value is not kept
-                reply = await self._when_it_fits(request, size)
+                self._scheduler.spawn(self._get_when_it_fits(request, _size(reply)))
+                return
+        except Exception as error:  # noqa: BLE001 - see `_attempt`
+            reply = self._refusal(request, error)
+        self._finish(request, reply)
+
+    async def _get_when_it_fits(self, request: _Read, size: int) -> None:
+        try:
+            reply = await self._when_it_fits(request, size)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
-        if self._last.get(key) is request:
-            del self._last[key]
         self._finish(request, reply)
+
+    # Whether there is room
 
     def _fits(self, request: _Request, reply: _Reply) -> bool:
         """Return whether there is room for the reply to a read; others have to be kept."""
@@ -476,6 +534,9 @@ class PipelinedExecutor:
         request.replies = replies
         request.size = size = sum(map(len, replies))
         request.done = True
+        for key in request.keys:
+            if self._last.get(key) is request:
+                del self._last[key]
         for future in request.waiting:
             if not future.done():
                 future.set_result(None)
@@ -514,3 +575,7 @@ class PipelinedExecutor:
 
 def _size(reply: _Reply) -> int:
     return sum(map(len, reply[0]))
+
+
+_SHORTCUTS: Final[Shortcuts] = {b"get": PipelinedExecutor.short_get}
+"""For a backend that has to be asked for everything: its gets are not parsed further."""

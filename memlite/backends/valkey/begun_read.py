@@ -1,0 +1,69 @@
+"""A read without a task: what takes the reply does the rest.
+
+A task that waits for a future takes as much processor time as all the rest of a read.
+"""
+
+from time import perf_counter_ns
+
+from memlite.backends.base import Reader
+from memlite.backends.valkey.commands import Commands
+from memlite.backends.valkey.exchange import Reply
+from memlite.backends.valkey.items import Items
+from memlite.core.errors import StorageError
+
+__all__ = ["BegunRead"]
+
+
+class BegunRead:
+    """Takes the reply to the GET of a key; see `memlite.backends.valkey.node.Promise`.
+
+    Anything but a record or its absence is left to `Items.read`, which needs a task.
+
+    Args:
+        items: parses the reply.
+        commands: sends the command.
+        key: the key.
+        reader: is told of the outcome.
+    """
+
+    __slots__ = ("_began", "_call", "_commands", "_done", "_items", "_key", "_reader")
+
+    def __init__(self, items: Items, commands: Commands, key: bytes, reader: Reader) -> None:
+        self._items = items
+        self._commands = commands
+        self._key = key
+        self._reader = reader
+        self._call = commands.call()
+        self._began = perf_counter_ns() if commands.record is not None else 0
+        self._done = False
+
+    def done(self) -> bool:
+        """Return whether it has taken a reply, or the reason why there is none."""
+        return self._done
+
+    def set_result(self, reply: Reply, /) -> None:
+        """Take the reply."""
+        self._end("ok")
+        if not isinstance(reply, Exception):
+            try:
+                record = self._items.parsed(self._key, reply)
+            except StorageError:
+                pass
+            else:
+                self._reader.found(record)
+                return
+        self._leave(reply)
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the reason why there is no reply."""
+        self._end("failed")
+        self._leave(error)
+
+    def _end(self, outcome: str) -> None:
+        self._done = True
+        self._commands.turns.give_back()
+        if self._began and self._commands.record is not None:
+            self._commands.record("get", outcome, perf_counter_ns() - self._began)
+
+    def _leave(self, begun: Reply) -> None:
+        self._reader.unfinished(self._items.read(self._call, self._key, begun))
