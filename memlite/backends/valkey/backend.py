@@ -26,6 +26,7 @@ from memlite.backends.valkey.epoch_key import EpochKey
 from memlite.backends.valkey.items import Items
 from memlite.backends.valkey.node import Address, Confirmation, LostError, Node, NotSentError
 from memlite.backends.valkey.options import Options, parse_options
+from memlite.backends.valkey.role import RoleWatch
 from memlite.backends.valkey.sentinel import SentinelTopology
 from memlite.backends.valkey.topology import Topology
 from memlite.backends.valkey.tracking import Tracking
@@ -73,6 +74,7 @@ class ValkeyBackend(Backend):
     _items: Items
     _epoch: Epoch
     _writer: Writer
+    _role: RoleWatch
 
     def watch(self, changed: Callable[[bytes | None], None]) -> None:
         """Tell of changes by other servers, as the store tells of them."""
@@ -94,6 +96,7 @@ class ValkeyBackend(Backend):
         self._epoch = Epoch(EpochKey(self._commands, options.prefix), self._clock)
         self._items = Items(self._commands, options.prefix, self._clock, self._epoch)
         self._writer = Writer(self._commands, self._items, self._epoch)
+        self._role = RoleWatch(self._topology, self._demoted)
         try:
             await startup.check(options, self._topology)
             await self._epoch.refresh()
@@ -136,13 +139,23 @@ class ValkeyBackend(Backend):
         if self._refresh is not None:
             self._refresh.cancel()
             await asyncio.wait([self._refresh])
+        await self._role.close()
         await self._topology.close()
 
     def tick(self) -> None:
-        """Refresh the epoch, and see that the store still tells of changes."""
+        """Refresh the epoch, and see that the store is the master and still tells of changes."""
         self._refresh_now()
         self._tell_of_epoch()  # a delayed flush may be due
+        self._role.look()
         self._follow()
+
+    def _demoted(self, address: Address) -> None:
+        """Have another server tell of changes, if the name stands for one now."""
+        if self._changed is not None:
+            self._changed(None)
+        if self._tracking is not None:
+            self._tracking.leave(address)
+            self._follow()
 
     def _refresh_now(self) -> None:
         if self._refresh is None or self._refresh.done():

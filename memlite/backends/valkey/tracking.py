@@ -64,7 +64,7 @@ class Tracking:
         self._changed = changed
         self._timeout = timeout
         self._followed: dict[Address, asyncio.Task[None]] = {}
-        self._open: set[Address] = set()
+        self._open: set[Connection] = set()
         self._refused = False
 
     @property
@@ -76,9 +76,15 @@ class Tracking:
         """Follow these masters, and no others."""
         wanted = set(masters)
         for address in set(self._followed) - wanted:
-            self._followed.pop(address).cancel()
+            self.leave(address)
         for address in wanted - set(self._followed):
             self._followed[address] = asyncio.ensure_future(self._run(address))
+
+    def leave(self, master: Address) -> None:
+        """Close the connection to a server."""
+        task = self._followed.pop(master, None)
+        if task is not None:
+            task.cancel()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -94,7 +100,7 @@ class Tracking:
             connection, pause = self._connect(address), _PAUSE
             try:
                 await self._begin(connection)
-                self._open.add(address)
+                self._open.add(connection)
                 await self._listen(connection)
             except ResponseError as error:
                 self._note_refusal(address, error)
@@ -107,8 +113,8 @@ class Tracking:
                 )
                 pause = _LONG_PAUSE
             finally:
-                if address in self._open:
-                    self._open.discard(address)
+                if connection in self._open:
+                    self._open.discard(connection)
                     self._changed(None)
                 await connection.disconnect(nowait=True)
             await asyncio.sleep(pause)

@@ -6,6 +6,7 @@ open stay where they are.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -98,6 +99,60 @@ async def test_changes_go_to_the_new_master_once_the_name_stands_for_it() -> Non
             assert record is not None
             assert record.value == b"3"
             assert b"3" in replica.ask("GET", "p:other")
+
+
+@pytest.mark.parametrize("with_copies", [False, True])
+async def test_reads_go_to_the_new_master_even_if_nothing_is_changed(with_copies: bool) -> None:
+    """Only changes are refused by a replica: whether it is one is asked once a second."""
+    with with_replica() as (master, replica):
+        endpoint = Endpoint(master.port)
+        async with contextlib.AsyncExitStack() as stack:
+            port = await stack.enter_async_context(endpoint.open())
+            context = Context(clock=Clock())
+            backend = make(parse_url(f"valkey://127.0.0.1:{port}/p?timeout=20"), context)
+            if with_copies:
+                backend = NearCache(backend, 1 << 20, ttl=3600.0, clock=context.clock)
+            await backend.open()
+            stack.push_async_callback(backend.close)
+            await backend.put(Record(b"k", b"1"))
+            if with_copies:
+                assert isinstance(backend, NearCache)
+                assert await kept(backend)
+            assert await eventually(lambda: b"1" in replica.ask("GET", "p:k"))
+            endpoint.leads_to = replica.port
+            # The former master follows nobody whom changes reach.
+            assert replica.ask("REPLICAOF", "NO", "ONE") == b"+OK\r\n"
+            assert master.ask("REPLICAOF", "127.0.0.1", unused_port()) == b"+OK\r\n"
+            async with opened(replica.port, "") as other:
+                await other.put(Record(b"k", b"2"))
+            while True:
+                record = await backend.get_cached(b"k")
+                assert record is not None
+                if record.value == b"2":
+                    break
+                backend.tick()  # as the server does once a second
+                await asyncio.sleep(0.02)
+
+
+async def test_the_role_of_a_master_is_asked_for_and_connections_stay() -> None:
+    with with_replica() as (master, _):
+        async with opened(master.port, "") as backend:
+            await backend.put(Record(b"k", b"1"))
+            before, asked = connections(master), calls_of(master, b"info")
+            for _ in range(20):
+                backend.tick()
+                await eventually(lambda: False, 0.02)
+            assert calls_of(master, b"info") > asked + 5
+            assert connections(master) == before + 3  # those of the questions here
+
+
+def connections(one: Store) -> int:
+    """Return how many connections a server has accepted, that of this question included."""
+    return int(re.findall(rb"total_connections_received:(\d+)", one.ask("INFO", "stats"))[0])
+
+
+def calls_of(one: Store, command: bytes) -> int:
+    return int(re.findall(rb"cmdstat_%b:calls=(\d+)" % command, one.ask("INFO", "ALL"))[0])
 
 
 async def test_a_name_that_goes_on_to_stand_for_a_replica() -> None:
