@@ -14,7 +14,7 @@ from memlite.engine.semantics import Outcome
 from memlite.engine.shared import SharedEngine, SharedItems
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable, Part
-from memlite.memory.item import END, FETCHED, VIEW_FROM, wire_form, with_value
+from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, wire_form
 from memlite.memory.shared.layout import USED
 from memlite.memory.shared.pure import Stored
 from memlite.protocol import replies
@@ -206,9 +206,8 @@ class PlainSharedEngine(SharedEngine):
             if stored is None:
                 break
             wire, expires, unique, *_ = stored
-            value = b"%b%b%b" % (before, wire[wire.index(b"\n") + 1 : -_AFTER_VALUE], after)
-            item = FullItem(with_value(wire, len(key), value), 0, expires)
-            size = len(value)
+            size = len(wire) - wire.index(b"\n") - 1 - _AFTER_VALUE + len(before) + len(after)
+            item = FullItem(extended(wire, before, after, size), 0, expires)
             if size > self.safe_size and (
                 item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
             ):
