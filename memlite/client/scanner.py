@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from memlite.client.replies import LINE_LENGTH, VALUE_LENGTH, Fault, ReplyError
+from memlite.protocol.numbers import small_number
 
 __all__ = ["Outcome", "ReplyScanner", "fixed_size_matcher", "split_gets"]
 
@@ -20,6 +21,9 @@ Outcome = int | bytes
 _V: Final = ord("V")
 _E: Final = ord("E")
 _LF: Final = ord("\n")
+_LENGTH_DIGITS: Final = 19
+_NONE: Final = -3
+"""The length of no value, line ending included."""
 _END: Final = b"END\r\n"
 
 
@@ -249,24 +253,20 @@ def split_gets(data: bytes) -> tuple[list[bytes], int]:
     """
     pieces = data.split(_END)
     size = len(data) - len(pieces.pop())
-    ending, more = b"", 0  # of the last line, and the bytes besides the line that it announces
     for piece in pieces:
         if not piece:
             continue
-        line = piece.find(b"\r\n", 6)  # after VALUE and a space
-        if piece[line - 4 : line] != ending:  # most values have lengths of three or less digits
-            space = piece.rfind(b" ", 0, line)
-            # Compiled, a slice that begins behind its end would be an error.
-            if space < 0 or not piece[space + 1 : line].isdigit():
-                break
-            number = piece[space:line]
-            more = int(number) + 4
-            ending = piece[line - 4 : line] if len(number) <= 4 else b""
+        line, _, value = piece.partition(b"\r\n")
+        words = line.split(b" ")
+        length = small_number(words[-1])
+        if length is None:
+            known = words[-1].isdigit() and len(words[-1]) <= _LENGTH_DIGITS
+            length = int(words[-1]) if known else _NONE
         if (
-            line + more != len(piece)
+            len(value) != length + 2
+            or len(words) != 4  # a fifth is a cas unique
             or piece[0] != _V  # no other reply of four words ends with a number
-            or piece.count(b" ", 0, line) != 3  # a fourth precedes a cas unique
-            or piece[-1] != _LF
+            or value[-1] != _LF
         ):
             break
     else:

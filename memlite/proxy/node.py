@@ -147,6 +147,14 @@ class Node:
         error: why it is down; empty while it is up, or being connected for the first time.
     """
 
+    __slots__ = (
+        "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_in_batches",
+        "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link", "_looked",
+        "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired", "_scheduler",
+        "_surroundings", "_taken", "_task", "_timed", "_timer", "_until", "address", "connects",
+        "error", "failed", "ip", "name", "refused", "returning", "service", "timeouts",
+    )  # fmt: skip
+
     def __init__(
         self,
         node: NodeAddress,

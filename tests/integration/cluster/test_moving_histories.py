@@ -1,6 +1,7 @@
 """Histories of clients of two proxies are linearizable while nodes are added and drained.
 
-``MEMLITE_TEST_MOVING_HISTORIES`` is how many are recorded of each kind.
+``MEMLITE_TEST_MOVING_HISTORIES`` is how many are recorded of each kind, and
+``MEMLITE_TEST_HISTORY_OPERATIONS`` how long they are at least.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.clusters import Cluster, cluster
 from tests.support.linearizability import Operation, check_each
-from tests.support.linearizability.clients import Recording, Target, record
+from tests.support.linearizability.clients import OPERATIONS, Recording, Target, record
 from tests.support.linearizability.history import EVERY_KEY, NEVER
 from tests.support.servers import RunningServer, needs_memcached
 from tests.support.waiting import eventually, wait_until
@@ -55,7 +56,7 @@ def targets(fronts: Sequence[RunningServer], number: int) -> list[Target]:
 def verify(history: Sequence[Operation], recording: Recording) -> None:
     violations = check_each(history)
     assert not violations, "\n\n".join(map(str, violations))
-    assert len(recording.history) >= 500
+    assert len(recording.history) >= OPERATIONS
     assert not recording.bugs
 
 
@@ -70,7 +71,9 @@ async def during(
     process: "subprocess.Popen[bytes]", asked: Sequence[Target], seed: str
 ) -> Recording:
     """Record until a process has ended, which it must have done well."""
-    recording = await record(asked, seed, 1, least=500, going_on=lambda: process.poll() is None)
+    recording = await record(
+        asked, seed, 1, least=OPERATIONS, going_on=lambda: process.poll() is None
+    )
     assert process.returncode == 0
     return recording
 

@@ -1,6 +1,7 @@
 """Histories of clients of two proxies whose keys have replicas are linearizable.
 
-``MEMLITE_TEST_REPLICA_HISTORIES`` is how many are recorded of each kind.
+``MEMLITE_TEST_REPLICA_HISTORIES`` is how many are recorded of each kind, and
+``MEMLITE_TEST_HISTORY_OPERATIONS`` how long they are at least.
 """
 
 import asyncio
@@ -14,14 +15,13 @@ import pytest
 
 from memlite.cluster.topology import parse_nodes
 from tests.support.linearizability import Operation, check_each
-from tests.support.linearizability.clients import Recording, Target, record
+from tests.support.linearizability.clients import OPERATIONS, Recording, Target, record
 from tests.support.linearizability.history import EVERY_KEY, NEVER
 from tests.support.proxies import node_stat, proxy
 from tests.support.servers import RunningServer, needs_memcached, running
 from tests.support.waiting import wait_until
 
 HISTORIES = int(os.environ.get("MEMLITE_TEST_REPLICA_HISTORIES", "1"))
-OPERATIONS = 500
 # Where seconds have to pass: a fast machine would otherwise record, and check, many times as much.
 PAUSE = 0.002
 ALL = {

@@ -1,6 +1,7 @@
 """Clients that send random commands to real servers, and record what they observe."""
 
 import asyncio
+import os
 import random
 import time
 from collections import Counter
@@ -11,7 +12,10 @@ from memlite import client
 from memlite.client import Connection, ConnectionLostError, OutcomeUnknownError, Reply, Shape
 from tests.support.linearizability.history import EVERY_KEY, NEVER, Operation, Result
 
-__all__ = ["Mix", "Recording", "Target", "record"]
+__all__ = ["OPERATIONS", "Mix", "Recording", "Target", "record"]
+
+OPERATIONS = int(os.environ.get("MEMLITE_TEST_HISTORY_OPERATIONS", "500"))
+"""How many operations a history of the slow tests has at least."""
 
 Mix = Mapping[str, int]
 """How often each command is sent, relative to the others."""
