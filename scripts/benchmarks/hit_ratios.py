@@ -2,7 +2,8 @@
 
 The others are from libCacheSim, if it is installed (requirements/libcachesim.in). The size of an
 item is the size that memlite accounts for, with all policies; the capacity is a share of the total
-size of all items in a trace.
+size of all items in a trace. The table of several workers (`-t`) has everything in that capacity,
+its index too, and items are smaller there; "-" is where that is too little for it.
 
     python scripts/benchmarks/hit_ratios.py [--items 50000] [--requests 300000]
 """
@@ -16,14 +17,20 @@ import random
 import sys
 from collections.abc import Callable, Iterable
 
+from memlite.core.errors import ConfigError
 from memlite.memory.eviction import POLICIES, cost, weigh
 from memlite.memory.index import Index
 from memlite.memory.item import Item, key_of, line_of, wire_form
+from memlite.memory.shared import Mapping
 from memlite.memory.usage import MASK, Usage
 
 Trace = list[int]
 OTHERS = {"S3-FIFO": "S3FIFO", "SIEVE": "Sieve", "ARC": "ARC", "W-TinyLFU": "WTinyLFU"}
 OURS = {"memlite, s3fifo": "s3fifo", "memlite, lru": "lru"}
+SHARED = "memlite -t"
+# Bytes of a record around a value, at most; and into how many segments the room is divided.
+_AROUND = 200
+_SEGMENTS = 64
 ROOMS = (0.01, 0.1)
 VALUE = 100  # bytes
 
@@ -133,6 +140,25 @@ def our_misses(trace: Trace, taken: dict[int, int], room: int, policy: str) -> i
     return misses
 
 
+def shared_misses(trace: Trace, size: Callable[[int], int], room: int) -> float:
+    """Count the misses of the table of several workers; NaN if there is too little room."""
+    lines = {number: line_of(key_of_item(number)) for number in set(trace)}
+    largest = max(map(size, lines))
+    try:
+        mapping = Mapping(room, max(largest + _AROUND, min(1 << 20, room // _SEGMENTS)), 1)
+    except ConfigError:
+        return math.nan
+    table = mapping.table
+    table.attach(0)
+    misses = 0
+    for number in trace:
+        if table.find(lines[number]) is None:
+            misses += 1
+            reply = wire_form(key_of_item(number), 0, bytes(size(number)))
+            table.store(lines[number], reply, 0.0, None, 0, b"")
+    return misses
+
+
 def their_misses(cache: object, trace: Trace, taken: dict[int, int]) -> int:
     """Count the misses of a cache of libCacheSim."""
     request = importlib.import_module("libcachesim").Request()
@@ -144,9 +170,12 @@ def their_misses(cache: object, trace: Trace, taken: dict[int, int]) -> int:
     return misses
 
 
-def ratios(trace: Trace, taken: dict[int, int], room: int) -> list[float]:
+def ratios(
+    trace: Trace, taken: dict[int, int], room: int, size: Callable[[int], int]
+) -> list[float]:
     """Return the miss ratio of each column."""
-    counts = [our_misses(trace, taken, room, policy) for policy in OURS.values()]
+    counts: list[float] = [our_misses(trace, taken, room, policy) for policy in OURS.values()]
+    counts.append(shared_misses(trace, size, room))
     try:
         library = importlib.import_module("libcachesim")
     except ImportError:
@@ -156,6 +185,10 @@ def ratios(trace: Trace, taken: dict[int, int], room: int) -> list[float]:
             their_misses(getattr(library, name)(room), trace, taken) for name in OTHERS.values()
         ]
     return [count / len(trace) for count in counts]
+
+
+def _shown(ratio: float) -> str:
+    return "-" if math.isnan(ratio) else f"{ratio:.3f}"
 
 
 def main() -> None:
@@ -169,15 +202,16 @@ def main() -> None:
         taken = costs(trace, size)
         for share in ROOMS:
             room = int(share * sum(taken.values()))
-            rows.append((f"{name} | {share:.0%}", ratios(trace, taken, room)))
+            rows.append((f"{name} | {share:.0%}", ratios(trace, taken, room, size)))
     trace = loop(args.items // 10, args.requests)
     taken = costs(trace, lambda number: VALUE)
-    rows.append(("a loop, room for 90% | 90%", ratios(trace, taken, sum(taken.values()) * 9 // 10)))
-    columns = [*OURS, *OTHERS][: len(rows[0][1])]
+    room = sum(taken.values()) * 9 // 10
+    rows.append(("a loop, room for 90% | 90%", ratios(trace, taken, room, lambda number: VALUE)))
+    columns = [*OURS, SHARED, *OTHERS][: len(rows[0][1])]
     print("| trace | room |", " | ".join(columns), "|")
     print("| --- |" + " --- |" * (len(columns) + 1))
     for label, values in rows:
-        print(f"| {label} |", " | ".join(f"{value:.3f}" for value in values), "|")
+        print(f"| {label} |", " | ".join(map(_shown, values)), "|")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define FETCHED 4u
 #define STATE_BITS 5
 #define ANY UINT64_MAX
+#define NEVER UINT64_MAX
+#define COUNTERS 16
+#define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
 
 enum { FREE, OPEN, SEALED, EVICTING };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
@@ -40,8 +43,10 @@ typedef struct {
 
 typedef struct {
     _Atomic uint64_t gen, order, epoch;
-    _Atomic uint32_t state, owner, used, kept;
-    uint64_t spare[3];
+    _Atomic uint32_t state, owner, used, main;  /* whether it is of the main queue */
+    _Atomic uint64_t latest;  /* the bits of the last expiry; NEVER: an item has none */
+    uint64_t spare[2];
+    _Atomic uint32_t dead[COUNTERS];  /* bytes of dead records, about, as workers have counted them */
 } Segment;
 
 typedef struct {
@@ -59,14 +64,14 @@ typedef struct {
     uint32_t version, regions;
     uint64_t size;
     uint32_t slots, segments, segment_size, spare;
-    uint64_t regions_at, slots_at, states_at, headers_at, segments_at;
-    char more[48];
+    uint64_t regions_at, slots_at, states_at, ghosts_at, headers_at, segments_at;
+    char more[40];
     _Atomic uint64_t epoch, flush_at;  /* at 128 */
     _Atomic uint64_t order;
 } Header;
 
 _Static_assert(sizeof(pthread_mutex_t) <= 64, "the layout has 64 bytes for a mutex");
-_Static_assert(sizeof(Region) == 128 && sizeof(Segment) == 64 && sizeof(Record) == 32, "layout.py");
+_Static_assert(sizeof(Region) == 128 && sizeof(Segment) == 128 && sizeof(Record) == 32, "layout.py");
 
 typedef struct {
     PyObject_HEAD
@@ -76,6 +81,7 @@ typedef struct {
     Region *regions, *log;
     _Atomic uint64_t *slots;
     _Atomic uint32_t *states;
+    _Atomic uint16_t *ghosts;
     Segment *headers, *mine;
     int held;                      /* the region that the caller holds; -1 for none */
     uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
@@ -83,6 +89,7 @@ typedef struct {
     double offset;                 /* of the unix time from the monotonic clock */
     /* What this process has evicted: live items, those of them never read, expired ones, likewise. */
     unsigned long long evictions, evicted_unfetched, reclaimed, expired_unfetched, reinserted;
+    int evicts;                    /* whether live items make room for others */
     int met;                       /* what the last `store` or `delete` found: layout.py */
 } Table;
 
@@ -121,6 +128,19 @@ static double now(Table *t) {
 }
 static inline double as_double(uint64_t bits) { double d; memcpy(&d, &bits, 8); return d; }
 static inline uint64_t as_bits(double d) { uint64_t bits; memcpy(&bits, &d, 8); return bits; }
+
+static inline void count_dead(Table *t, Segment *s, uint64_t size) {
+    atomic_fetch_add_explicit(&s->dead[t->worker % COUNTERS], (uint32_t)size, memory_order_relaxed);
+}
+static inline void note_latest(Segment *s, uint64_t expires) {
+    if (!expires) expires = NEVER;
+    if (expires > peek(s->latest)) note(s->latest, expires);
+}
+/* Where it is remembered that a key was evicted, and as what. */
+static inline _Atomic uint16_t *ghost_of(Table *t, uint32_t hash, uint64_t tag, uint16_t *name) {
+    *name = (uint16_t)(tag << 2 | (hash & 3)) | 1;
+    return t->ghosts + (uint64_t)(hash >> 24) * t->header->slots + first_slot(t, hash);
+}
 
 static int want(PyObject *line, Wanted *w) {
     if (!PyBytes_CheckExact(line)) { PyErr_SetString(PyExc_TypeError, "a line is bytes"); return -1; }
@@ -213,6 +233,7 @@ static void clear(Table *t, Region *region, Found *f) {
     uint32_t at = (uint32_t)(f->slot - first);
     add(region->items, -1);
     add(region->bytes, -record_size(f->record->length, f->record->extra));
+    count_dead(t, segment_of(t, peek(*f->slot)), record_size(f->record->length, f->record->extra));
     store(*f->slot, GONE);
     store(f->record->kind, peek(f->record->kind) | DEAD);  /* not before: eviction passes over it then */
     if (peek(first[at + 1 == slots ? 0 : at + 1]) != EMPTY) return;
@@ -236,11 +257,81 @@ static int meet(Table *t, Found *f) {
 
 /* Segments, holding the log's mutex */
 
-static int evict(Table *t, Segment *victim, uint32_t keep) {
+static void begin(Table *t, Segment *s, uint32_t owner, uint32_t main) {
+    note(s->order, peek(t->header->order) + 1);
+    note(t->header->order, peek(s->order));
+    note(s->epoch, load(t->header->epoch));
+    note(s->owner, owner);
+    note(s->used, 0);
+    note(s->main, main);
+    note(s->latest, 0);
+    for (int i = 0; i < COUNTERS; i++) note(s->dead[i], 0);
+    store(s->state, OPEN);
+}
+static Segment *next_in(Table *t, uint32_t state) {
+    Segment *found = NULL;
+    for (uint32_t i = 0; i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) == state && (!found || peek(s->order) < peek(found->order))) found = s;
+    }
+    return found;
+}
+static int free_segments(Table *t) {
+    int found = 0;
+    for (uint32_t i = 0; i < t->header->segments && found < 2; i++) found += peek(t->headers[i].state) == FREE;
+    return found;
+}
+static int fits(Table *t, Segment *s, uint32_t size) {
+    return s && load(s->epoch) == load(t->header->epoch) && peek(s->used) + size <= t->header->segment_size;
+}
+/* The segment of the main queue that is being filled, with room for so much; NULL: there is none. */
+static Segment *main_with(Table *t, uint32_t size) {
+    for (uint32_t i = 0; i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) != OPEN || peek(s->owner) != NOBODY) continue;
+        if (fits(t, s, size)) return s;
+        store(s->state, SEALED);
+    }
+    Segment *s = next_in(t, FREE);
+    if (s) begin(t, s, NOBODY, 1);
+    return s;
+}
+/* Bytes of records in a segment that are no items, as far as that is known without a look at them. */
+static uint32_t gone(Table *t, Segment *s, double time) {
+    uint32_t used = peek(s->used), dead = 0;
+    uint64_t latest = peek(s->latest);
+    if (load(s->epoch) != load(t->header->epoch) || (latest != NEVER && as_double(latest) <= time)) return used;
+    for (int i = 0; i < COUNTERS; i++) dead += peek(s->dead[i]);
+    return dead < used ? dead : used;
+}
+/* Which segment to use again. `clean`: its items are to be kept. S3-FIFO, by segments: new items come
+into the small queue, a tenth of all; those used twice or more while they were there go on into the main
+queue, the others leave a name, by which they count as used twice when they come back. */
+static Segment *choose(Table *t, int *clean) {
+    Segment *oldest[2] = {NULL, NULL}, *emptiest = NULL;
+    uint32_t most = 0, small = 0;
+    double time = now(t);
+    for (uint32_t i = 0; i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        uint32_t state = peek(s->state), main = peek(s->main) != 0;
+        if (state != FREE) small += !main;
+        if (state != SEALED) continue;
+        if (!oldest[main] || peek(s->order) < peek(oldest[main]->order)) oldest[main] = s;
+        uint32_t bytes = gone(t, s, time);
+        if (bytes > most) { most = bytes; emptiest = s; }
+    }
+    *clean = !t->evicts || most >= t->header->segment_size / 6;
+    if (*clean) return emptiest;
+    return oldest[0] && (small > t->header->segments / 10 || !oldest[1]) ? oldest[0] : oldest[1];
+}
+/* Frees a segment; items in it that are worth it, or all if it is to be `clean`, move elsewhere: into
+`into` or, if that is NULL, the main queue. `keep`: how many bytes at most. 1: done; 0: there was no room
+for what had to be kept; -1: an error. */
+static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t keep) {
     store(victim->state, EVICTING);
     char *base = segment_base(t, victim);
-    uint32_t used = load(victim->used), kept = 0;
-    int live = current(t, victim);
+    uint32_t used = load(victim->used), kept = 0, worth = peek(victim->main) ? 1 : 2;
+    int live = load(victim->epoch) == load(t->header->epoch);
     double time = now(t);
     for (uint32_t at = 0; at < used;) {
         Record *r = (Record *)(base + at);
@@ -251,22 +342,38 @@ static int evict(Table *t, Segment *victim, uint32_t keep) {
         if (peek(r->kind) & DEAD) continue;
         if (take(t, region)) return -1;
         if (look(t, r->hash, NULL, (uint64_t)((char *)r - t->base) / 8, &f, NULL)) {
-            uint32_t state = peek(*f.state), mine = t->mine ? peek(t->mine->used) : 0;
+            uint32_t state = peek(*f.state), uses = state & FREQUENCY;
             double expires = as_double(peek(r->expires));
-            if (live && !(expires && expires <= time) && state & FREQUENCY && t->mine
-                && kept + size <= keep && mine + size <= t->header->segment_size) {
-                Record *copy = (Record *)(segment_base(t, t->mine) + mine);
+            int expired = expires && expires <= time;
+            Segment *target = NULL;
+            if (live && !expired && (clean || (uses >= worth && kept + size <= keep))) {
+                target = into ? (fits(t, into, size) ? into : NULL) : main_with(t, size);
+                if (!target && clean) {
+                    give(t, region);
+                    store(victim->state, SEALED);
+                    return 0;
+                }
+            }
+            if (target) {
+                Record *copy = (Record *)(segment_base(t, target) + peek(target->used));
                 memcpy(copy, r, size);
-                store(t->mine->used, mine + size);
+                note_latest(target, peek(r->expires));
+                store(target->used, peek(target->used) + size);
                 store(*f.slot, word_of(t, copy, peek(*f.slot) >> PLACE_BITS));
-                note(*f.state, state - 1);
+                if (!clean) note(*f.state, worth == 1 ? state - 1 : state & ~FREQUENCY);
                 store(r->kind, peek(r->kind) | DEAD);
+                count_dead(t, victim, size);
                 kept += size;
                 t->reinserted++;
             } else {
                 int unread = !(state & FETCHED);
+                if (live && !expired && worth == 2) {
+                    uint16_t name;
+                    _Atomic uint16_t *ghost = ghost_of(t, r->hash, peek(*f.slot) >> PLACE_BITS, &name);
+                    note(*ghost, name);
+                }
                 clear(t, region, &f);
-                if (live && expires && expires <= time) {
+                if (live && expired) {
                     t->reclaimed++;
                     t->expired_unfetched += unread;
                 } else if (live) {
@@ -281,46 +388,48 @@ static int evict(Table *t, Segment *victim, uint32_t keep) {
     atomic_thread_fence(memory_order_seq_cst);  /* readers see this before anything written there */
     store(victim->used, 0);
     store(victim->state, FREE);
-    return 0;
+    return 1;
 }
-static Segment *next_in(Table *t, uint32_t state) {
-    Segment *found = NULL;
-    for (uint32_t i = 0; i < t->header->segments; i++) {
-        Segment *s = t->headers + i;
-        if (peek(s->state) == state && (!found || peek(s->order) < peek(found->order))) found = s;
+/* Makes room where nothing may be evicted: items of a segment with dead records move into `mine`. */
+static int compact(Table *t, uint64_t size) {
+    for (int tries = 0; tries < 64; tries++) {
+        int clean;
+        Segment *victim = choose(t, &clean), *s = next_in(t, FREE);
+        if (!victim || !s) return 0;
+        if (t->mine) store(t->mine->state, SEALED);
+        begin(t, t->mine = s, t->worker, 0);
+        if (evict(t, victim, 1, s, 0) < 0) return -1;
+        if (peek(s->used) + size <= t->header->segment_size) return 1;
     }
-    return found;
+    return 0;
 }
 /* Makes `mine` a segment with room for `size` bytes. 1: there is; 0: there is not; -1: an error. */
 static int open_segment(Table *t, uint64_t size) {
     if (size > t->header->segment_size) return 0;
     if (t->held >= 0) return 0;  /* see `reserve` */
     if (take(t, t->log)) return -1;
-    int done = -1;
+    int done = 0;
     Segment *s;
-    while ((s = next_in(t, EVICTING))) if (evict(t, s, 0)) goto out;  /* somebody was killed */
-    for (int tries = 0; tries < 8; tries++) {
+    while ((s = next_in(t, EVICTING)))  /* somebody was killed */
+        if ((done = evict(t, s, !t->evicts, NULL, 0)) <= 0) break;
+    for (int tries = 0; done >= 0; tries++) {
+        /* One segment is always free, for what is kept of another. */
+        if (free_segments(t) >= 2) break;
+        int clean;
+        if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
         t->mine = NULL;
-        done = 0;
-        if (!(s = next_in(t, FREE))) {  /* somebody was killed who had taken the last */
-            Segment *victim = next_in(t, SEALED);
-            if (victim && evict(t, victim, 0)) { done = -1; goto out; }
-            if (!(s = next_in(t, FREE))) break;
-        }
-        note(s->order, peek(t->header->order) + 1);
-        note(t->header->order, peek(s->order));
-        note(s->epoch, load(t->header->epoch));
-        note(s->owner, t->worker);
-        note(s->used, 0);
-        store(s->state, OPEN);
-        t->mine = s;
-        /* One segment is always free: what is kept of an evicted one goes into the new one. */
-        if (!next_in(t, FREE)) {
-            Segment *victim = next_in(t, SEALED);
-            if (victim && evict(t, victim, tries ? 0 : t->header->segment_size / 2)) { done = -1; goto out; }
-        }
-        if (peek(s->used) + size <= t->header->segment_size) { done = 1; break; }
+        Segment *victim = choose(t, &clean);
+        if (!victim || tries == 64) break;
+        if (!next_in(t, FREE)) clean = 0;  /* somebody was killed who had taken the last */
+        done = evict(t, victim, clean && tries < 32, NULL, tries < 16 ? UINT32_MAX : 0);
+    }
+    if (done < 0) goto out;
+    done = 0;
+    if ((s = next_in(t, FREE))) {
+        if (t->mine) store(t->mine->state, SEALED);
+        begin(t, t->mine = s, t->worker, 0);
+        done = 1;
     }
 out:
     give(t, t->log);
@@ -333,12 +442,12 @@ static inline int room(Table *t, uint64_t size) {
 
 /* Evicts a segment, for slots instead of bytes. */
 static int shed(Table *t) {
-    if (t->held >= 0) return 0;
+    if (t->held >= 0 || !t->evicts) return 0;
     if (take(t, t->log)) return -1;
     Segment *victim = next_in(t, SEALED);
-    int error = victim ? evict(t, victim, 0) : 0;
+    int done = victim ? evict(t, victim, 0, NULL, t->header->segment_size / 2) : 0;
     give(t, t->log);
-    return error;
+    return done < 0 ? -1 : 0;
 }
 
 /* Methods */
@@ -454,7 +563,7 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     if (take(t, region)) return NULL;
     Found f, free;
     int exists = look(t, w.hash, &w, 0, &f, &free);
-    for (int tries = 0; !exists && t->held < 0 && peek(region->items) >= t->header->slots / 8 * 7 && tries < 4; tries++) {
+    for (int tries = 0; !exists && t->held < 0 && t->evicts && peek(region->items) >= t->header->slots * 7ull / 8 && tries < 4; tries++) {
         give(t, region);
         if (shed(t) || take(t, region)) return NULL;
         exists = look(t, w.hash, &w, 0, &f, &free);
@@ -475,17 +584,23 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
         unique = serial * REGIONS + (w.hash >> 24);
     }
     r->unique = unique;
+    note_latest(t->mine, as_bits(expires));
     store(t->mine->used, (uint32_t)(peek(t->mine->used) + size));
     uint64_t word = word_of(t, r, w.tag);
     t->met = exists ? meet(t, &f) : MET_NONE;
     if (exists) {
         uint32_t bits = peek(*f.state) & FREQUENCY;
         note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits + (bits < 3)));
+        count_dead(t, segment_of(t, peek(*f.slot)), record_size(f.record->length, f.record->extra));
         store(*f.slot, word);
         store(f.record->kind, peek(f.record->kind) | DEAD);
         add(region->bytes, size - record_size(f.record->length, f.record->extra));
     } else {
-        note(*free.state, t->second << STATE_BITS);
+        uint16_t name;
+        _Atomic uint16_t *ghost = ghost_of(t, w.hash, w.tag, &name);
+        int known = peek(*ghost) == name;
+        if (known) note(*ghost, 0);
+        note(*free.state, t->second << STATE_BITS | (known ? 2 : 0));
         store(*free.slot, word);
         add(region->items, 1);
         add(region->bytes, size);
@@ -530,7 +645,10 @@ static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
     if (look(t, w.hash, &w, 0, &f, NULL) && current(t, segment_of(t, peek(*f.slot)))) {
         double before = as_double(peek(f.record->expires));
         live = !(before && before <= now(t));
-        if (live) note(f.record->expires, as_bits(expires));
+        if (live) {
+            note_latest(segment_of(t, peek(*f.slot)), as_bits(expires));
+            note(f.record->expires, as_bits(expires));
+        }
     }
     give(t, region);
     return PyBool_FromLong(live);
@@ -556,7 +674,7 @@ static PyObject *hold(Table *t, PyObject *const *a, Py_ssize_t count) {
         t->epoch = load(t->header->epoch);
         int fits = !need || (t->mine && load(t->mine->epoch) == t->epoch
                              && peek(t->mine->used) + need <= t->header->segment_size);
-        int crowded = bytes && !exists && tries < 4 && peek(region->items) >= t->header->slots / 8 * 7;
+        int crowded = bytes && !exists && t->evicts && tries < 4 && peek(region->items) >= t->header->slots * 7ull / 8;
         if ((fits && !crowded) || tries == 8) break;
         give(t, region);
         if (crowded && shed(t)) return NULL;
@@ -673,7 +791,7 @@ static int enter(Table *t, Record *r, uint32_t state) {
     Region *region = t->regions + (w.hash >> 24);
     Found f, free;
     if (look(t, w.hash, &w, 0, &f, &free)) return -1;
-    if (!free.slot || peek(region->items) >= t->header->slots / 8 * 7) return 0;
+    if (!free.slot || peek(region->items) >= t->header->slots * 7ull / 8) return 0;
     r->hash = w.hash;
     note(*free.slot, word_of(t, r, w.tag));
     note(*free.state, state);
@@ -695,7 +813,7 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
     int64_t left = mark(t), items = 0;
     const char *wrong = "a slot points to no record";
     if (left < 0) goto damaged;
-    memset(t->slots, 0, (uint64_t)h->slots * REGIONS * (sizeof *t->slots + sizeof *t->states));
+    memset(t->slots, 0, (uint64_t)h->slots * REGIONS * (sizeof *t->slots + sizeof *t->states + sizeof *t->ghosts));
     uint64_t serial = 0;
     for (int i = 0; i < REGIONS; i++) {
         if (peek(t->regions[i].unique) > serial) serial = peek(t->regions[i].unique);
@@ -706,6 +824,8 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
     for (uint32_t i = 0; i < h->segments; i++) {
         Segment *s = t->headers + i;
         uint32_t used = peek(s->used), live = 0;
+        note(s->latest, 0);
+        for (int n = 0; n < COUNTERS; n++) note(s->dead[n], 0);
         for (uint64_t at = 0, size; at < used; at += size) {
             Record *r = (Record *)(segment_base(t, s) + at);
             wrong = "a record is longer than its segment";
@@ -728,11 +848,13 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
             if (entered < 0) goto damaged;
             if (!entered) continue;
             note(r->kind, (uint8_t)(kind & ~(LIVE | DEAD)));
+            note_latest(s, peek(r->expires));
             items++;
-            live = 1;
+            live += (uint32_t)size;
         }
         if (live) {
             note(s->state, SEALED);
+            note(s->dead[0], used - live);
         } else {
             note(s->state, FREE);
             note(s->used, 0);
@@ -772,8 +894,10 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
     t->log = t->regions + REGIONS;
     t->slots = (void *)(t->base + h->slots_at);
     t->states = (void *)(t->base + h->states_at);
+    t->ghosts = (void *)(t->base + h->ghosts_at);
     t->headers = (void *)(t->base + h->headers_at);
     t->held = -1;
+    t->evicts = 1;
     return (PyObject *)t;
 }
 
@@ -800,6 +924,7 @@ static PyMemberDef members[] = {
     {"evicted_unfetched", T_ULONGLONG, offsetof(Table, evicted_unfetched), READONLY, NULL},
     {"reclaimed", T_ULONGLONG, offsetof(Table, reclaimed), READONLY, NULL},
     {"expired_unfetched", T_ULONGLONG, offsetof(Table, expired_unfetched), READONLY, NULL},
+    {"evicts", T_INT, offsetof(Table, evicts), 0, NULL},
     {"met", T_INT, offsetof(Table, met), READONLY, NULL},
     {"reinserted", T_ULONGLONG, offsetof(Table, reinserted), READONLY, NULL},
     {NULL},

@@ -10,13 +10,21 @@ import zlib
 from typing import Final
 
 from memlite.core.errors import StartError
-from memlite.memory.shared.layout import HEADER, KEPT, KEPT_AT, MAGIC, REGIONS, VERSION, Layout
+from memlite.memory.shared.layout import (
+    HEADER,
+    KEPT,
+    KEPT_AT,
+    MAGIC,
+    REGIONS,
+    SEGMENT_HEADER,
+    VERSION,
+    Layout,
+)
 
 __all__ = ["MemoryFile", "begin", "close", "origin_of", "reopen"]
 
 _BLOCK: Final = 512
 _REGION_SIZE: Final = 128
-_SEGMENT_HEADER: Final = 64
 _SUMMED: Final = KEPT.size - 4
 # The clocks of two servers are compared to the second: the system's is adjusted all the time.
 _STEP: Final = 1.0
@@ -174,7 +182,7 @@ def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
 def _checksum(memory: mmap.mmap, layout: Layout) -> int:
     """Return a checksum of what says how to read the records."""
     regions_end = layout.regions_at + _REGION_SIZE * (REGIONS + 1)
-    headers_end = layout.headers_at + _SEGMENT_HEADER * layout.segments
+    headers_end = layout.headers_at + SEGMENT_HEADER * layout.segments
     total = zlib.crc32(memory[: KEPT_AT + _SUMMED])
     total = zlib.crc32(memory[layout.regions_at : regions_end], total)
     return zlib.crc32(memory[layout.headers_at : headers_end], total)

@@ -11,7 +11,9 @@ at                    what
                       for a mutex, then the last serial number, items, bytes, busy
 ``slots_at``          the slots of all regions, 8 bytes each
 ``states_at``         for each slot, when and how often its item was used: 4 bytes
-``headers_at``        for each segment 64 bytes: `SEGMENT`
+``ghosts_at``         for each slot, the name of a key that was evicted: 2 bytes
+``headers_at``        for each segment 128 bytes: generation, order, flush epoch; state, owner,
+                      bytes used, queue; last expiry; at 64, bytes of dead records
 ``segments_at``       the segments, in which records follow each other
 ====================  ==================================================================
 """
@@ -23,6 +25,7 @@ from typing import Final
 from memlite.core.errors import ConfigError
 
 __all__ = [
+    "COUNTERS",
     "DEAD",
     "EMPTY",
     "EPOCH_AT",
@@ -41,11 +44,14 @@ __all__ = [
     "MET_EXPIRED_UNFETCHED",
     "MET_FLUSHED",
     "MET_NONE",
+    "NEVER",
+    "NOBODY",
     "OPEN",
     "RECORD",
     "RECORD_SIZE",
     "REGIONS",
     "SEALED",
+    "SEGMENT_HEADER",
     "UNNAMED",
     "USED",
     "VERSION",
@@ -54,7 +60,7 @@ __all__ = [
 ]
 
 MAGIC: Final = b"memlite\0"
-VERSION: Final = 2
+VERSION: Final = 3
 REGIONS: Final = 256
 EMPTY: Final = 0
 GONE: Final = 1
@@ -69,7 +75,7 @@ UNNAMED, META, LIVE, KEEP, USED, DEAD = 1, 2, 16, 32, 64, 128
 MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
 """What a command finds where it stores or removes an item: nothing or a live item, or others."""
 
-HEADER: Final = struct.Struct("<8sIIQIIIIQQQQQ")
+HEADER: Final = struct.Struct("<8sIIQIIIIQQQQQQ")
 EPOCH_AT: Final = 128
 FLUSH_AT: Final = 136
 ORDER_AT: Final = 144
@@ -87,9 +93,15 @@ REGION_FIELDS: Final = 64
 _PAGE: Final = 4096
 # Bytes of memory for each slot. The smallest records take less: if most are small, segments are
 # evicted for their slots.
-_PER_SLOT: Final = 160
-_SLOT_SIZE: Final = 8 + 4
-_SEGMENT_HEADER: Final = 64
+_PER_SLOT: Final = 140
+_SLOT_SIZE: Final = 8 + 4 + 2
+SEGMENT_HEADER: Final = 128
+COUNTERS: Final = 16
+"""Counters of dead bytes of each segment: of each worker its own, if there are no more."""
+NEVER: Final = 0xFFFFFFFFFFFFFFFF
+"""The last expiry of a segment in which an item has none."""
+NOBODY: Final = 0xFFFFFFFF
+"""Owns the segment that the main queue is filled into."""
 # More than a record has beyond what `item_total` counts: its header, the words of the reply.
 _MORE: Final = 512
 
@@ -118,6 +130,7 @@ class Layout:
     regions_at: int
     slots_at: int
     states_at: int
+    ghosts_at: int
     headers_at: int
     segments_at: int
 
@@ -137,18 +150,20 @@ class Layout:
         slots = max(16, size // _PER_SLOT // REGIONS)
         slots_at = _round_up(_PAGE + (REGIONS + 1) * _REGION_SIZE, _PAGE)
         states_at = slots_at + 8 * slots * REGIONS
+        ghosts_at = states_at + 4 * slots * REGIONS
         headers_at = _round_up(slots_at + _SLOT_SIZE * slots * REGIONS, 64)
-        segments = (size - headers_at - _PAGE) // (segment_size + _SEGMENT_HEADER)
+        segments = (size - headers_at - _PAGE) // (segment_size + SEGMENT_HEADER)
         if segments < workers + 3:
-            least = headers_at + _PAGE + (workers + 3) * (segment_size + _SEGMENT_HEADER)
+            least = headers_at + _PAGE + (workers + 3) * (segment_size + SEGMENT_HEADER)
             raise ConfigError(
                 f"-t: {workers} workers and items of {item_size} bytes (-I) need at least -m "
                 f"{-(-least // 1024 // 1024) + 1}"
             )
-        segments_at = _round_up(headers_at + segments * _SEGMENT_HEADER, 64)
+        segments_at = _round_up(headers_at + segments * SEGMENT_HEADER, 64)
         return cls(
-            size, slots, segments, segment_size, _PAGE, slots_at, states_at, headers_at, segments_at
-        )
+            size, slots, segments, segment_size, _PAGE, slots_at, states_at, ghosts_at,
+            headers_at, segments_at,
+        )  # fmt: skip
 
     @classmethod
     def read(cls, memory: memoryview) -> "Layout":
@@ -169,7 +184,7 @@ class Layout:
         return HEADER.pack(
             MAGIC, VERSION, REGIONS, self.size, self.slots, self.segments,
             self.segment_size, 0, self.regions_at, self.slots_at, self.states_at,
-            self.headers_at, self.segments_at,
+            self.ghosts_at, self.headers_at, self.segments_at,
         )  # fmt: skip
 
     def write(self, memory: memoryview) -> None:

@@ -34,6 +34,7 @@ class Twin(Protocol):
 
     second: int
     offset: float
+    evicts: int
 
     @property
     def evictions(self) -> int: ...  # noqa: D102

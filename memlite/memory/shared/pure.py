@@ -7,11 +7,13 @@ holder ends. Reads take none where the processor keeps the order of stores and l
 import fcntl
 import mmap
 import platform
+import struct
 import time
 from typing import Final, NamedTuple
 
 from memlite.memory.item import FETCHED, FREQUENCY, STATE_BITS
 from memlite.memory.shared.layout import (
+    COUNTERS,
     DEAD,
     EMPTY,
     EPOCH_AT,
@@ -24,6 +26,8 @@ from memlite.memory.shared.layout import (
     MET_EXPIRED_UNFETCHED,
     MET_FLUSHED,
     MET_NONE,
+    NEVER,
+    NOBODY,
     OPEN,
     ORDER_AT,
     PLACE,
@@ -33,6 +37,7 @@ from memlite.memory.shared.layout import (
     REGION_FIELDS,
     REGIONS,
     SEALED,
+    SEGMENT_HEADER,
     UNNAMED,
     USED,
     Layout,
@@ -46,13 +51,20 @@ Stored = tuple[bytes, float, int, int, int, bytes]
 """Reply, expiry, cas unique, state, kind, and what follows the reply."""
 
 _LOG: Final = REGIONS
-# Places of the numbers in the header of a segment, in units of 8 and of 4 bytes.
+# Places of the numbers in the header of a segment, in units of 8 and of 4 bytes; its size in both.
 _GEN, _ORDER, _EPOCH = range(3)
-_STATE, _OWNER, _USED = range(6, 9)
+_LATEST: Final = 5
+_STATE, _OWNER, _USED, _MAIN = range(6, 10)
+_DEAD: Final = 16
+_WIDE: Final = SEGMENT_HEADER // 8
+_NARROW: Final = SEGMENT_HEADER // 4
+_TRIES: Final = 64
 _SERIAL, _ITEMS, _BYTES, _BUSY = range(4)
 # How often a store evicts a segment for its slots, and the result that asks for it.
 _SHED: Final = 5
 _CROWDED: Final = -2
+_DOUBLE: Final = struct.Struct("<d")
+_BITS: Final = struct.Struct("<Q")
 _IN_ORDER: Final = platform.machine() in ("x86_64", "AMD64", "i686")
 
 
@@ -93,6 +105,7 @@ class PureTable:
         expired_unfetched: those of them that were never read.
         met: what the last `store` or `delete` found, as `layout` has it.
         reinserted: items that it kept when it evicted their segment.
+        evicts: whether live items make room for others.
     """
 
     def __init__(self, memory: mmap.mmap, file: int) -> None:
@@ -103,8 +116,10 @@ class PureTable:
         end = layout.slots_at + 8 * layout.slots * REGIONS
         self._slots = view[layout.slots_at : end].cast("Q")
         self._states = view[layout.states_at : layout.states_at + 4 * len(self._slots)].cast("I")
-        headers = view[layout.headers_at : layout.headers_at + 64 * layout.segments]
+        headers = view[layout.headers_at : layout.headers_at + SEGMENT_HEADER * layout.segments]
         self._wide, self._narrow = headers.cast("Q"), headers.cast("I")
+        ghosts_end = layout.ghosts_at + 2 * len(self._slots)
+        self._ghosts = view[layout.ghosts_at : ghosts_end].cast("H")
         self._words = view[: layout.size & ~7].cast("Q")
         self._view = view
         self._regions = [
@@ -121,6 +136,7 @@ class PureTable:
         self.evictions = self.evicted_unfetched = 0
         self.reclaimed = self.expired_unfetched = 0
         self.reinserted = 0
+        self.evicts = 1
         self.met = MET_NONE
         self._flush_at = view[FLUSH_AT : FLUSH_AT + 8].cast("d")
 
@@ -133,9 +149,9 @@ class PureTable:
         self._mine = -1
         with self._lock(_LOG):
             for number in range(self._layout.segments):
-                fields = self._narrow[16 * number + _STATE : 16 * number + _USED]
+                fields = self._narrow[_NARROW * number + _STATE : _NARROW * number + _USED]
                 if fields[0] == OPEN and fields[1] == worker:
-                    self._narrow[16 * number + _STATE] = SEALED
+                    self._narrow[_NARROW * number + _STATE] = SEALED
 
     def recover(self, now: float, shift: float, later: int) -> int:
         """Make the index again; see `recovery.recover`."""
@@ -192,8 +208,8 @@ class PureTable:
             self._epoch = self._words[EPOCH_AT // 8]
             fits = not need or self._fits(need)
             crowded = (
-                size and found is None and tries < _SHED - 1
-                and self._words[items] >= self._slots_of // 8 * 7
+                size and found is None and self.evicts and tries < _SHED - 1
+                and self._words[items] >= self._slots_of * 7 // 8
             )  # fmt: skip
             if (fits and not crowded) or tries == 8:
                 break
@@ -302,6 +318,7 @@ class PureTable:
         fields, base = self._regions[region], region * count
         self._words[fields + _ITEMS] -= 1
         self._words[fields + _BYTES] -= size
+        self._count_dead(self._segment_of(place), size)
         slots[slot] = GONE
         self._memory[place + RECORD_SIZE - 1] |= DEAD  # not before: eviction passes over it then
         if slots[base + (at + 1) % count] != EMPTY:
@@ -317,23 +334,117 @@ class PureTable:
 
     def _is_current(self, at: int) -> bool:
         epoch = self._epoch if self._held >= 0 else self._words[EPOCH_AT // 8]
-        return self._wide[8 * self._segment_of(at) + _EPOCH] == epoch
+        return self._wide[_WIDE * self._segment_of(at) + _EPOCH] == epoch
+
+    def _count_dead(self, segment: int, size: int) -> None:
+        at = _NARROW * segment + _DEAD + self._worker % COUNTERS
+        self._narrow[at] = self._narrow[at] + size & 0xFFFFFFFF
+
+    def _note_latest(self, segment: int, expires: float) -> None:
+        latest = _bits_of(expires) if expires else NEVER
+        if latest > self._wide[_WIDE * segment + _LATEST]:
+            self._wide[_WIDE * segment + _LATEST] = latest
+
+    def _ghost_of(self, low: int, tag: int) -> tuple[int, int]:
+        """Return where it is remembered that a key was evicted, and as what."""
+        return (low >> 24) * self._slots_of + self._first(low), (tag << 2 | low & 3) & 0xFFFF | 1
+
+    def _begin(self, segment: int, owner: int, main: int) -> None:
+        narrow, wide = self._narrow, self._wide
+        order = self._words[ORDER_AT // 8] + 1
+        wide[_WIDE * segment + _ORDER] = self._words[ORDER_AT // 8] = order
+        wide[_WIDE * segment + _EPOCH] = self._words[EPOCH_AT // 8]
+        wide[_WIDE * segment + _LATEST] = 0
+        at = _NARROW * segment
+        narrow[at + _OWNER], narrow[at + _USED], narrow[at + _MAIN] = owner, 0, main
+        for number in range(COUNTERS):
+            narrow[at + _DEAD + number] = 0
+        narrow[at + _STATE] = OPEN
 
     def _next_in(self, state: int) -> int:
         """Return the oldest segment in a state, -1 if there is none."""
-        states = self._narrow[_STATE::16].tolist()
+        states = self._narrow[_STATE::_NARROW].tolist()
         if state not in states:
             return -1
-        orders = self._wide[_ORDER::8].tolist()
+        orders = self._wide[_ORDER::_WIDE].tolist()
         return min((one for one, its in enumerate(states) if its == state), key=orders.__getitem__)
 
-    def _evict(self, victim: int, keep: int) -> None:
+    def _has_room(self, segment: int, size: int) -> bool:
+        return (
+            segment >= 0
+            and self._wide[_WIDE * segment + _EPOCH] == self._words[EPOCH_AT // 8]
+            and self._narrow[_NARROW * segment + _USED] + size <= self._layout.segment_size
+        )
+
+    def _main_with(self, size: int) -> int:
+        """Return the segment of the main queue that is being filled, with room; -1 for none."""
+        narrow = self._narrow
+        for segment in range(self._layout.segments):
+            at = _NARROW * segment
+            if narrow[at + _STATE] == OPEN and narrow[at + _OWNER] == NOBODY:
+                if self._has_room(segment, size):
+                    return segment
+                narrow[at + _STATE] = SEALED
+        segment = self._next_in(FREE)
+        if segment >= 0:
+            self._begin(segment, NOBODY, 1)
+        return segment
+
+    def _gone(self, segment: int, now: float) -> int:
+        """Return the bytes of records in a segment that are no items, as far as that is known."""
+        used = self._narrow[_NARROW * segment + _USED]
+        latest = self._wide[_WIDE * segment + _LATEST]
+        if self._wide[_WIDE * segment + _EPOCH] != self._words[EPOCH_AT // 8]:
+            return used
+        if latest != NEVER and _double_of(latest) <= now:
+            return used
+        first = _NARROW * segment + _DEAD
+        return min(used, sum(self._narrow[first : first + COUNTERS]) & 0xFFFFFFFF)
+
+    def _choose(self) -> tuple[int, bool]:
+        """Return which segment to use again, and whether its items are to be kept.
+
+        S3-FIFO, by segments: new items come into the small queue, a tenth of all; those used twice
+        or more while they were there go on into the main queue, the others leave a name, by which
+        they count as used twice when they come back.
+        """
+        oldest, emptiest, most, small = [-1, -1], -1, 0, 0
+        orders, now = self._wide[_ORDER::_WIDE], time.monotonic() + self.offset
+        for segment, state in enumerate(self._narrow[_STATE::_NARROW]):
+            main = self._narrow[_NARROW * segment + _MAIN] != 0
+            small += state != FREE and not main
+            if state != SEALED:
+                continue
+            if oldest[main] < 0 or orders[segment] < orders[oldest[main]]:
+                oldest[main] = segment
+            gone = self._gone(segment, now)
+            if gone > most:
+                most, emptiest = gone, segment
+        if not self.evicts or most >= self._layout.segment_size // 6:
+            return emptiest, True
+        if oldest[0] >= 0 and (small > self._layout.segments // 10 or oldest[1] < 0):
+            return oldest[0], False
+        return oldest[1], False
+
+    def _evict(self, victim: int, *, clean: bool, into: int = -1, keep: int = 0) -> bool:
+        """Free a segment; items that are worth it, or all if it is to be `clean`, move elsewhere.
+
+        Args:
+            victim: the segment.
+            clean: whether all items are kept.
+            into: where they move; -1 for the main queue.
+            keep: how many bytes at most, unless it is to be clean.
+
+        Returns:
+            Whether it is free; there was no room for what had to be kept otherwise.
+        """
         narrow, layout, memory = self._narrow, self._layout, self._memory
-        narrow[16 * victim + _STATE] = EVICTING
+        narrow[_NARROW * victim + _STATE] = EVICTING
         base = layout.segments_at + victim * layout.segment_size
-        live = self._wide[8 * victim + _EPOCH] == self._words[EPOCH_AT // 8]
+        live = self._wide[_WIDE * victim + _EPOCH] == self._words[EPOCH_AT // 8]
+        worth = 1 if narrow[_NARROW * victim + _MAIN] else 2
         now = time.monotonic() + self.offset
-        at, end, kept = base, base + narrow[16 * victim + _USED], 0
+        at, end, kept = base, base + narrow[_NARROW * victim + _USED], 0
         while at < end:
             length, low, _, expires, _, extra, _, kind = RECORD.unpack_from(memory, at)
             size = record_size(length, extra)
@@ -344,63 +455,102 @@ class PureTable:
                 slot = self._slot_of(low, place // 8)
                 if slot < 0:
                     continue
-                state, mine = self._states[slot], self._mine
-                used = narrow[16 * mine + _USED] if mine >= 0 else 0
-                if (
-                    live and not (expires and expires <= now) and state & FREQUENCY and mine >= 0
-                    and kept + size <= keep and used + size <= layout.segment_size
+                state = self._states[slot]
+                expired, target = bool(expires) and expires <= now, -1
+                if live and not expired and (
+                    clean or (state & FREQUENCY >= worth and kept + size <= keep)
                 ):  # fmt: skip
-                    copy = layout.segments_at + mine * layout.segment_size + used
-                    memory[copy : copy + size] = memory[place : place + size]
-                    narrow[16 * mine + _USED] = used + size
-                    self._slots[slot] = self._slots[slot] & ~PLACE | copy // 8
-                    self._states[slot] = state - 1
-                    memory[place + RECORD_SIZE - 1] |= DEAD
+                    if into < 0:
+                        target = self._main_with(size)
+                    elif self._has_room(into, size):
+                        target = into
+                    if target < 0 and clean:
+                        narrow[_NARROW * victim + _STATE] = SEALED
+                        return False
+                if target >= 0:
+                    self._move(place, size, slot, target)
+                    if not clean:
+                        self._states[slot] = state - 1 if worth == 1 else state & ~FREQUENCY
+                    self._count_dead(victim, size)
                     kept += size
                     self.reinserted += 1
-                else:
-                    unread = not state & FETCHED
-                    self._clear(slot, place, size)
-                    if live and expires and expires <= now:
-                        self.reclaimed += 1
-                        self.expired_unfetched += unread
-                    elif live:
-                        self.evictions += 1
-                        self.evicted_unfetched += unread
-        self._wide[8 * victim + _GEN] += 1
-        narrow[16 * victim + _USED] = 0
-        narrow[16 * victim + _STATE] = FREE
+                    continue
+                unread = not state & FETCHED
+                if live and not expired and worth > 1:
+                    ghost, name = self._ghost_of(low, self._slots[slot] >> PLACE_BITS)
+                    self._ghosts[ghost] = name
+                self._clear(slot, place, size)
+                if live and expired:
+                    self.reclaimed += 1
+                    self.expired_unfetched += unread
+                elif live:
+                    self.evictions += 1
+                    self.evicted_unfetched += unread
+        self._wide[_WIDE * victim + _GEN] += 1
+        narrow[_NARROW * victim + _USED] = 0
+        narrow[_NARROW * victim + _STATE] = FREE
+        return True
+
+    def _move(self, place: int, size: int, slot: int, target: int) -> None:
+        """Copy a record to the end of a segment, and have its slot point there."""
+        narrow, layout, memory = self._narrow, self._layout, self._memory
+        used = narrow[_NARROW * target + _USED]
+        copy = layout.segments_at + target * layout.segment_size + used
+        memory[copy : copy + size] = memory[place : place + size]
+        self._note_latest(target, RECORD.unpack_from(memory, place)[3])
+        narrow[_NARROW * target + _USED] = used + size
+        self._slots[slot] = self._slots[slot] & ~PLACE | copy // 8
+        memory[place + RECORD_SIZE - 1] |= DEAD
+
+    def _seal(self) -> None:
+        if self._mine >= 0:
+            self._narrow[_NARROW * self._mine + _STATE] = SEALED
+        self._mine = -1
+
+    def _compact(self, size: int) -> bool:
+        """Make room where nothing may be evicted: items of a segment with dead ones move."""
+        for _ in range(_TRIES):
+            victim, mine = self._choose()[0], self._next_in(FREE)
+            if victim < 0 or mine < 0:
+                return False
+            self._seal()
+            self._begin(mine, self._worker, 0)
+            self._mine = mine
+            self._evict(victim, clean=True, into=mine)
+            if self._narrow[_NARROW * mine + _USED] + size <= self._layout.segment_size:
+                return True
+        return False
 
     def _open(self, size: int) -> bool:
         """Make a segment with room for `size` bytes ours; return whether there is one."""
-        narrow, wide, layout = self._narrow, self._wide, self._layout
-        if size > layout.segment_size or self._held >= 0:
+        narrow = self._narrow
+        if size > self._layout.segment_size or self._held >= 0:
             return False
         with self._lock(_LOG):
             while (one := self._next_in(EVICTING)) >= 0:
-                self._evict(one, 0)  # somebody was killed
-            for tries in range(8):
-                if self._mine >= 0:
-                    narrow[16 * self._mine + _STATE] = SEALED
-                self._mine = -1
-                if self._next_in(FREE) < 0 and (victim := self._next_in(SEALED)) >= 0:
-                    self._evict(victim, 0)  # somebody was killed who had taken the last
-                mine = self._next_in(FREE)
-                if mine < 0:
-                    return False
-                order = self._words[ORDER_AT // 8] + 1
-                wide[8 * mine + _ORDER] = self._words[ORDER_AT // 8] = order
-                wide[8 * mine + _EPOCH] = self._words[EPOCH_AT // 8]
-                narrow[16 * mine + _OWNER] = self._worker
-                narrow[16 * mine + _USED] = 0
-                narrow[16 * mine + _STATE] = OPEN
-                self._mine = mine
-                # One is always free: what is kept of an evicted segment goes into the new one.
-                if self._next_in(FREE) < 0 and (victim := self._next_in(SEALED)) >= 0:
-                    self._evict(victim, 0 if tries else layout.segment_size // 2)
-                if narrow[16 * mine + _USED] + size <= layout.segment_size:
-                    return True
-        return False
+                if not self._evict(one, clean=not self.evicts):  # somebody was killed
+                    break
+            for tries in range(_TRIES):
+                # One segment is always free, for what is kept of another.
+                if narrow[_STATE::_NARROW].tolist().count(FREE) >= 2:
+                    break
+                if not self.evicts:
+                    return self._compact(size)
+                self._seal()
+                victim, clean = self._choose()
+                if victim < 0:
+                    break
+                if self._next_in(FREE) < 0:
+                    clean = False  # somebody was killed who had taken the last
+                keep = self._layout.size if tries < _TRIES // 4 else 0
+                self._evict(victim, clean=clean and tries < _TRIES // 2, keep=keep)
+            mine = self._next_in(FREE)
+            if mine < 0:
+                return False
+            self._seal()
+            self._begin(mine, self._worker, 0)
+            self._mine = mine
+            return True
 
     def _room(self, size: int) -> bool:
         return self._fits(size) or self._open(size)
@@ -410,15 +560,15 @@ class PureTable:
         epoch = self._epoch if self._held >= 0 else self._words[EPOCH_AT // 8]
         return (
             mine >= 0
-            and self._wide[8 * mine + _EPOCH] == epoch
-            and self._narrow[16 * mine + _USED] + size <= self._layout.segment_size
+            and self._wide[_WIDE * mine + _EPOCH] == epoch
+            and self._narrow[_NARROW * mine + _USED] + size <= self._layout.segment_size
         )
 
     def _shed(self) -> None:
         with self._lock(_LOG):
             victim = self._next_in(SEALED)
             if victim >= 0:
-                self._evict(victim, 0)
+                self._evict(victim, clean=False, keep=self._layout.segment_size // 2)
 
     # Items
 
@@ -443,7 +593,7 @@ class PureTable:
             word = slots[base + at]
             while word > GONE and word >> PLACE_BITS == tag:
                 place = (word & PLACE) * 8
-                gen_at = 8 * self._segment_of(place)
+                gen_at = _WIDE * self._segment_of(place)
                 gen = wide[gen_at]
                 if slots[base + at] == word:
                     length, _, _, expires, _, _, _, kind = RECORD.unpack_from(memory, place)
@@ -510,7 +660,7 @@ class PureTable:
             with self._lock(region):
                 unique = self._put(
                     region, line, reply, expires, condition, kind, extra, size,
-                    last=self._held >= 0 or tries == _SHED - 1,
+                    last=self._held >= 0 or not self.evicts or tries == _SHED - 1,
                 )  # fmt: skip
             if unique != _CROWDED:
                 return unique
@@ -530,7 +680,7 @@ class PureTable:
             return 0
         fields = self._regions[region]
         if found is None:
-            if not last and words[fields + _ITEMS] >= self._slots_of // 8 * 7:
+            if not last and words[fields + _ITEMS] >= self._slots_of * 7 // 8:
                 return _CROWDED
             if free < 0:
                 return -1
@@ -540,7 +690,7 @@ class PureTable:
             words[fields + _SERIAL] = serial = words[fields + _SERIAL] + 1
             unique = serial * REGIONS + region
         mine, layout, length = self._mine, self._layout, len(reply)
-        used = narrow[16 * mine + _USED]
+        used = narrow[_NARROW * mine + _USED]
         at = layout.segments_at + mine * layout.segment_size + used
         second = self.second << STATE_BITS & 0xFFFFFFFF
         RECORD.pack_into(
@@ -551,10 +701,15 @@ class PureTable:
         memory[begin : begin + length] = reply
         if extra:
             memory[begin + length : begin + length + len(extra)] = extra
-        narrow[16 * mine + _USED] = used + size
+        self._note_latest(mine, expires)
+        narrow[_NARROW * mine + _USED] = used + size
         word = at // 8 | code >> 50 << PLACE_BITS
         self.met = MET_NONE if found is None else self._meet(found)
         if found is None:
+            ghost, name = self._ghost_of(low, code >> 50)
+            if self._ghosts[ghost] == name:
+                self._ghosts[ghost] = 0
+                second |= 2  # it counts as used twice
             self._states[free] = second
             self._slots[free] = word
             words[fields + _ITEMS] += 1
@@ -563,9 +718,10 @@ class PureTable:
         bits = self._states[found.slot] & FREQUENCY
         fetched = FETCHED if kind & USED else 0
         self._states[found.slot] = second | fetched | bits + (bits < 3)
+        before = record_size(found.stored[0], found.stored[5])
+        self._count_dead(self._segment_of(found.at), before)
         self._slots[found.slot] = word
         memory[found.at + RECORD_SIZE - 1] |= DEAD
-        before = record_size(found.stored[0], found.stored[5])
         if before != size:
             words[fields + _BYTES] += size - before
         return unique
@@ -602,8 +758,19 @@ class PureTable:
             found, _ = self._look(line)
             if found is None or not self._is_live(found):
                 return False
+            self._note_latest(self._segment_of(found.at), expires)
             self._view[found.at + 16 : found.at + 24].cast("d")[0] = expires
             return True
+
+
+def _bits_of(number: float) -> int:
+    bits: int = _BITS.unpack(_DOUBLE.pack(number))[0]
+    return bits
+
+
+def _double_of(bits: int) -> float:
+    number: float = _DOUBLE.unpack(_BITS.pack(bits))[0]
+    return number
 
 
 def _is_line(line: bytes) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 from memlite.memory.item import STATE_BITS
 from memlite.memory.shared.layout import (
+    COUNTERS,
     DEAD,
     EMPTY,
     EPOCH_AT,
@@ -19,6 +20,7 @@ from memlite.memory.shared.layout import (
     GONE,
     LIVE,
     META,
+    NEVER,
     PLACE,
     PLACE_BITS,
     RECORD,
@@ -26,6 +28,7 @@ from memlite.memory.shared.layout import (
     REGION_FIELDS,
     REGIONS,
     SEALED,
+    SEGMENT_HEADER,
     UNNAMED,
     Layout,
     record_size,
@@ -33,6 +36,8 @@ from memlite.memory.shared.layout import (
 
 __all__ = ["recover"]
 
+_WIDE: Final = SEGMENT_HEADER // 8
+_NARROW: Final = SEGMENT_HEADER // 4
 _MOST: Final = 0xFFFFFFFF >> STATE_BITS
 _FLAGS: Final = (1 << STATE_BITS) - 1
 _META_SIZE: Final = 9
@@ -71,7 +76,7 @@ class _Recovery:
         count = layout.slots * REGIONS
         self._slots = view[layout.slots_at : layout.slots_at + 8 * count].cast("Q")
         self._states = view[layout.states_at : layout.states_at + 4 * count].cast("I")
-        headers = view[layout.headers_at : layout.headers_at + 64 * layout.segments]
+        headers = view[layout.headers_at : layout.headers_at + SEGMENT_HEADER * layout.segments]
         self._wide, self._narrow = headers.cast("Q"), headers.cast("I")
         self._serial = 0
         self._items = [0] * REGIONS
@@ -81,7 +86,7 @@ class _Recovery:
         """See `recover`."""
         marked = self._mark()
         layout = self._layout
-        end = layout.states_at + 4 * len(self._states)
+        end = layout.ghosts_at + 2 * len(self._states)
         self._view[layout.slots_at : end] = bytes(end - layout.slots_at)
         fields = (layout.regions_at + REGION_FIELDS) // 8
         regions = range(fields, fields + 16 * REGIONS, 16)
@@ -103,7 +108,7 @@ class _Recovery:
         """Mark the records that slots point to, with the state of each in place of its hash."""
         layout, narrow, memory = self._layout, self._narrow, self._memory
         wrong = "a slot points to no record"
-        for at in range(0, 16 * layout.segments, 16):
+        for at in range(0, _NARROW * layout.segments, _NARROW):
             state, used = narrow[at + 6], narrow[at + 8]
             _check(state <= EVICTING and used <= layout.segment_size and not used % 8, wrong)
         hashes = self._view[: layout.size & ~3].cast("I")
@@ -114,7 +119,7 @@ class _Recovery:
             place = (word & PLACE) * 8
             number, offset = divmod(place - layout.segments_at, layout.segment_size)
             _check(0 <= number < layout.segments, wrong)
-            _check(offset + RECORD_SIZE <= narrow[16 * number + 8], wrong)
+            _check(offset + RECORD_SIZE <= narrow[_NARROW * number + 8], wrong)
             _check(not memory[place + RECORD_SIZE - 1] & LIVE, wrong)
             memory[place + RECORD_SIZE - 1] |= LIVE
             hashes[place // 4 + 1] = self._states[slot]
@@ -125,9 +130,10 @@ class _Recovery:
         """Enter the items of a segment; return how many records in it were marked."""
         layout, memory, narrow = self._layout, self._memory, self._narrow
         at = layout.segments_at + number * layout.segment_size
-        end = at + narrow[16 * number + 8]
-        flushed = self._wide[8 * number + 2] != self._words[EPOCH_AT // 8]
-        marked = entered = 0
+        end = at + narrow[_NARROW * number + 8]
+        flushed = self._wide[_WIDE * number + 2] != self._words[EPOCH_AT // 8]
+        marked = entered = latest = 0
+        start = at
         while at < end:
             wrong = "a record is longer than its segment"
             _check(at + RECORD_SIZE <= end, wrong)
@@ -137,11 +143,18 @@ class _Recovery:
             memory[place + RECORD_SIZE - 1] = record[7] & ~LIVE | DEAD
             if record[7] & LIVE:
                 marked += 1
-                entered += self._enter(place, record, flushed=flushed)
-        narrow[16 * number + 6] = SEALED if entered else FREE
+                if self._enter(place, record, flushed=flushed):
+                    entered += at - place
+                    expiry = self._words[place // 8 + 2]
+                    latest = max(latest, expiry or NEVER)
+        self._wide[_WIDE * number + 5] = latest
+        counters = [end - start - entered] + [0] * (COUNTERS - 1)
+        for place, dead in enumerate(counters, _NARROW * number + 16):
+            narrow[place] = dead
+        narrow[_NARROW * number + 6] = SEALED if entered else FREE
         if not entered:
-            narrow[16 * number + 8] = 0
-            self._wide[8 * number] += 1
+            narrow[_NARROW * number + 8] = 0
+            self._wide[_WIDE * number] += 1
         return marked
 
     def _enter(
@@ -166,7 +179,7 @@ class _Recovery:
         low = code & 0xFFFFFFFF
         slot = self._free_slot(low, key)
         region = low >> 24
-        if slot < 0 or self._items[region] >= self._layout.slots // 8 * 7:
+        if slot < 0 or self._items[region] >= self._layout.slots * 7 // 8:
             return False
         second = min(max((state >> STATE_BITS) + self._later, 0), _MOST)
         self._view[place + 4 : place + 8].cast("I")[0] = low

@@ -53,8 +53,6 @@ def workers_of(config: Config) -> int:
         alone = "a member of a cluster is one process (--join)"
     elif sys.platform != "linux":
         alone = "only Linux has what they share"
-    elif config.disable_evictions:
-        alone = "a shared table evicts (-M)"
     if alone and config.memory_file is not None:
         raise ConfigError(f"-e: keeps what workers share; {alone}")
     if alone:
@@ -86,6 +84,7 @@ def make_mapping(config: Config, workers: int, now: float) -> "Mapping":
             "that are free (-t allocates them at once)"
         )
     mapping = Mapping(limit, config.max_item_size, workers, file=file, now=now)
+    mapping.table.evicts = not config.disable_evictions
     _log.info("%d workers share a table in %s", workers, "C" if native() else "Python")
     if mapping.refused:
         _log.warning("-e: %s is not used: %s; starting empty", path, mapping.refused)

@@ -115,7 +115,6 @@ def test_a_daemon_is_ready_when_its_parent_ends(tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         (["--backend", "file://{}/cache.json"], "only memory:// alone can be shared"),
-        (["-M"], "a shared table evicts (-M)"),
     ],
 )
 def test_settings_that_several_workers_cannot_have_are_served_by_one(

@@ -144,3 +144,27 @@ def test_shutdown_by_a_client_stops_all() -> None:
             wire.send(b"shutdown\r\n")
             assert wire.line() == b""
         assert server.process.wait(20) == 0
+
+
+def test_nothing_is_evicted_where_that_is_an_error() -> None:
+    with (
+        running("memlite", "-t", "2", "-m", "10", "-M") as server,
+        server.connect() as wire,
+        server.connect() as other,
+    ):
+        assert wire.stats("settings")["evictions"] == "off"
+        body = bytes(100_000)
+        stored = 0
+        while (
+            reply := wire.ask(b"set k%d 0 0 100000\r\n%b\r\n" % (stored, body))
+        ) == b"STORED\r\n":
+            stored += 1
+        assert reply == b"SERVER_ERROR out of memory storing object\r\n"
+        assert stored > 50
+        for number in range(stored):
+            assert other.ask(b"mg k%d s\r\n" % number) == b"HD s100000\r\n"
+        for number in range(0, stored, 2):
+            assert other.ask(b"delete k%d\r\n" % number) == b"DELETED\r\n"
+        for number in range(0, stored // 2, 2):
+            assert wire.ask(b"set k%d 0 0 100000\r\n%b\r\n" % (number, body)) == b"STORED\r\n"
+        assert wire.stats()["evictions"] == "0"

@@ -108,6 +108,95 @@ def test_more_than_fits_evicts_the_oldest_and_keeps_what_is_used(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_items_that_are_read_survive_a_scan(kind: str) -> None:
+    _, both = tables(kind)
+    value = b"v" * 500
+    for turn in range(3):
+        for number in range(200):
+            table = both[number % 2]
+            if table.find(line(number)) is None:
+                table.store(line(number), reply(number, value), 0.0, None, 0, b"")
+        assert turn == 0 or all(both[0].find(line(number)) for number in range(200))
+    for number in range(1000, 1000 + 5 * SIZE // 500):
+        both[number % 2].store(line(number), reply(number, value), 0.0, None, 0, b"")
+    left = sum(both[0].find(line(number)) is not None for number in range(200))
+    assert left > 150
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_comes_back_soon_is_known(kind: str) -> None:
+    _, both = tables(kind)
+    value = b"v" * 500
+
+    def scan(first: int) -> None:
+        for number in range(first, first + 3 * SIZE // 500):
+            both[0].store(line(number), reply(number, value), 0.0, None, 0, b"")
+
+    scan(1000)
+    known = [number for number in range(1000, 3000) if both[0].find(line(number)) is None][-100:]
+    for number in known:
+        both[0].store(line(number), reply(number, value), 0.0, None, 0, b"")
+    scan(10_000)
+    assert sum(both[1].find(line(number)) is not None for number in known) > 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_records_go_before_live_items(kind: str) -> None:
+    mapping, both = tables(kind)
+    value = b"v" * 500
+    items = SIZE // 2 // 560
+    for number in range(items):
+        both[0].store(line(number), reply(number, value), 0.0, None, 0, b"")
+    for turn in range(8 * items):  # half of the memory is live
+        number = turn * 7919 % items
+        assert both[turn % 2].store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
+    assert all(both[0].find(line(number)) for number in range(items))
+    assert sum(table.evictions for table in both) == 0
+    mapping.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_expired_segments_go_before_live_items(kind: str) -> None:
+    _, both = tables(kind)
+    value, now = b"v" * 500, time.time()
+    for number in range(500):
+        both[0].store(line(number), reply(number, value), 0.0, None, 0, b"")
+    for turn in range(5):
+        for number in range(1000, 1800):
+            expires = now + 100 * turn + 50
+            both[1].store(line(number), reply(number, value), expires, 0, 0, b"")
+        for table in both:
+            table.offset += 100
+    assert all(both[0].find(line(number)) for number in range(500))
+    assert sum(table.evictions for table in both) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_eviction_a_store_fails_when_all_is_live(kind: str) -> None:
+    mapping, both = tables(kind)
+    value, chance = b"v" * 500, random.Random(9)
+    for table in both:
+        table.evicts = 0
+
+    def put(number: int) -> bool:
+        table = both[number % 2]
+        return table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
+
+    stored = {number for number in range(3000) if put(number)}
+    assert mapping.used > SIZE * 0.75
+    assert stored == set(range(len(stored)))
+    for _ in range(20):
+        gone = chance.sample(sorted(stored), 40)
+        for number in gone:
+            assert both[0].delete(line(number), None)
+        assert all(put(number) for number in gone[:30])
+        stored -= set(gone[30:])
+    assert all(both[1].find(line(number)) for number in stored)
+    assert sum(table.evictions for table in both) == 0
+    mapping.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_values_of_any_size_up_to_the_largest(kind: str) -> None:
     mapping, both = tables(kind)
     chance = random.Random(3)
