@@ -5,6 +5,9 @@ ARG PYTHON=python:3.11.13-slim-bookworm
 FROM ${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
+# What compiles the table that workers share; the image has no compiler.
+# hadolint ignore=DL3008,DL3009
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 # Rarely changing layers first: the build tools, which stay in this stage, and memlite's dependencies.
 COPY requirements/serve.txt requirements/image.txt requirements/
 RUN python -m venv /tools \
@@ -17,7 +20,9 @@ COPY memlite memlite
 COPY share share
 RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
     && python -m pip --python /opt/memlite/bin/python install --no-compile --no-deps /wheel/*.whl \
-    && python -m pip --python /opt/memlite/bin/python check
+    && python -m pip --python /opt/memlite/bin/python check \
+    && /tools/bin/python hatch_build.py \
+    && cp memlite/memory/shared/_native.*.so /opt/memlite/lib/python3*/site-packages/memlite/memory/shared/
 # The image is read-only for its user, so compile now. Invalidation by hash, because timestamps differ between builds.
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/memlite/lib
 
@@ -40,8 +45,9 @@ RUN groupadd --gid 11211 memlite \
     && install --directory --owner memlite --group memlite --mode 0700 /data
 COPY --from=build /opt/memlite /opt/memlite
 COPY scripts/containers/health.py /opt/memlite/
+# A worker for each core that the container may use; one core is served by one process.
 # Loopback would be reachable only from within the container's own network namespace.
-ENV PATH=/opt/memlite/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MEMLITE_LISTEN=0.0.0.0
+ENV PATH=/opt/memlite/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MEMLITE_LISTEN=0.0.0.0 MEMLITE_THREADS=auto
 # Numeric, because Kubernetes cannot tell from a name that the user is not root.
 USER 11211:11211
 WORKDIR /data

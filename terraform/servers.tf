@@ -20,6 +20,8 @@ locals {
   environments = { for group, settings in merge(var.servers, local.nodes) : group => join("\n", [
     for option, value in merge(
       var.monitoring.metrics ? { HTTP = local.http } : {},
+      # A worker for each core, where several can serve.
+      settings.backend == "memory" && !contains(keys(local.nodes), group) ? { THREADS = "auto" } : {},
       { for option, value in settings.options : upper(replace(option, "-", "_")) => value },
       {
         BACKEND      = local.backends[settings.backend]

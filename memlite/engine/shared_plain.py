@@ -9,13 +9,14 @@ from typing import Final
 
 from memlite.core.clock import Clock
 from memlite.engine import semantics
+from memlite.engine.meta import Found
 from memlite.engine.plain import PlainEngine
 from memlite.engine.semantics import Outcome
 from memlite.engine.shared import SharedEngine, SharedItems
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable, Part
-from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, wire_form
-from memlite.memory.shared.layout import USED
+from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, line_of, wire_form
+from memlite.memory.shared.layout import KEEP, USED
 from memlite.memory.shared.pure import Stored
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
@@ -128,6 +129,38 @@ class PlainSharedEngine(SharedEngine):
         else:
             out += parts
         return True
+
+    def retrieve(
+        self,
+        key: bytes,
+        *,
+        touch: int | None = None,
+        vivify: int | None = None,
+        recache: int | None = None,
+        recache_first: bool = False,
+        unique: int | None = None,
+        bump: bool = True,
+        compares: bool = False,
+    ) -> Found | None:
+        """Return an item; see `MetaEngine`. It counts as read, also if it expires at once."""
+        with self.alone(key, len(key)):
+            found = super().retrieve(
+                key,
+                touch=touch,
+                vivify=vivify,
+                recache=recache,
+                recache_first=recache_first,
+                unique=unique,
+                bump=bump,
+                compares=compares,
+            )
+            if touch is not None and touch < 0 and bump and found is not None:
+                line = line_of(key)
+                stored = self._shared.get(line)
+                if stored is not None:  # a use of an item that has expired is not noted
+                    wire, expires, _, _, kind, extra = stored
+                    self._store_now(line, wire, expires, None, kind | KEEP | USED, extra)
+            return found
 
     # Storing
 

@@ -43,6 +43,11 @@ run "backends" {
   }
 
   assert {
+    condition     = strcontains(local.environments.memory, "MEMLITE_THREADS=\"auto\"") && !strcontains(local.environments.file, "MEMLITE_THREADS") && !strcontains(local.environments.bucket, "MEMLITE_THREADS")
+    error_message = "Only servers that keep items in memory have several workers."
+  }
+
+  assert {
     condition     = strcontains(local.environments.memory, "MEMLITE_MEMORY_LIMIT=\"1024\"") && strcontains(local.environments.file, "MEMLITE_DURABILITY=\"everysec\"")
     error_message = "A group's own settings do not reach it."
   }

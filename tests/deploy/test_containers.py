@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hatch_build import table_in
 from memlite.config import OPTIONS, load
+from memlite.core.machine import usable_cores
 from memlite.testing.gcs_emulator import emulator_process
 from tests.support.certificates import Authority
 from tests.support.servers import RunningServer, running
@@ -144,6 +146,21 @@ def test_settings_of_the_image() -> None:
     environment = dict(word.split("=", 1) for word in words)
     assert environment["MEMLITE_LISTEN"] == "0.0.0.0"
     assert load([], environment).sources["listen"] == "environment MEMLITE_LISTEN"
+    assert environment["MEMLITE_THREADS"] == "auto"
+    assert load([], environment).config.threads == min(64, usable_cores())
+
+
+def test_the_image_has_the_table_in_c_and_no_compiler() -> None:
+    stages: list[list[str]] = []
+    for word, rest in instructions():
+        if word == "FROM":
+            stages.append([])
+        elif word == "RUN":
+            stages[-1].append(rest)
+    build, *_, image = ("\n".join(commands) for commands in stages)
+    target = f"memlite/memory/shared/{Path(table_in(ROOT)).name.split('.')[0]}.*.so"
+    assert "hatch_build.py" in build and f"cp {target}" in build
+    assert "gcc" in build and "gcc" not in image
 
 
 def health(**environment: str) -> "subprocess.CompletedProcess[str]":

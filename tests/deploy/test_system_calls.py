@@ -74,12 +74,14 @@ def use(port: int) -> None:
     client.close()
 
 
-BACKENDS = ["memory", "file", "bucket"]
+BACKENDS = ["memory", "workers", "file", "bucket"]
 
 
 def backend_of(name: str, folder: Path, request: pytest.FixtureRequest) -> list[str]:
     if name == "memory":
         return []
+    if name == "workers":
+        return ["-t", "2"]
     if name == "file":  # compacted every 20 kB
         return ["--backend", f"file://{folder}/cache.json?compact=20000"]
     url = request.getfixturevalue("bucket")

@@ -224,6 +224,17 @@ def test_connections_have_one_limit(server: RunningServer, wires: list[Wire]) ->
         assert wire.ask(b"mn\r\n") == b"MN\r\n"
 
 
+@pytest.mark.parametrize("command", [b"mg k T-1 v", b"mg k T-1 s k", b"gat -1 k", b"touch k -1"])
+def test_what_expires_when_it_is_read_has_been_read(wires: list[Wire], command: bytes) -> None:
+    wires[0].ask(b"set k 0 0 1\r\nx\r\n")
+    wires[1].send(command + b"\r\nmn\r\n")
+    assert not wires[1].until(b"MN\r\n").startswith(b"EN")
+    assert get(wires[2], b"k") == b"END\r\n"
+    stats = wires[0].stats()
+    assert (stats["touch_hits"], stats["get_expired"]) == ("1", "1")
+    assert stats["expired_unfetched"] == "0"
+
+
 def test_a_large_value_is_replaced(wires: list[Wire]) -> None:
     value = b"x" * 700_000
     for word in (b"set", b"replace", b"replace"):  # old and new together exceed a segment
