@@ -14,7 +14,7 @@ from memlite.engine.plain import PlainEngine
 from memlite.engine.semantics import Outcome
 from memlite.engine.shared import SharedEngine, SharedItems
 from memlite.engine.sizes import SizeClasses
-from memlite.memory import FullItem, Item, ItemTable, Part
+from memlite.memory import FullItem, Item, Part
 from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, line_of, wire_form
 from memlite.memory.shared.layout import KEEP, USED
 from memlite.memory.shared.pure import Stored
@@ -46,6 +46,9 @@ class PlainSharedEngine(SharedEngine):
         item_size: see `Engine`.
         cas: see `Engine`.
         sizes: see `Engine`.
+
+    Attributes:
+        find_reply: returns the reply to a get of one key by its line, None if there is none.
     """
 
     def __init__(
@@ -59,15 +62,7 @@ class PlainSharedEngine(SharedEngine):
         sizes: SizeClasses | None = None,
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
-        find = self._find
-
-        def found(line: bytes) -> Item | None:
-            reply = find(line)
-            return None if reply is None else Item(reply, 0)
-
-        # What a line of a pipeline finds needs nothing but the reply; see `TextCommands.hit`.
-        self.items = ItemTable(0)
-        self.items.get_by_line = found
+        self.find_reply = items.shared.find
 
     def _plain(self, line: bytes) -> Stored | None:
         """Return an item without meta flags that has not expired; None for any other."""

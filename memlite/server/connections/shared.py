@@ -9,6 +9,9 @@ from memlite.server.connections.states import State
 __all__ = ["SharedConnection"]
 
 
+_G = ord("g")
+
+
 class SharedConnection(Connection):
     """Answers a get of one key with what the shared table has for its line.
 
@@ -52,6 +55,8 @@ class SharedConnection(Connection):
                 self.last_command = self._clock.second
                 write = self._write
                 write(reply)
+                return
+            if data[0] == _G and self._send_ready_reply(data):
                 return
         if self._state is State.SERVING:
             self._serve(data)

@@ -18,6 +18,8 @@ from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.register import Register
 from memlite.server.connections.shared import SharedConnection
+from memlite.server.execution.execution import Execution
+from memlite.server.execution.shared_text import SharedExecution
 from memlite.server.lifecycle import Lifecycle, Service
 from memlite.server.server import Server
 from memlite.server.workers.administration import WorkerAdministration
@@ -197,6 +199,10 @@ class WorkerServer(Server):
             del services[1]  # the periodic line, which the first writes
         # The last to start: it says that this worker serves.
         return [*services, self.member]
+
+    def _make_execution(self) -> Execution:
+        engine = cast("PlainSharedEngine", self.engine)
+        return SharedExecution(engine, self.table, lambda: self.administration.admin)
 
     def _count_segments(self) -> int:
         """Return a number that changes while a segment is evicted."""

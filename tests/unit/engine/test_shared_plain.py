@@ -19,6 +19,7 @@ from memlite.telemetry.counters import Counters
 MEGABYTE = 1024 * 1024
 KEYS = [b"a", b"b", b"c" * 250]
 COMMANDS = 1000
+_LEAST_LEFT = 20  # of the seconds that an item with an expiry is given
 TWINS = [False, pytest.param(True, marks=pytest.mark.skipif(native() is None, reason="no C"))]
 
 
@@ -66,7 +67,9 @@ def stored(engine: SharedEngine, key: bytes) -> object:
     item = engine.table.get(key)
     if item is None or (item.expires and item.expires <= engine.clock.now()):
         return None
-    return item.wire, item.fetched, round(item.expires), item.meta_flags
+    left = item.expires - engine.clock.now()
+    lives = not item.expires or left > _LEAST_LEFT
+    return item.wire, item.fetched, bool(item.expires), lives, item.meta_flags
 
 
 Command = Callable[[SharedEngine], object]
