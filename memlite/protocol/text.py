@@ -181,7 +181,7 @@ class TextParser:
         commands = self._commands_per_turn
         newline = data.find(b"\n", position)
         if shortcuts and 0 <= newline < length - 1:
-            served, position = self._run(data, position, handler)
+            served, position = self._run(data, position, newline, handler)
             if position >= length:
                 return False
             if served:
@@ -242,8 +242,14 @@ class TextParser:
             self._buffer_line(data[position:] if position else data)
         return False
 
-    def _run(self, data: bytes, position: int, handler: Handler) -> tuple[int, int]:
+    def _run(self, data: bytes, position: int, newline: int, handler: Handler) -> tuple[int, int]:
         """Carry out commands one after the other while there are shortcuts for them.
+
+        Args:
+            data: the input.
+            position: where the first one begins.
+            newline: the end of its line.
+            handler: has the shortcuts.
 
         Returns:
             How many commands were carried out, at most `Limits.commands_per_read`, and the position
@@ -253,17 +259,14 @@ class TextParser:
         shortcuts = handler.shortcuts
         served = 0
         gets = shortcuts.get(SEVERAL_GETS) if data[position] == _G else None
-        if gets is not None and data.startswith(b"get ", data.find(b"\n", position) + 1):
+        if gets is not None and data.startswith(b"get ", newline + 1):
             chunk = data[position : position + _GETS_AT_ONCE]
             lines = chunk.splitlines(keepends=True)[:at_most]
             served = gets(handler, lines)
             position += sum(map(len, lines[:served]))
-            if served == at_most or position >= len(data):
-                return served, position
-        while served < at_most:
             newline = data.find(b"\n", position)
-            if newline < 0 or data[newline - 1] != _CR:
-                break
+        length = len(data)
+        while newline >= 0 and served < at_most and data[newline - 1] == _CR:
             words = data[position : newline - 1].split(b" ", 2)
             shortcut = shortcuts.get(words[0])
             end = 0 if shortcut is None else shortcut(handler, words, data, newline + 1)
@@ -271,6 +274,9 @@ class TextParser:
                 break
             position = end
             served += 1
+            if position >= length:
+                break
+            newline = data.find(b"\n", position)
         return served, position
 
     def _single_small_set(self, data: bytes, handler: Handler) -> bool:
