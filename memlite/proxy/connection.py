@@ -49,7 +49,7 @@ class ProxyConnection(Connection):
             self.settle()
             return
         self._counters.bytes_written += len(reply)
-        self._write(reply)
+        self._transport.write(reply)
         if not self.writable:
             self._count_unread()
 

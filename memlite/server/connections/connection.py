@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
         "_instrumentation", "_pending_input", "_ready_limit", "_services", "_state", "_stream",
-        "_table", "_transport", "_unsent", "_used", "_waits", "_write", "authenticated",
+        "_table", "_transport", "_unsent", "_used", "_waits", "authenticated",
         "close_reason", "dialect", "executor", "last_command", "out", "parser", "writable",
     )  # fmt: skip
 
@@ -114,7 +114,6 @@ class Connection(asyncio.Protocol):
     _table: ItemTable
     _used: list[int]
     _transport: asyncio.Transport
-    _write: Callable[[Part], None]
     executor: Executor
     parser: Parser
     can_wait = True  # a reply may be sent later, by a stream
@@ -256,7 +255,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection, or reject it if there are too many."""
         self._transport = cast("asyncio.Transport", transport)
-        self._write = self._transport.write
         if not self._services.register.admit(self):
             self._transport.write(replies.TOO_MANY_CONNECTIONS)
             self._transport.close()
@@ -286,7 +284,7 @@ class Connection(asyncio.Protocol):
         counters.bytes_read += size
         # The fast path, for by far the most frequent request, at a third of the parser's cost: the
         # table finds items by the whole request line. This is `MemoryEngine.hit` inlined, because a
-        # call costs a tenth of the total. For the same reason methods are bound to locals first.
+        # call costs a tenth of the total. For the same reason the lookup is bound to a local first.
         if size <= self._fast_limit:
             lookup = self._table.get_by_line
             item = lookup(data)
@@ -303,8 +301,7 @@ class Connection(asyncio.Protocol):
                     reply = item.wire
                     counters.bytes_written += len(reply)
                     self.last_command = self._clock.second
-                    write = self._write
-                    write(reply)
+                    self._transport.write(reply)
                     return
             elif data[0] == _G and self._send_ready_reply(data):
                 return
@@ -328,7 +325,7 @@ class Connection(asyncio.Protocol):
         self.last_command = self._clock.second
         if reply:  # otherwise it follows
             counters.bytes_written += len(reply)
-            self._write(reply)
+            self._transport.write(reply)
         return True
 
     def eof_received(self) -> bool:
@@ -427,7 +424,7 @@ class Connection(asyncio.Protocol):
         if len(out) == 1:
             reply = out.pop()
             counters.bytes_written += len(reply)
-            self._write(reply)
+            self._transport.write(reply)
         elif out:
             self._flush()
         if more:

@@ -53,8 +53,7 @@ class SharedConnection(Connection):
                 counters.until_sample = left
                 counters.bytes_written += len(reply)
                 self.last_command = self._clock.second
-                write = self._write
-                write(reply)
+                self._transport.write(reply)
                 return
             if data[0] == _G and self._send_ready_reply(data):
                 return

@@ -425,7 +425,7 @@ def test_a_client_that_stops_reading_leaves_the_fast_path():
         write(data)
         client.connection.pause_writing()
 
-    client.connection._write = full
+    client.transport.write = full
     assert client.read(b"get k\r\n") == K + END
     assert client.read(b"get k2\r\n") == b""
     client.connection.resume_writing()
