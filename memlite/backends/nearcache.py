@@ -13,13 +13,13 @@ from memlite.core.errors import OutOfMemoryError
 from memlite.memory.item import FETCHED, STATE_BITS, FullItem, Item, key_of, line_of
 from memlite.memory.table import ItemTable
 
-__all__ = ["NearCache"]
+__all__ = ["Copy", "NearCache"]
 
 _Found = TypeVar("_Found", bound=Item | Record | Unknown | None)
 _Stored = TypeVar("_Stored", bound=Item | Record)
 
 
-class _Copy(FullItem):
+class Copy(FullItem):
     """A copy of a record that was read or written.
 
     Attributes:
@@ -59,8 +59,9 @@ class NearCache(Backend):
         self._ttl = ttl
         self._clock = clock
         self._hits = self._misses = self._told = 0
-        # Requests in progress that later reads of the same key may share, and when they began.
-        self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float]] = {}
+        # Requests in progress that later reads of the same key may share, when they began, and
+        # the key's mark then.
+        self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float, int]] = {}
         # The number of writes in progress for each key.
         self._writes: dict[bytes, int] = {}
         # Keys of those writes of which no copy may be kept: what they store may not be the last
@@ -76,7 +77,7 @@ class NearCache(Backend):
     async def close(self) -> None:
         """Wait for the reads in progress, and close the inner backend."""
         if self._fetches:
-            await asyncio.wait([task for task, _ in self._fetches.values()])
+            await asyncio.wait([task for task, *_ in self._fetches.values()])
         await self.inner.close()
 
     def _changed(self, key: bytes | None) -> None:
@@ -112,7 +113,10 @@ class NearCache(Backend):
 
     async def get(self, key: bytes) -> Record | None:
         """Ask the inner backend."""
-        return self._shown(key, await self.inner.get(key))
+        mark = self._mark(key)
+        found = await self.inner.get(key)
+        self._agree(key, found, mark)
+        return self._shown(key, found)
 
     def _shown(self, key: bytes, found: _Found) -> _Found:
         """Return a state that the inner backend has shown, once nothing can show an older one.
@@ -139,7 +143,7 @@ class NearCache(Backend):
             self._flush_at = 0.0
             self._forget_all()
         item = self.table.get_by_line(line)
-        if isinstance(item, _Copy):
+        if isinstance(item, Copy):
             if item.until > self._clock.now():
                 self._hits += 1
                 return item
@@ -158,32 +162,33 @@ class NearCache(Backend):
         if record is not UNKNOWN:
             return record
         self._misses += 1
-        now = self._clock.now()
-        fetch, began = self._fetches.get(key, (None, now))
+        now, mark = self._clock.now(), self._mark(key)
+        fetch, began, begun_under = self._fetches.get(key, (None, now, mark))
         # A copy's age counts from the start of the request, as the answer may be that old.
-        if fetch is None or began + self._ttl < now:
-            fetch = asyncio.ensure_future(self._fetch(key, now))
-            self._fetches[key] = fetch, now
+        if fetch is None or began + self._ttl < now or begun_under != mark:
+            fetch = asyncio.ensure_future(self._fetch(key, now, mark))
+            self._fetches[key] = fetch, now, mark
             # If every reader was cancelled, the failure goes unnoticed, which is fine.
             fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
         # Shielded, because other readers share it: a cancelled reader must not cancel the request.
         return await asyncio.shield(fetch)
 
-    async def _fetch(self, key: bytes, began: float) -> Record | None:
-        this = asyncio.current_task(), began
+    async def _fetch(self, key: bytes, began: float, mark: int) -> Record | None:
+        this = asyncio.current_task(), began, mark
         try:
             record = await self.inner.get_cached(key)
             current = self._fetches.get(key) == this
+            agreed = self._agree(key, record, mark)
             self._shown(key, record)
-            if record is not None and current:
-                self._keep(record, began)
+            if record is not None and current and agreed is not None:
+                self._keep(record, began, agreed)
             return record
         finally:
             if self._fetches.get(key) == this:
                 del self._fetches[key]
 
-    def _keep(self, record: Record, since: float) -> None:
-        copy = item_of(record, _Copy)
+    def _keep(self, record: Record, since: float, mark: int) -> None:
+        copy = self._copy_of(record, mark)
         copy.until = since + self._ttl
         self.table.delete(record.key)
         with contextlib.suppress(OutOfMemoryError):  # larger than the whole near cache
@@ -194,22 +199,24 @@ class NearCache(Backend):
     async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
         """Store a record in the inner backend, and then keep a copy."""
         key = record.key
+        mark = self._mark(key)
         since = self._begin(key)
         stored: Record | None = None
         try:
             version = await self.inner.put(record, replacing)
             stored = record._replace(version=version)
         finally:
-            self._end(key, stored, since)
+            self._end(key, stored, since, mark)
         return version
 
     async def delete(self, key: bytes, replacing: Versioned | Anything = ANY) -> None:
         """Remove the record from the inner backend, and its copy."""
+        mark = self._mark(key)
         since = self._begin(key)
         try:
             await self.inner.delete(key, replacing)
         finally:
-            self._end(key, None, since)
+            self._end(key, None, since, mark)
 
     def _begin(self, key: bytes) -> float:
         self._fetches.pop(key, None)  # it may return the state before this write
@@ -218,17 +225,18 @@ class NearCache(Backend):
             self._overlapped.add(key)
         return self._clock.now()
 
-    def _end(self, key: bytes, stored: Record | None, since: float) -> None:
+    def _end(self, key: bytes, stored: Record | None, since: float, mark: int) -> None:
         """Keep a copy of the stored record if it is certainly the current one."""
+        agreed = self._agree(key, stored, mark)
         self._fetches.pop(key, None)
         in_progress = self._writes.pop(key) - 1
         if in_progress:
             self._writes[key] = in_progress
-        if stored is None or key in self._overlapped:
+        if stored is None or agreed is None or key in self._overlapped:
             # The write failed, or only the backend knows whether another state came after it.
             self.table.delete(key)
         else:
-            self._keep(stored, since)
+            self._keep(stored, since, agreed)
         if not in_progress:
             self._overlapped.discard(key)
 
@@ -236,15 +244,35 @@ class NearCache(Backend):
         """Flush the inner backend and the copies."""
         try:
             await self.inner.flush(at)
-            self._flush_at = at
+            self._flush_copies(at)
         finally:
             if not at:  # also if it is unknown whether the backend has done it
-                self._forget_all()
+                self._forget_everywhere()
 
     def _forget_all(self) -> None:
         self.table.flush()
         self._fetches.clear()
         self._overlapped.update(self._writes)
+
+    # What near caches of other processes must know; see `memlite.backends.coherent`
+
+    def _mark(self, key: bytes) -> int:
+        """Return the mark of a key, which changes when others have shown or changed its state."""
+        return 0
+
+    def _agree(self, key: bytes, found: Record | None, mark: int) -> int | None:
+        """Make known which state a key is in; return the mark for a copy, None if none may be."""
+        return 0
+
+    def _copy_of(self, record: Record, mark: int) -> Copy:
+        return item_of(record, Copy)
+
+    def _flush_copies(self, at: float) -> None:
+        """Forget all copies at a unix time; 0 for never."""
+        self._flush_at = at
+
+    def _forget_everywhere(self) -> None:
+        self._forget_all()
 
     # Housekeeping
 

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from memlite.backends.base import Backend
@@ -17,22 +17,25 @@ from memlite.core.distribution import not_installed
 from memlite.core.errors import ConfigError, StartError
 from memlite.memory.item import Item
 
-__all__ = ["BackendFactory", "BackendUrl", "Context", "make_backend", "parse_url"]
+if TYPE_CHECKING:
+    from memlite.backends.agreement import SharedEpoch  # for servers of several processes
+
+__all__ = ["REMOTE", "BackendFactory", "BackendUrl", "Context", "make_backend", "parse_url"]
 
 GROUP = "memlite.backends"
 
+_BUCKET = ("gs", "gcs")
+_VALKEY = ("valkey", "valkeys", "redis", "rediss")
+REMOTE: Final = frozenset((*_BUCKET, *_VALKEY))
+"""Schemes of stores that several processes of one server may use; see `Context.epoch`."""
 _BUILT_IN = {
     "memory": "memlite.backends.memory:make",
     "file": "memlite.backends.jsonfile:make",
-    "gs": "memlite.backends.gcs:make",
-    "gcs": "memlite.backends.gcs:make",
-    **dict.fromkeys(("valkey", "valkeys", "redis", "rediss"), "memlite.backends.valkey:make"),
+    **dict.fromkeys(_BUCKET, "memlite.backends.gcs:make"),
+    **dict.fromkeys(_VALKEY, "memlite.backends.valkey:make"),
 }
 # The extra that installs what a built-in scheme imports.
-_EXTRA = {
-    **dict.fromkeys(("gs", "gcs"), "gcs"),
-    **dict.fromkeys(("valkey", "valkeys", "redis", "rediss"), "valkey"),
-}
+_EXTRA = {**dict.fromkeys(_BUCKET, "gcs"), **dict.fromkeys(_VALKEY, "valkey")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Context:
         eviction: the eviction policy, a name in `memlite.memory.eviction.POLICIES`.
         clock: tells when items expire.
         on_evict: for backends with an `ItemTable`, its callback of the same name.
+        epoch: what other processes of this server know of flushes; None if there are none.
     """
 
     memory_limit: int = 64 * 1024 * 1024
@@ -87,6 +91,7 @@ class Context:
     eviction: str = "s3fifo"
     clock: Clock = field(default_factory=Clock)
     on_evict: Callable[[list[tuple[bytes, Item, int]]], None] = lambda gone: None
+    epoch: "SharedEpoch | None" = None
 
 
 BackendFactory = Callable[[BackendUrl, Context], Backend]

@@ -102,11 +102,15 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         shared = None
         if shares:
             from memlite.server.workers.board import Board, Control
+            from memlite.server.workers.shared import Shared, asks_store, share_store
             from memlite.server.workers.supervisor import Supervisor, make_mapping
             from memlite.server.workers.worker import WorkerServer
 
             clock = Clock()
-            shared = make_mapping(config, workers, clock.now())
+            if asks_store(config):
+                shared = share_store(config)
+            else:
+                shared = Shared(make_mapping(config, workers, clock.now()))
             board = Board(workers)
             _import_all()  # once for all of them
         server = assemble(listeners, tls)
@@ -148,7 +152,8 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             assert shared is not None  # noqa: S101 - there are several workers
             if config.lock_memory:
                 process.lock_memory()  # which is not inherited
-            shared.table.attach(number)
+            if shared.mapping is not None:
+                shared.mapping.table.attach(number)
             worker = WorkerServer(
                 config, listeners, shared, board, number, channel, tls=tls, clock=clock.copy()
             )
@@ -161,8 +166,8 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
                 Supervisor(work, accepted, board, config.conn_limit, manager).run(
                     lambda: manager.tell_ready(accepting())
                 )
-                if config.memory_file is not None:
-                    shared.close(clock.now() + board.control(Control.SHIFT))
+                if shared.mapping is not None and config.memory_file is not None:
+                    shared.mapping.close(clock.now() + board.control(Control.SHIFT))
             else:
                 with asyncio.Runner(loop_factory=loop_factory) as runner:
                     runner.run(run(server, ready, manager.stopping))

@@ -172,10 +172,13 @@ class Lifecycle:
     async def _open(self, backend: Backend) -> None:
         try:
             self._opening()
-            await backend.open()
+            await self._open_backend(backend)
         except BaseException:
             self._stop_services()
             raise
+
+    async def _open_backend(self, backend: Backend) -> None:
+        await backend.open()
 
     def _stop_services(self) -> None:
         for part in self._services:

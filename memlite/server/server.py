@@ -38,6 +38,7 @@ from memlite.telemetry.operations import OperationTimes
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
+    from memlite.backends.agreement import SharedEpoch
     from memlite.backends.registry import Context
     from memlite.engine.store import StoreEngine
     from memlite.server.admin.admin import Admin
@@ -113,6 +114,7 @@ class Server:
     _lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
     _register_type: ClassVar[type[Register]] = Register
     _table_in_process: ClassVar[bool] = True
+    _shared_epoch: "SharedEpoch | None" = None
 
     def __init__(
         self,
@@ -214,6 +216,7 @@ class Server:
             eviction=config.eviction,
             clock=self.clock,
             on_evict=lambda counts: self.engine.count_evictions(counts),
+            epoch=self._shared_epoch,
         )
         url = parse_url(config.backend)
         backend = make(context) if make else make_backend(url, context)
@@ -221,16 +224,17 @@ class Server:
             return None
         unstored = (size // _WRITE_BACK_SHARE or _WRITE_BACK_BYTES) if config.write_back else 0
         if size:
-            from memlite.backends.nearcache import NearCache
-
-            backend = NearCache(
-                backend, size - unstored, ttl=config.near_cache_ttl, clock=self.clock
-            )
+            backend = self._make_near_cache(backend, size - unstored)
         if unstored:
             from memlite.backends.writeback import WriteBack
 
             backend = WriteBack(backend, limit=unstored, clock=self.clock)
         return backend
+
+    def _make_near_cache(self, backend: Backend, size: int) -> Backend:
+        from memlite.backends.nearcache import NearCache
+
+        return NearCache(backend, size, ttl=self.config.near_cache_ttl, clock=self.clock)
 
     def _make_engine(self) -> "tuple[ItemTable, MemoryEngine | StoreEngine]":
         config = self.config
@@ -303,20 +307,19 @@ class Server:
         return each * len(self.register.connections) + arriving
 
     def _make_execution(self) -> Execution:
-        execution: Execution
-        if isinstance(self.engine, MemoryEngine):
-            execution = ImmediateExecution(
-                self.engine, self.table, lambda: self.administration.admin
-            )
-        else:
-            execution = PipelinedExecution(
-                self.engine, lambda: self.administration.admin, self.scheduler, self.instrumentation
-            )
+        execution = self._make_untraced_execution()
         if self._tracer is None:
             return execution
         from memlite.server.execution.traced import TracedExecution
 
         return TracedExecution(execution, self._tracer)
+
+    def _make_untraced_execution(self) -> Execution:
+        if isinstance(self.engine, MemoryEngine):
+            return ImmediateExecution(self.engine, self.table, lambda: self.administration.admin)
+        return PipelinedExecution(
+            self.engine, lambda: self.administration.admin, self.scheduler, self.instrumentation
+        )
 
     def _dialect(self) -> Dialect:
         if self.config.dialect == "lite":

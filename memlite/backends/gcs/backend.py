@@ -53,7 +53,7 @@ class GcsBackend(Backend):
         self._options = options
         self._breaker = Breaker(options.shown)
         self._client = BucketClient(options, self._breaker)
-        self._epoch = Epoch(EpochObject(self._client), context.clock)
+        self._epoch = Epoch(EpochObject(self._client), context.clock, context.epoch)
         self._clock = context.clock
         self._objects = Objects(self._client, self._epoch, options.prefix)
         self.get_cached = self._objects.get

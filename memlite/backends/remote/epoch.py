@@ -14,13 +14,16 @@ the one it knows. The epoch never decreases, even if its content is lost.
 
 import asyncio
 from time import monotonic
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import orjson
 
 from memlite.backends.remote.call import Call
 from memlite.core.clock import Clock
 from memlite.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from memlite.backends.agreement import SharedEpoch  # for servers of several processes
 
 __all__ = ["Content", "Epoch", "Register", "Schedule"]
 
@@ -110,16 +113,21 @@ class Epoch:
     Args:
         register: where it is stored.
         clock: tells when a delayed flush is due.
+        shared: what the other processes of this server know; None if there are none.
 
     Attributes:
         known: what `now` returns for a record of no later epoch; -1 if that has to be computed, as
-            there is a delayed flush.
+            there is a delayed flush, or others may know more.
     """
 
-    def __init__(self, register: Register, clock: Clock) -> None:
+    def __init__(
+        self, register: Register, clock: Clock, shared: "SharedEpoch | None" = None
+    ) -> None:
         self._register = register
         self._clock = clock
-        self._number = self.known = 0
+        self._shared = shared
+        self._number = 0
+        self.known = 0 if shared is None else -1
         self._schedule = Schedule()
         self._version: object = 0
         self._asked = monotonic()
@@ -130,10 +138,17 @@ class Epoch:
         """Return the current epoch; it is at least `seen`, the epoch of a record."""
         if self._schedule.at:
             seen = max(seen, self._schedule.epoch_at(self._clock.now()))
+        shared = self._shared
+        if shared is not None:
+            seen = max(seen, shared.number(self._clock.now()))
+            shared.learn(seen)
         if seen > self._number:
             self._number = seen
-            self.known = -1 if self._schedule.at else seen
+            self._note_known()
         return self._number
+
+    def _note_known(self) -> None:
+        self.known = self._number if self._shared is None and not self._schedule.at else -1
 
     @property
     def age(self) -> float:
@@ -200,4 +215,8 @@ class Epoch:
     def _set(self, schedule: Schedule, version: object) -> None:
         self._schedule, self._version = schedule, version
         self._number = max(self._number, schedule.epoch_at(self._clock.now()))
-        self.known = -1 if schedule.at else self._number
+        self._note_known()
+        if self._shared is not None:
+            self._shared.learn(self._number)
+            if schedule.at:
+                self._shared.expect(schedule.at, schedule.then)

@@ -56,6 +56,7 @@ class ValkeyBackend(Backend):
     def __init__(self, options: Options, context: Context) -> None:
         self._options = options
         self._clock = context.clock
+        self._shared_epoch = context.epoch
         self._refresh: asyncio.Task[None] | None = None
         self._changed: Callable[[bytes | None], None] | None = None
         self._tracking: Tracking | None = None
@@ -93,7 +94,8 @@ class ValkeyBackend(Backend):
             confirmed=options.wait > 0,
         )
         self._commands.record = self._record
-        self._epoch = Epoch(EpochKey(self._commands, options.prefix), self._clock)
+        register = EpochKey(self._commands, options.prefix)
+        self._epoch = Epoch(register, self._clock, self._shared_epoch)
         self._items = Items(self._commands, options.prefix, self._clock, self._epoch)
         self._writer = Writer(self._commands, self._items, self._epoch)
         self._role = RoleWatch(self._topology, self._demoted)

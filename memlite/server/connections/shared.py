@@ -1,4 +1,4 @@
-"""A connection of a server whose items other processes share."""
+"""Connections of a server that is one of several processes."""
 
 from collections.abc import Callable
 
@@ -6,28 +6,26 @@ from memlite.memory.shared import Twin
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.states import State
 
-__all__ = ["SharedConnection"]
+__all__ = ["PassedConnection", "SharedConnection"]
 
 
 _G = ord("g")
 
 
-class SharedConnection(Connection):
-    """Answers a get of one key with what the shared table has for its line.
+class PassedConnection(Connection):
+    """Tells when it is closed, as another process has accepted it.
 
     Args:
         services: the parts of the server it uses.
-        table: the items.
 
     Attributes:
         on_lost: called when it is closed; None for nobody to call.
     """
 
-    __slots__ = ("_find", "on_lost")
+    __slots__ = ("on_lost",)
 
-    def __init__(self, services: ConnectionServices, table: Twin) -> None:
+    def __init__(self, services: ConnectionServices) -> None:
         super().__init__(services)
-        self._find = table.find
         self.on_lost: Callable[[], None] | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -35,6 +33,21 @@ class SharedConnection(Connection):
         super().connection_lost(exc)
         if self.on_lost is not None:
             self.on_lost()
+
+
+class SharedConnection(PassedConnection):
+    """Answers a get of one key with what the shared table has for its line.
+
+    Args:
+        services: the parts of the server it uses.
+        table: the items.
+    """
+
+    __slots__ = ("_find",)
+
+    def __init__(self, services: ConnectionServices, table: Twin) -> None:
+        super().__init__(services)
+        self._find = table.find
 
     def data_received(self, data: bytes) -> None:
         """Serve the input; see `Connection.data_received`, of which this is the fast path."""

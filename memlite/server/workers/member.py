@@ -87,8 +87,12 @@ class Member:
             self.board.leave(self.number)
         self._ended.set()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Show that the event loop runs."""
         self.board.write(self.number, Cell.BEAT, time.monotonic_ns())
+
+    def _beat(self) -> None:
+        self.beat()
         self.publish()
         self._next = self._scheduler.call_later(BEAT_SECONDS, self._beat)
 

@@ -19,6 +19,7 @@ from memlite.core.machine import free_memory
 from memlite.server.connections.listeners import Listener
 from memlite.server.service import ServiceManager
 from memlite.server.workers.board import Board, Cell
+from memlite.server.workers.shared import asks_store
 from memlite.server.workers.vitals import Watch, hopeless, read_vitals
 
 if TYPE_CHECKING:
@@ -47,14 +48,19 @@ def workers_of(config: Config) -> int:
         ConfigError: a file is to keep their table (``-e``), and there is none.
     """
     alone = ""
-    if config.backend != "memory://" or config.near_cache or config.write_back:
-        alone = "only memory:// alone can be shared"
+    remote = asks_store(config)
+    if config.write_back:
+        alone = "one process holds deferred sets (--write-back)"
+    elif config.near_cache and not remote:
+        alone = "a near cache is shared in front of gs:// and valkey:// only (--near-cache)"
+    elif config.backend != "memory://" and not remote:
+        alone = "only memory://, gs:// and valkey:// have several"
     elif config.join or config.name or config.advertise or config.spare:
         alone = "a member of a cluster is one process (--join)"
     elif sys.platform != "linux":
         alone = "only Linux has what they share"
-    if alone and config.memory_file is not None:
-        raise ConfigError(f"-e: keeps what workers share; {alone}")
+    if config.memory_file is not None and (alone or remote):
+        raise ConfigError(f"-e: keeps what workers share; {alone or 'the store has the items'}")
     if alone:
         _log.warning("-t: one worker serves; %s", alone)
         return 1
@@ -285,8 +291,11 @@ class Supervisor:
     def _pass(self, accepted: socket.socket, listener: int) -> None:
         """Give a connection to a worker that takes it; without any, it is closed."""
         workers = list(self._workers.values())
+        over = sum(one.connections(self._board) for one in workers) >= self._limit
+        # One that is starting may have to wait for its store.
+        serving = [one for one in workers if self._board.read(one.number, Cell.PID) == one.pid]
+        workers = serving or workers
         numbers = [one.connections(self._board) for one in workers]
-        over = sum(numbers) >= self._limit
         # In turn. Where connections come and go, some would keep more of them than others: those
         # are left out until the others have as many. So are those that may be stuck.
         most = min(numbers, default=0) * (1 + _UNEVEN) + 1
@@ -326,6 +335,8 @@ class Supervisor:
             _end_with(parent)
             self._work(number, channel, self._tell_ready)
             code = 0
+        except StartError as error:
+            self._board.write_report(number, str(error))
         except BaseException:  # noqa: BLE001 - a process ends here, whatever happened
             traceback.print_exc()
         finally:
@@ -350,7 +361,10 @@ class Supervisor:
             worker.close()
             self._board.bury(worker.number)
             if self._awaited:
-                raise StartError("a worker ended while it was starting")
+                why = self._board.read_report(worker.number)
+                raise StartError(
+                    why if isinstance(why, str) else "a worker ended while it was starting"
+                )
             code = os.waitstatus_to_exitcode(status)
             if code and self._listeners:
                 _log.warning("worker %d ended with %d; starting another", worker.number, code)

@@ -2,22 +2,25 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from memlite.backends import Backend
 from memlite.config import MEGABYTE, Config
+from memlite.core import signals
 from memlite.core.clock import Clock
+from memlite.core.errors import StartError
 from memlite.engine.memory import MemoryEngine
 from memlite.engine.shared import SharedItems
 from memlite.engine.shared_plain import PlainSharedEngine
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import ItemTable
-from memlite.memory.shared import Mapping
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.register import Register
-from memlite.server.connections.shared import SharedConnection
+from memlite.server.connections.shared import PassedConnection, SharedConnection
 from memlite.server.execution.execution import Execution
 from memlite.server.execution.shared_text import SharedExecution
 from memlite.server.lifecycle import Lifecycle, Service
@@ -25,6 +28,7 @@ from memlite.server.server import Server
 from memlite.server.workers.administration import WorkerAdministration
 from memlite.server.workers.board import Board, Cell
 from memlite.server.workers.member import Member
+from memlite.server.workers.shared import Shared
 
 if TYPE_CHECKING:
     from memlite.engine.store import StoreEngine
@@ -38,7 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerServer"]
 
+_log = logging.getLogger("memlite")
+
 _TAKEN_AT_ONCE = 32
+_STORE_PAUSE = 1.0
 
 
 class WorkerRegister(Register):
@@ -63,14 +70,44 @@ class WorkerLifecycle(Lifecycle):
     Attributes:
         channel: passes them: two bytes for each, the place of its listener and whether it is over
             the limit.
+        alive: called while it waits for the store.
         ended: called when one has ended.
+        replaces: whether another worker of this number has served before.
     """
 
     channel: socket.socket
+    alive: Callable[[], None]
     ended: Callable[[], None]
+    replaces: bool
 
     async def _accept(self, servers: list[asyncio.AbstractServer]) -> None:
         self._scheduler.loop.add_reader(self.channel, self._take)
+
+    async def _open_backend(self, backend: Backend) -> None:
+        if not self.replaces:
+            await backend.open()
+            return
+        # The others serve meanwhile, so it waits for the store as they do, but not for ever.
+        assert self._stop is not None  # noqa: S101 - set before
+        signals.release()  # whose handlers are there
+        opening = asyncio.ensure_future(self._open_patiently(backend))
+        awaited: tuple[asyncio.Future[Any], ...] = (opening, self._stop)
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            opening.cancel()
+            await asyncio.wait([opening])
+            raise StartError("the server stops")
+        opening.result()
+
+    async def _open_patiently(self, backend: Backend) -> None:
+        while True:
+            try:
+                await backend.open()
+                return
+            except StartError as error:
+                _log.warning("a worker waits for the store: %s", error)
+            self.alive()
+            await asyncio.sleep(_STORE_PAUSE)
 
     def _take(self) -> None:
         for _ in range(_TAKEN_AT_ONCE):
@@ -91,7 +128,7 @@ class WorkerLifecycle(Lifecycle):
         self, connect: Callable[[], asyncio.Protocol], accepted: socket.socket
     ) -> None:
         def made() -> asyncio.Protocol:
-            protocol = cast("SharedConnection | TlsTransport", connect())
+            protocol = cast("PassedConnection | TlsTransport", connect())
             protocol.on_lost = self.ended
             return protocol
 
@@ -111,7 +148,7 @@ class WorkerServer(Server):
     Args:
         config: the settings.
         listeners: all sockets of the server.
-        mapping: the items.
+        shared: what the workers share besides.
         board: what the workers tell each other.
         number: this worker's.
         channel: see `WorkerLifecycle`.
@@ -131,7 +168,7 @@ class WorkerServer(Server):
         self,
         config: Config,
         listeners: Sequence[Listener],
-        mapping: Mapping,
+        shared: Shared,
         board: Board,
         number: int,
         channel: socket.socket,
@@ -139,7 +176,8 @@ class WorkerServer(Server):
         tls: "Tls | None",
         clock: Clock,
     ) -> None:
-        self._mapping = mapping
+        self._shared = shared
+        self._shared_epoch = shared.epoch
         self._board = board
         self._number = number
         self._channel = channel
@@ -148,9 +186,28 @@ class WorkerServer(Server):
 
     def connect(self) -> Connection:
         """Return the protocol for a new connection."""
-        return SharedConnection(self._connections, self._mapping.table)
+        mapping = self._shared.mapping
+        if mapping is None:
+            return PassedConnection(self._connections)
+        return SharedConnection(self._connections, mapping.table)
+
+    def _make_near_cache(self, backend: Backend, size: int) -> Backend:
+        from memlite.backends.coherent import CoherentNearCache
+
+        agreement = self._shared.agreement
+        assert agreement is not None  # noqa: S101 - there is a near cache
+        return CoherentNearCache(
+            backend,
+            (size - agreement.size) // self._board.workers,
+            ttl=self.config.near_cache_ttl,
+            clock=self.clock,
+            agreement=agreement,
+        )
 
     def _make_engine(self) -> "tuple[ItemTable, MemoryEngine | StoreEngine]":
+        mapping = self._shared.mapping
+        if mapping is None:
+            return super()._make_engine()
         config = self.config
         item_size, cas = config.max_item_size, not config.disable_cas
         sizes = SizeClasses(
@@ -159,7 +216,7 @@ class WorkerServer(Server):
             item_size_max=item_size,
             cas=cas,
         )
-        items = SharedItems(self._mapping, config.memory_limit * MEGABYTE)
+        items = SharedItems(mapping, config.memory_limit * MEGABYTE)
         return items, PlainSharedEngine(
             items, self.clock, self.counters, item_size=item_size, cas=cas, sizes=sizes
         )
@@ -200,19 +257,25 @@ class WorkerServer(Server):
         # The last to start: it says that this worker serves.
         return [*services, self.member]
 
-    def _make_execution(self) -> Execution:
+    def _make_untraced_execution(self) -> Execution:
+        if self._shared.mapping is None:
+            return super()._make_untraced_execution()
         engine = cast("PlainSharedEngine", self.engine)
         return SharedExecution(engine, self.table, lambda: self.administration.admin)
 
     def _count_segments(self) -> int:
         """Return a number that changes while a segment is evicted."""
-        table = self._mapping.table
+        if self._shared.mapping is None:
+            return 0
+        table = self._shared.mapping.table
         return table.evictions + table.reclaimed + table.reinserted
 
     def _make_lifecycle(self) -> Lifecycle:
         lifecycle = cast("WorkerLifecycle", super()._make_lifecycle())
         lifecycle.channel = self._channel
         lifecycle.ended = self._count_ended
+        lifecycle.replaces = self._replaces
+        lifecycle.alive = self.member.beat
         return lifecycle
 
     def _count_ended(self) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import random
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -166,7 +167,7 @@ CLOSED_PORT = 1
 async def test_a_file_whose_server_is_killed(tmp_path: Path, seed: str) -> None:
     port = CLOSED_PORT
     url = f"file://{tmp_path}/cache.json?compact=20000"
-    clients = Target("s", lambda: port, KEYS, {**ALL, "flush_all": 1}, clients=6, final=True)
+    clients = Target("s", lambda: port, KEYS, {**ALL, "flush_all": 0}, clients=6, final=True)
     rng = random.Random(seed)
     recording = asyncio.ensure_future(record([clients], seed, SECONDS))
     kills = 0
@@ -182,6 +183,27 @@ async def test_a_file_whose_server_is_killed(tmp_path: Path, seed: str) -> None:
 
 
 # What a near cache and write-back promise
+
+
+@pytest.mark.parametrize("near", [(), ("--near-cache", "8m")], ids=["direct", "near"])
+async def test_workers_of_one_server_on_an_unreliable_bucket(
+    emulator: GcsEmulator, serve: Serve, seed: str, near: tuple[str, ...]
+) -> None:
+    """Each of several connections reaches another worker; now and then one is killed."""
+    server = serve("-t", "3", *near)
+    emulator.faults.set(**FAULTS)
+    rng = random.Random(seed)
+    recording = asyncio.ensure_future(record([target(server, "s", clients=6)], seed, SECONDS))
+    kills = 0
+    while not recording.done():
+        await asyncio.wait([recording], timeout=rng.uniform(0.5, 1.5))
+        stats = await asyncio.to_thread(server.stats, "workers")
+        victim = int(stats[f"{rng.randrange(3)}:pid"])
+        if victim:
+            os.kill(victim, signal.SIGKILL)
+            kills += 1
+    verify(await recording)
+    assert kills > SECONDS / 10
 
 
 COUNTING = {"get": 8, "gets": 4, "incr": 2, "gat": 1, "touch": 1}

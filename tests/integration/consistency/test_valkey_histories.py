@@ -129,3 +129,17 @@ async def test_a_cluster_whose_slots_move(start: Serve, seed: str) -> None:
             recording = await recorded(servers, seed)
         assert total(servers, "redirections")
     verify(recording)
+
+
+@pytest.mark.parametrize("near", [(), ("--near-cache", "8m")], ids=["direct", "near"])
+async def test_workers_of_one_server_that_are_cut_off(
+    start: Serve, seed: str, near: tuple[str, ...]
+) -> None:
+    """Each of several connections reaches another worker, and their near caches are one."""
+    with store() as one:
+        url = f"valkey://127.0.0.1:{one.port}/p?timeout=0.3&deadline=2"
+        server = await asyncio.to_thread(start, "--backend", url, "-t", "3", *near)
+        async with going_on(cut_now_and_then([one], random.Random(seed))):
+            targets = [Target("s", lambda: server.port, KEYS, {**MIX, "flush_all": 1}, 6)]
+            recording = await record(targets, seed, SECONDS)
+    verify(recording)

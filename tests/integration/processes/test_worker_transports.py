@@ -114,7 +114,8 @@ def test_a_daemon_is_ready_when_its_parent_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--backend", "file://{}/cache.json"], "only memory:// alone can be shared"),
+        (["--backend", "file://{}/cache.json"], "only memory://, gs:// and valkey:// have several"),
+        (["--near-cache", "8m"], "a near cache is shared in front of gs:// and valkey:// only"),
     ],
 )
 def test_settings_that_several_workers_cannot_have_are_served_by_one(

@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memlite.backends import ANY, Backend, Record
+from memlite.backends.agreement import Agreement
+from memlite.backends.coherent import CoherentNearCache
 from memlite.backends.memory import MemoryBackend
 from memlite.backends.nearcache import NearCache
 from memlite.backends.registry import Context
@@ -256,55 +258,70 @@ class TimedBackend(SteppedBackend):
         await self._note(change, value)
 
 
-class SharedPlay:
-    """Any number of writers and readers of a near cache, and another server that writes.
+def coherent(inner, clock, agreement):
+    return CoherentNearCache(inner, 100_000, ttl=10, clock=clock, agreement=agreement)
 
-    A read must show the state that an earlier read has shown, or a later one.
+
+def one_near_cache(inner, clock):
+    return [near(inner, clock)]
+
+
+def near_caches_of_three_processes(inner, clock):
+    agreement = Agreement(1000)
+    return [coherent(inner, clock, agreement) for _ in range(3)]
+
+
+class SharedPlay:
+    """Any number of writers and readers of near caches, and another server that writes.
+
+    A read must show the state that an earlier read has shown, or a later one, whichever of the
+    near caches either goes through.
     """
 
-    def __init__(self):
+    def __init__(self, make=one_near_cache):
         self.seconds = 0.0
         clock = Clock(lambda: self.seconds, lambda: START)
         self.inner = TimedBackend(Context(clock=clock))
-        self.near = near(self.inner, clock)
+        self.caches = make(self.inner, clock)
         self.count = 0
         self.floor = 0  # the state, by its number, that a later read must not precede
         self.tasks = []
 
-    async def change(self, kind):
+    async def change(self, kind, near):
         self.count += 1
         record = Record(KEY, b"%d" % self.count)
+        states, begun = self.inner.states, len(self.inner.states)
         try:
-            if kind == "delete":
-                await self.near.delete(KEY)
-            elif kind == "flush":
-                await self.near.flush()
+            if kind in ("delete", "flush"):
+                await (near.delete(KEY) if kind == "delete" else near.flush())
+                self.floor = max(self.floor, states.index(None, begun))
             else:
-                replacing = ANY if kind == "set" else await self.read(current=True)
-                await self.near.put(record, replacing)
-                self.floor = max(self.floor, self.inner.states.index(record.value))
+                replacing = ANY if kind == "set" else await self.read(near, current=True)
+                await near.put(record, replacing)
+                self.floor = max(self.floor, states.index(record.value))
         except (StorageError, VersionConflict):
             return
 
-    async def read(self, *, current):
+    async def read(self, near, *, current):
         floor = self.floor
-        item = await (self.near.get if current else self.near.get_cached)(KEY)
+        item = await (near.get if current else near.get_cached)(KEY)
         alive = item is not None and not 0 < item.expires <= START + self.seconds
         value = item.value if alive else None
         assert value in self.inner.states[floor:], f"{value!r} after {self.inner.states[floor]!r}"
         self.floor = max(self.floor, self.inner.states.index(value, floor))
         return item
 
-    async def try_to_read(self, *, current):
+    async def try_to_read(self, near, *, current):
         with contextlib.suppress(StorageError):
-            await self.read(current=current)
+            await self.read(near, current=current)
 
     async def run(self, actions):
         for kind, which in actions:
+            near = self.caches[which % len(self.caches)]
             if kind in ("set", "change", "delete", "flush"):
-                self.tasks.append(asyncio.ensure_future(self.change(kind)))
+                self.tasks.append(asyncio.ensure_future(self.change(kind, near)))
             elif kind in ("get", "gets"):
-                read = self.try_to_read(current=kind == "gets")
+                read = self.try_to_read(near, current=kind == "gets")
                 self.tasks.append(asyncio.ensure_future(read))
             elif kind == "foreign":
                 self.count += 1
@@ -317,8 +334,9 @@ class SharedPlay:
         async with asyncio.timeout(60):
             await self.inner.release()
             await asyncio.gather(*self.tasks)
-            await self.read(current=False)
-            await self.read(current=True)
+            for near in self.caches:
+                await self.read(near, current=False)
+                await self.read(near, current=True)
 
 
 SHARED_ACTIONS = st.lists(
@@ -334,10 +352,14 @@ SHARED_ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(actions=SHARED_ACTIONS)
-def test_reads_through_a_near_cache_never_go_back_in_time(actions):
-    async def play():
-        await SharedPlay().run(actions)
+@pytest.mark.parametrize("make", [one_near_cache, near_caches_of_three_processes])
+def test_reads_through_near_caches_of_a_server_never_go_back_in_time(make):
+    @settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(actions=SHARED_ACTIONS)
+    def check(actions):
+        async def play():
+            await SharedPlay(make).run(actions)
 
-    asyncio.run(play())
+        asyncio.run(play())
+
+    check()

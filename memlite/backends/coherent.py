@@ -1,0 +1,87 @@
+"""A near cache that is one with those of other processes."""
+
+from memlite.backends.agreement import Agreement
+from memlite.backends.base import Backend, Unknown
+from memlite.backends.conversion import item_of
+from memlite.backends.nearcache import Copy, NearCache
+from memlite.backends.record import Record
+from memlite.core.clock import Clock
+from memlite.memory.item import Item, key_of
+
+__all__ = ["CoherentNearCache"]
+
+
+class _MarkedCopy(Copy):
+    """A copy of a record that was read or written.
+
+    Attributes:
+        mark: that of the key under which it was kept; see `Agreement`.
+    """
+
+    __slots__ = ("mark",)
+
+    object_size = 80 + 32 + 32  # including `until` and `mark`
+
+    mark: int
+
+
+class CoherentNearCache(NearCache):
+    """Keeps copies like a `NearCache`, and promises the same for all that have one agreement.
+
+    Changes made through any of them are visible at once to all, and once a read has shown a state,
+    no later read through any of them shows an older one. Each has copies of its own: a state that
+    one of them shows, stores or removes is made known before that.
+
+    Args:
+        inner: the slow backend, which has nothing in memory: it is asked for each read.
+        size: bytes of memory for the copies.
+        ttl: seconds for which a copy may be served.
+        clock: tells how old the copies are; all have the same.
+        agreement: what they share.
+    """
+
+    def __init__(
+        self, inner: Backend, size: int, *, ttl: float, clock: Clock, agreement: Agreement
+    ) -> None:
+        super().__init__(inner, size, ttl=ttl, clock=clock)
+        self._agreement = agreement
+        self._generation = agreement.generation
+
+    def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
+        """Return the copy if there is one that is recent enough, and still the last state shown."""
+        self._forget_if_others_have()
+        key = key_of(line)
+        copy = self.table.get(key)
+        if isinstance(copy, _MarkedCopy) and copy.mark != self._mark(key):
+            self.table.delete(key)
+        return super().peek_cached_item(line)
+
+    def tick(self) -> None:
+        """Free copies that may not be shown any more, and see `NearCache`."""
+        self._forget_if_others_have()
+        super().tick()
+
+    def _forget_if_others_have(self) -> None:
+        agreement = self._agreement
+        agreement.forget_if_due(self._clock.now())
+        if agreement.generation != self._generation:
+            self._generation = agreement.generation
+            self._forget_all()
+
+    def _mark(self, key: bytes) -> int:
+        return self._agreement.mark(key)
+
+    def _agree(self, key: bytes, found: Record | None, mark: int) -> int | None:
+        return self._agreement.agree(key, found, mark)
+
+    def _copy_of(self, record: Record, mark: int) -> Copy:
+        copy = item_of(record, _MarkedCopy)
+        copy.mark = mark
+        return copy
+
+    def _flush_copies(self, at: float) -> None:
+        self._agreement.flush(at)
+
+    def _forget_everywhere(self) -> None:
+        self._agreement.forget_all()
+        self._forget_if_others_have()
