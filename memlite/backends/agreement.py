@@ -68,11 +68,16 @@ class Agreement:
 
     def mark(self, key: bytes) -> int:
         """Return the mark of a key."""
-        cells = self._cells
-        return cells[self._place(key)] + cells[_GENERATION]
+        return self.mark_at(self.place(key))
 
-    def _place(self, key: bytes) -> int:
+    def place(self, key: bytes) -> int:
+        """Return where the mark of a key is, for `mark_at`."""
         return _FIRST + 2 * (hash(key) & self._mask)
+
+    def mark_at(self, place: int) -> int:
+        """Return the mark at a place."""
+        cells = self._cells
+        return cells[place] + cells[_GENERATION]
 
     def agree(self, key: bytes, found: Record | None, mark: int) -> int | None:
         """Make known that a key is in a state.
@@ -85,7 +90,7 @@ class Agreement:
         Returns:
             The mark under which a copy may be kept; None if none may.
         """
-        cells, place = self._cells, self._place(key)
+        cells, place = self._cells, self.place(key)
         with self._locks.hold(place):
             generation = cells[_GENERATION]
             state = 0
@@ -110,9 +115,13 @@ class Agreement:
         """Have all copies forgotten at a unix time, in place of another; 0 for never."""
         self._flush_at[0] = at
 
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time to forget all copies."""
+        return 0 < self._flush_at[0] <= now
+
     def forget_if_due(self, now: float) -> None:
         """Forget all copies if it is time."""
-        if 0 < self._flush_at[0] <= now:
+        if self.is_due(now):
             self.forget_all()
             self._flush_at[0] = 0.0
 

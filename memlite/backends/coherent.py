@@ -16,13 +16,15 @@ class _MarkedCopy(Copy):
 
     Attributes:
         mark: that of the key under which it was kept; see `Agreement`.
+        place: where that mark is.
     """
 
-    __slots__ = ("mark",)
+    __slots__ = ("mark", "place")
 
-    object_size = 80 + 32 + 32  # including `until` and `mark`
+    object_size = 96 + 3 * 32  # including `until`, `mark` and `place`
 
     mark: int
+    place: int
 
 
 class CoherentNearCache(NearCache):
@@ -45,15 +47,20 @@ class CoherentNearCache(NearCache):
     ) -> None:
         super().__init__(inner, size, ttl=ttl, clock=clock)
         self._agreement = agreement
+        self._mark_at = agreement.mark_at
         self._generation = agreement.generation
 
     def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
         """Return the copy if there is one that is recent enough, and still the last state shown."""
+        copy = self.table.get_by_line(line)
+        if isinstance(copy, _MarkedCopy):
+            now = self._clock.now()
+            current = copy.mark == self._mark_at(copy.place)
+            if current and copy.until > now and not self._agreement.is_due(now):
+                self._hits += 1
+                return copy
+            self.table.delete(key_of(line))
         self._forget_if_others_have()
-        key = key_of(line)
-        copy = self.table.get(key)
-        if isinstance(copy, _MarkedCopy) and copy.mark != self._mark(key):
-            self.table.delete(key)
         return super().peek_cached_item(line)
 
     def tick(self) -> None:
@@ -76,7 +83,7 @@ class CoherentNearCache(NearCache):
 
     def _copy_of(self, record: Record, mark: int) -> Copy:
         copy = item_of(record, _MarkedCopy)
-        copy.mark = mark
+        copy.mark, copy.place = mark, self._agreement.place(record.key)
         return copy
 
     def _flush_copies(self, at: float) -> None:

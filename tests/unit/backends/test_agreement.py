@@ -118,7 +118,7 @@ def test_a_process_that_dies_with_the_lock_holds_nobody_up(agreement: Agreement)
     mark = agreed(agreement, 1)
     child = os.fork()
     if not child:
-        with agreement._locks.hold(agreement._place(KEY)):
+        with agreement._locks.hold(agreement.place(KEY)):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert agreed(agreement, 2) > mark
